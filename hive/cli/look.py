@@ -1,0 +1,213 @@
+"""Commands that look: `ls`, `ps`, `logs`. Each listing has `--json`: one document with stable keys."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hive.errors import HiveError, RecordError, UsageError
+from hive.records import RunDirectory, Summary, find_runs, home_folder, merge_logs, process_start_time, read_run_facts, resolve_run, run_state
+from hive.runtime.control import open_control
+
+__all__ = ["add_look_commands", "live_run"]
+
+FOLLOW_S = 0.2  # between two looks of `logs -f`
+
+
+def add_look_commands(commands: Any) -> None:
+    ls = commands.add_parser("ls", help="runs", description="Lists the runs in $HIVE_HOME (default ./runs).", epilog="example: hive ls --json")
+    ls.add_argument("--json", action="store_true", help="one JSON array")
+    ls.set_defaults(run=run_ls)
+    ps = commands.add_parser("ps", help="the processes of a run", description="Lists the processes of a run.", epilog="example: hive ps cartpole-1")
+    ps.add_argument("run_name", nargs="?", metavar="RUN", help="name, beginning of a name, path or `latest`; default: the only live run, else the newest")
+    ps.add_argument("--json", action="store_true", help="one JSON array")
+    ps.set_defaults(run=run_ps)
+    logs = commands.add_parser("logs", help="logs of a run, merged by time", description="Shows logs, merged by time.",
+                               epilog="example: hive logs cartpole-1 learner-0 -n 20")  # fmt: skip
+    logs.add_argument("run_name", nargs="?", metavar="RUN", help="as for ps")
+    logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these")
+    logs.add_argument("-n", "--tail", type=int, default=100, help="so many lines (default 100)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C leaves the run alone")
+    logs.add_argument("--json", action="store_true", help="one JSON array of lines")
+    logs.set_defaults(run=run_logs)
+
+
+def live_run(text: str | None) -> RunDirectory:
+    """The run that is meant: by name, or the only one that lives. Raises UsageError."""
+    if text is not None:
+        directory = resolve_run(home_folder(), text)
+        if run_state(directory) != "running":
+            raise UsageError(f"{directory.name} is not running: it {_verb(run_state(directory))}")
+        return directory
+    runs = find_runs(home_folder())
+    live = [run for run in runs if run_state(run) == "running"]
+    if len(live) == 1:
+        return live[0]
+    if live:
+        raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="say which one")
+    last = f" - last: {runs[-1].name} ({run_state(runs[-1])})" if runs else ""
+    raise UsageError(f"nothing is running{last}")
+
+
+def _verb(state: str) -> str:
+    return {"lost": "was lost"}.get(state, state)
+
+
+def _chosen(text: str | None) -> RunDirectory:
+    """For commands that also look at ended runs."""
+    if text is not None:
+        return resolve_run(home_folder(), text)
+    try:
+        return live_run(None)
+    except UsageError:
+        return resolve_run(home_folder(), "latest")
+
+
+def run_ls(options: argparse.Namespace) -> int:
+    rows = [_run_row(run) for run in find_runs(home_folder())]
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    if not rows:
+        print(f"no run in {home_folder()} yet")
+        return 0
+    _table(("NAME", "STATE", "STEPS", "RETURN", "WALL"), [
+        (row["name"], row["state"], f"{row['env_steps']:,}" if row["env_steps"] is not None else "–", _number(row["mean_return_100"]), _seconds(row["wall_s"]))
+        for row in rows
+    ])  # fmt: skip
+    return 0
+
+
+def _run_row(run: RunDirectory) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": run.name, "state": run_state(run), "path": str(run.path.resolve()), "env_steps": None,
+                           "mean_return_100": None, "wall_s": None, "started": None}  # fmt: skip
+    try:
+        facts = read_run_facts(run)
+        row["started"] = facts.started
+        if row["state"] == "running":
+            row["wall_s"] = time.time() - facts.started
+            status = _status(run)
+            row["state"] = status["state"]
+            for actor in status["actors"]:
+                if actor["name"] == status["results_actor"]:
+                    row["env_steps"] = int(actor["counters"].get("env_steps", 0))
+                    mean = actor["counters"].get("mean_return_100")
+                    row["mean_return_100"] = mean if mean == mean else None
+        else:
+            summary = Summary.read(run.summary_file)
+            row |= {"env_steps": summary.env_steps, "mean_return_100": summary.mean_return_100, "wall_s": summary.wall_s}
+    except HiveError:
+        pass  # a run that never began, or ended this moment: what is known is in the row
+    return row
+
+
+def _status(run: RunDirectory) -> dict[str, Any]:
+    client = open_control(Path(read_run_facts(run).socket_folder))
+    try:
+        return client.status()
+    finally:
+        client.close()
+
+
+def run_ps(options: argparse.Namespace) -> int:
+    run = _chosen(options.run_name)
+    state = run_state(run)
+    rows = _live_rows(run) if state == "running" else _ended_rows(run, state)
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    print(f"{run.name}  {state}")
+    _table(("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE", "BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"), [
+        (row["name"], _number(row["pid"]), row["state"], _number(row.get("cpu_percent")), _bytes(row.get("memory_bytes")), row.get("activity") or "–",
+         _seconds(row.get("since_s")), _percent(row.get("busy")), _percent(row.get("wait_in")), _percent(row.get("wait_out")),
+         _number(row.get("version")), _number(row.get("lag")), _number(row["restarts"]))
+        for row in rows
+    ])  # fmt: skip
+    return 0
+
+
+def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    status = _status(run)
+    rows: list[dict[str, Any]] = [{"name": "supervisor", "pid": status["pid"], "state": status["state"], "restarts": 0}]
+    rows += [{**helper, "restarts": 0} for helper in status["helpers"]]
+    kept = ("name", "pid", "state", "restarts", "activity", "since_s", "busy", "wait_in", "wait_out", "version", "lag", "phases", "counters")
+    rows += [{key: actor[key] for key in kept} for actor in status["actors"]]
+    for row in rows:
+        row |= _process_facts(row["pid"])
+        for name, value in row.get("counters", {}).items():
+            row["counters"][name] = value if value == value else None
+    return rows
+
+
+def _process_facts(pid: int) -> dict[str, Any]:
+    try:
+        process = psutil.Process(pid)
+        age = max(time.time() - process.create_time(), 1e-3)
+        used = process.cpu_times()
+        return {"cpu_percent": round(100 * (used.user + used.system) / age), "memory_bytes": process.memory_info().rss}
+    except psutil.Error:
+        return {}
+
+
+def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
+    try:
+        restarts = Summary.read(run.summary_file).restarts
+    except RecordError:
+        restarts = {}
+    return [{"name": name, "pid": None, "state": state, "restarts": n} for name, n in {"supervisor": 0, **restarts}.items()]
+
+
+def run_logs(options: argparse.Namespace) -> int:
+    run = _chosen(options.run_name)
+    shown: Sequence[str] = list(_lines(run, options.actors, options.tail))
+    if options.json:
+        print(json.dumps(shown, indent=2))
+        return 0
+    for line in shown:
+        print(line)
+    seen = set(shown)
+    while options.follow:
+        alive = process_start_time(read_run_facts(run).pid) is not None and run_state(run) == "running"
+        for line in _lines(run, options.actors, options.tail):
+            if line not in seen:
+                seen.add(line)
+                print(line, flush=True)
+        if not alive:
+            break
+        time.sleep(FOLLOW_S)
+    return 0
+
+
+def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> Iterable[str]:
+    return merge_logs(sorted(run.logs.glob("*.log*")), tail, actors)
+
+
+# --- text
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (head, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _bytes(value: int | None) -> str:
+    return "–" if value is None else f"{value / 2**20:.0f}M"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} s"

@@ -1,0 +1,282 @@
+"""Commands that start and end runs: `up` and `down`.
+
+`up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
+the run goes on. Ctrl-C or SIGTERM asks the run to drain, save and end (exit 0); a second one ends it now (exit 130).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hive.config import load_config, render
+from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
+from hive.monitor import StatusLine, event_text, snapshot_of
+from hive.records import RunDirectory, Summary, home_folder, is_alive, read_run_facts, run_state, write_bytes
+from hive.runtime.control import ControlClient, open_control
+
+__all__ = ["add_run_commands"]
+
+LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
+SHOWN = ("running", "died", "restarted", "killed", "lost", "not finite", "saved", "draining")  # events a foreground prints
+
+
+def add_run_commands(commands: Any) -> None:
+    up = commands.add_parser("up", help="start a run from a config", description="Starts a run and shows it.",
+                             epilog="example: hive up examples/cartpole.toml --set collection.workers=2")  # fmt: skip
+    up.add_argument("config", type=Path, help="a TOML file; `hive init ENV` writes one")
+    up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
+    up.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)")
+    up.add_argument("--seed", type=int, help="the same as --set run.seed=SEED")
+    up.add_argument("-n", "--name", help="the same as --set run.name=NAME; a number is appended")
+    up.add_argument("--inline", action="store_true", help="everything in this one process, for debugging: no restarts, breakpoints work")
+    up.set_defaults(run=run_up)
+    down = commands.add_parser("down", help="end a run: drain, save, stop", description="Ends a run and waits for it.", epilog="example: hive down cartpole-1")
+    down.add_argument("run_name", nargs="?", metavar="RUN", help="name, beginning of a name, path or `latest`; default: the only live run")
+    down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
+    down.set_defaults(run=run_down)
+
+
+def run_up(options: argparse.Namespace) -> int:
+    overrides = list(options.set)
+    if options.seed is not None:
+        overrides.append(f"run.seed={options.seed}")
+    if options.name is not None:
+        overrides.append(f"run.name={json.dumps(options.name)}")
+    config = load_config(options.config, overrides)
+    directory = RunDirectory.create(home_folder(), config.run.name)
+    write_bytes(directory.config_file, options.config.read_bytes())
+    write_bytes(directory.resolved_file, render(config).encode())
+    if options.inline:
+        return _inline(directory)
+    process = _start(directory)
+    client = _connect(directory, process)
+    line = StatusLine()
+    if options.detach:
+        return _detached(directory, process, client)
+    line.say(f"run {directory.name}  ({directory.path})")
+    line.say("leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down")
+    return _Foreground(directory, process, client, line).watch()
+
+
+def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
+    with (directory.logs / "supervisor.out").open("ab") as out:
+        command = [sys.executable, "-m", "hive.runtime.run", str(directory.path)]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+
+
+def _connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
+    """Waits until the supervisor listens. Raises why it does not."""
+    while True:
+        if process.poll() is not None:
+            _raise_failure(directory, process.returncode)
+        try:
+            return open_control(Path(read_run_facts(directory).socket_folder))
+        except HiveError:
+            time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
+
+
+def _raise_failure(directory: RunDirectory, code: int) -> None:
+    """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
+    path = directory.path / "failure.json"
+    if not path.exists():
+        raise ActorFailed(f"the supervisor ended with code {code} before the run began", hint=f"its output is in {directory.logs / 'supervisor.out'}")
+    failure = json.loads(path.read_text())
+    error = HiveError(failure["error"], hint=failure["hint"])
+    error.exit_code = failure["exit_code"]
+    if error.exit_code == ConfigError.exit_code:
+        shutil.rmtree(directory.path, ignore_errors=True)
+    elif failure["traceback"]:
+        crash = directory.crash_file("topology", 1)
+        crash.write_text(failure["traceback"])
+        error.hint = error.hint or f"the traceback is in {crash}"
+    raise error
+
+
+def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient) -> int:
+    while True:
+        try:
+            state = client.status()["state"]
+        except UsageError:
+            process.wait()
+            if not directory.summary_file.exists():
+                _raise_failure(directory, process.returncode)
+            return _report(directory, process.returncode)
+        if state not in ("starting",):
+            print(directory.name)
+            process.returncode = 0  # it lives on without us
+            return 0
+        time.sleep(0.02)
+
+
+class _Foreground:
+    """The view that `up` is."""
+
+    def __init__(self, directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient, line: StatusLine) -> None:
+        self.directory = directory
+        self.process = process
+        self.client = client
+        self.line = line
+        self.events = _Events(directory)
+        self.asked = 0
+        self.leaving = False
+
+    def watch(self) -> int:
+        with self._signals(), _keys() as keys:
+            while self.process.poll() is None and not self.leaving:
+                self.show()
+                if select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0] and os.read(sys.stdin.fileno(), 1) == b"d":
+                    self.leaving = True
+        self.line.erase()
+        if self.leaving and self.process.poll() is None:
+            self.process.returncode = 0  # it lives on without us
+            self.line.say(f"left {self.directory.name} running · look: hive ps {self.directory.name} · stop: hive down {self.directory.name}")
+            return 0
+        self.events.show(self.line)
+        if not self.directory.summary_file.exists():
+            if self.process.returncode < 0:
+                name = signal.Signals(-self.process.returncode).name
+                raise ActorFailed(f"the supervisor was killed ({name}); the run {self.directory.name} is lost", hint=f"its files are in {self.directory.path}")
+            _raise_failure(self.directory, self.process.returncode)
+        return _report(self.directory, self.process.returncode)
+
+    def show(self) -> None:
+        self.events.show(self.line)
+        try:
+            self.line.draw(snapshot_of(self.client.status()))
+        except UsageError:
+            time.sleep(LOOK_S)  # it is ending, or stopped: poll() in the loop says when it is gone
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        old = {number: signal.signal(number, self._asked) for number in (signal.SIGINT, signal.SIGTERM)}
+        old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _asked(self, number: int, frame: object) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            self.line.say("stopping: the state is saved - Ctrl-C again to stop now")
+            self.process.send_signal(signal.SIGTERM)
+        else:
+            self.process.send_signal(signal.SIGTERM)  # the supervisor counts too
+
+    def _leave(self, number: int, frame: object) -> None:
+        self.leaving = True
+
+
+class _Events:
+    """Prints what is new in the diary."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.path = directory.events_file
+        self.position = 0
+
+    def show(self, line: StatusLine) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self.position)
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                self.position += len(raw)
+                event = json.loads(raw)
+                if event.get("kind") in SHOWN:
+                    line.say(event_text(event))
+
+
+@contextmanager
+def _keys() -> Iterator[bool]:
+    """Single keys from the terminal, without echo; False where there is none."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        yield False
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield True
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _inline(directory: RunDirectory) -> int:
+    """The whole run in this process; a thread shows it."""
+    from hive.runtime.run import run_inline
+
+    line, over = StatusLine(), threading.Event()
+    line.say(f"run {directory.name}  ({directory.path}), inline")
+    events = _Events(directory)
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            events.show(line)
+            try:
+                client = open_control(Path(read_run_facts(directory).socket_folder))
+                line.draw(snapshot_of(client.status()))
+                client.close()
+            except HiveError:
+                pass  # starting or ending
+
+    viewer = threading.Thread(target=look, daemon=True)
+    viewer.start()
+    try:
+        code = run_inline(directory)
+    except HiveError as error:
+        if error.exit_code == ConfigError.exit_code:
+            shutil.rmtree(directory.path, ignore_errors=True)
+        raise
+    finally:
+        over.set()
+        viewer.join()
+        line.erase()
+    events.show(line)
+    return _report(directory, code)
+
+
+def _report(directory: RunDirectory, code: int) -> int:
+    """The last words of a run in the foreground."""
+    summary = Summary.read(directory.summary_file)
+    out = sys.stderr
+    if summary.error:
+        print(f"error: {summary.error}", file=out)
+    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
+    mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
+    print(f"{summary.state}: {summary.stop_reason} · {summary.env_steps:,} steps, {summary.updates:,} updates · return {mean} · "
+          f"{summary.wall_s:.1f} s, {rate} · {directory.path}", file=out)  # fmt: skip
+    return code
+
+
+def run_down(options: argparse.Namespace) -> int:
+    from hive.cli.look import live_run
+
+    directory = live_run(options.run_name)
+    facts = read_run_facts(directory)
+    client = open_control(Path(facts.socket_folder))
+    client.down("hive down", now=options.now)
+    client.close()
+    while is_alive(facts):
+        time.sleep(0.02)
+    summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+    print(f"{directory.name} {summary.state if summary else run_state(directory)}")
+    return 0
+
+

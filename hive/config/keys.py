@@ -1,0 +1,157 @@
+"""What one key of the config takes, declared in one line beside its type.
+
+    envs: int = key(16, "environments per collector", minimum=1)
+
+declares the type, the default, the meaning and the limits. From it come the check (`Key.fault`), the sentence
+of an error (`Key.expected`) and the comments of `hive config` and `hive init`. Types are str, int, float,
+bool, a tuple of one of these and Mapping (a free table); `| None` where the default is None, which TOML
+cannot say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hive.config.values import free_fault, is_integer, is_number, toml_text
+
+__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "key", "keys_of"]
+
+REQUIRED: Any = dataclasses.MISSING
+"""The default of a key that has none."""
+
+NOUNS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+PLURALS = {str: "strings", int: "integers", float: "numbers", bool: "booleans"}
+FITS: dict[type, Callable[[object], bool]] = {
+    str: lambda value: isinstance(value, str),
+    int: is_integer,
+    float: is_number,
+    bool: lambda value: isinstance(value, bool),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The part of a key that its type does not say.
+
+    doc: meaning and unit.
+    minimum, above, below, maximum: of the number, or of each in an array; `above` and `below` exclude the
+    bound. choices: the strings it may be. accepts: whether a value of the right type is one; with choices,
+    those it
+        takes besides. expected: the words for both in an error.
+    words: strings that stand for a number, and what computes it.
+    resolve: computes the default from the other keys of the table.
+    """
+
+    doc: str
+    minimum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    accepts: Callable[[Any], bool] | None = None
+    expected: str = ""
+    words: Mapping[str, Callable[[], int]] = dataclasses.field(default_factory=dict)
+    resolve: Callable[[Mapping[str, Any]], Any] | None = None
+
+
+def key(default: Any, doc: str, **limits: Any) -> Any:
+    """A dataclass field that is a key of the config; `limits` are the fields of `Limits`."""
+    metadata = {"limits": Limits(doc=doc, **limits)}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), hash=False, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key with its type: `kind` is the type of the value, or of the items if `is_array`."""
+
+    name: str
+    kind: type
+    is_array: bool
+    default: Any
+    limits: Limits
+
+    def fault(self, value: object) -> tuple[str | int, ...] | None:
+        """The path inside `value` to what does not fit, () for the value as a whole, None if all fits."""
+        if self.kind is Mapping:
+            return free_fault(value) if isinstance(value, dict) else ()
+        if isinstance(value, str) and value in self.limits.words:
+            return None
+        if not self.is_array:
+            return None if self._fits(value) and self._allowed(value) else ()
+        if not isinstance(value, list):
+            return ()
+        for index, item in enumerate(value):
+            if not self._fits(item):
+                return (index,)
+        return None if self._allowed(value) else ()
+
+    def convert(self, value: Any) -> Any:
+        """The typed value of a TOML value that has no fault."""
+        if isinstance(value, str) and value in self.limits.words:
+            return self.limits.words[value]()
+        if self.kind is Mapping:
+            return value
+        return tuple(map(self.kind, value)) if self.is_array else self.kind(value)
+
+    def expected(self) -> str:
+        """What the key takes, as an error says it: `an integer >= 1 or "auto"`."""
+        limits = self.limits
+        if limits.expected:
+            return limits.expected
+        if self.kind is Mapping:
+            return "a table of strings, finite numbers, booleans, arrays and tables"
+        words = [toml_text(word) for word in (*limits.choices, *limits.words)]
+        if limits.choices:
+            return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+        bounds = ((">=", limits.minimum), (">", limits.above), ("<=", limits.maximum), ("<", limits.below))
+        ranges = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+        noun = f"an array of {PLURALS[self.kind]}" if self.is_array else NOUNS[self.kind]
+        return " or ".join(filter(None, (f"{noun} {ranges}".rstrip(), *words)))
+
+    def _fits(self, value: Any) -> bool:
+        limits = self.limits
+        return (
+            FITS[self.kind](value)
+            and (limits.minimum is None or value >= limits.minimum)
+            and (limits.above is None or value > limits.above)
+            and (limits.below is None or value < limits.below)
+            and (limits.maximum is None or value <= limits.maximum)
+        )
+
+    def _allowed(self, value: Any) -> bool:
+        limits = self.limits
+        if value in limits.choices:
+            return True
+        return limits.accepts(value) if limits.accepts is not None else not limits.choices
+
+
+@functools.cache
+def keys_of(section: type) -> Mapping[str, Key]:
+    """The keys of a table, by name, in the order of their declaration."""
+    hints = typing.get_type_hints(section)
+    keys = {}
+    for field in dataclasses.fields(section):
+        hint = hints[field.name]
+        if isinstance(hint, types.UnionType):
+            (hint,) = (kind for kind in typing.get_args(hint) if kind is not types.NoneType)
+        is_array = typing.get_origin(hint) is tuple
+        kind = typing.get_args(hint)[0] if is_array else typing.get_origin(hint) or hint
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        keys[field.name] = Key(field.name, kind, is_array, default, field.metadata["limits"])
+    return types.MappingProxyType(keys)
+
+
+def is_reference(text: str) -> bool:
+    """Whether `text` has the form `package.module:name`, which names a class or a function of one's own."""
+    module, _, name = text.partition(":")
+    return all(part.isidentifier() for part in (*module.split("."), name))

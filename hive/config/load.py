@@ -1,0 +1,210 @@
+"""From a TOML file and overrides to a `Config`, or to one error with every problem in it.
+
+    default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
+
+Values are first collected, each with its source, then taken key by key: checked, converted, given a default.
+Nothing raises on the way, problems pile up; rules between two keys are checked where both are right by
+themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from hive.config import syntax
+from hive.config.keys import REQUIRED, Key, keys_of
+from hive.config.problems import FileSource, Override, Problem, Source, config_error
+from hive.config.schema import NAME_LENGTH, RULES, SECTIONS, Config, Rule
+from hive.config.schemes import SCHEMES
+from hive.config.values import SHOWN_LENGTH, printable, shown
+
+__all__ = ["load_config"]
+
+SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def load_config(
+    path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None
+) -> Config:
+    """Reads the config at `path`, or `text` under that name.
+
+    overrides: `KEY=VALUE` each, a dotted key and a TOML value; what is not TOML is taken as a string.
+    Raises ConfigError, which holds all problems.
+    """
+    name = printable(os.fspath(path))
+    content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
+    document, source = syntax.parse(content, name)
+    loader = _Loader(source, PurePath(path).stem)
+    loader.take(document, source)
+    for index, override in enumerate(overrides):
+        loader.take_override(override, index)
+    config = loader.build()
+    if loader.problems:
+        raise config_error(name, loader.problems)
+    return config
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value that the file or `--set` gives."""
+
+    value: Any
+    source: Source
+
+
+class _Loader:
+    """Collects values and problems. `faulty`: the keys and tables that have a problem already."""
+
+    def __init__(self, file: FileSource, stem: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.faulty: set[str] = set()
+        self.given: dict[tuple[str, str], _Given] = {}
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip(".-")[:NAME_LENGTH]
+        self.defaults: dict[str, Any] = {"run.name": name} if name else {}
+        self.origins: dict[str, str] = {}
+
+    def take(self, document: Mapping[str, Any], source: Source) -> None:
+        """Takes every key of `document` that exists; the others become problems."""
+        for section, table in document.items():
+            if section not in SECTIONS:
+                self._unknown_section(section, table, source)
+            elif not isinstance(table, dict):
+                self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
+            else:
+                for name, value in table.items():
+                    if name in keys_of(SECTIONS[section]):
+                        self.given[section, name] = _Given(value, source)
+                    else:
+                        self._unknown_key(section, name, source)
+
+    def take_override(self, text: str, index: int) -> None:
+        """Takes one `KEY=VALUE`."""
+        source = Override(index, text)
+        name, equals, value_text = text.partition("=")
+        name = name.strip()
+        if not equals or SETTABLE.fullmatch(name) is None:
+            self._add("", source.problem((), "expected KEY=VALUE, for example collection.envs=16"))
+            return
+        if not value_text.isprintable():
+            self._add("", source.problem((), "control characters, or not UTF-8"))
+            return
+        path = name.split(".")
+        value = syntax.value_of(value_text)
+        inner = path[2:]
+        if inner:
+            before = self.given.get((path[0], path[1]))
+            value = _with(before.value if before is not None else {}, inner, value)
+        for step in reversed(path[:2]):
+            value = {step: value}
+        self.take(value, source)
+
+    def build(self) -> Config:
+        """The config; of no use if there are problems."""
+        self.defaults.update(SCHEMES.get(self._scheme(), {}))
+        tables = {section: table(**self._table(section, table)) for section, table in SECTIONS.items()}
+        config = Config(**tables, origins=self.origins)
+        for rule in RULES:
+            if not {rule.name, rule.other} & self.faulty:
+                self._check_rule(rule, config)
+        return config
+
+    def _scheme(self) -> str:
+        given = self.given.get(("run", "scheme"))
+        if given is None:
+            return str(keys_of(SECTIONS["run"])["scheme"].default)
+        return given.value if isinstance(given.value, str) else ""
+
+    def _table(self, section: str, table: type) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, key in keys_of(table).items():
+            full = f"{section}.{name}"
+            given = self.given.get((section, name))
+            if given is not None and self._fits(section, key, given):
+                values[name] = key.convert(given.value)
+                self.origins[full] = given.source.origin((section, name))
+                continue
+            scheme = self._scheme()
+            is_scheme = full in SCHEMES.get(scheme, {})
+            self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
+            values[name] = self.defaults.get(full, key.default)
+            if values[name] is REQUIRED and key.limits.resolve is not None:
+                values[name] = key.limits.resolve(values)
+            elif values[name] is REQUIRED and given is None and section not in self.faulty:
+                self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
+        return values
+
+    def _fits(self, section: str, key: Key, given: _Given) -> bool:
+        """Whether the value is right; if not, that is a problem."""
+        fault = key.fault(given.value)
+        if fault is None:
+            return True
+        path = (section, key.name)
+        wrong = given.value
+        for step in fault:
+            wrong = wrong[step]
+        message = f"expected {key.expected()}, got {shown(wrong)}"
+        close = _closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
+        note = f"did you mean `{close}`?" if close else ""
+        self._add(f"{section}.{key.name}", given.source.problem((*path, *fault), message, note=note))
+        return False
+
+    def _check_rule(self, rule: Rule, config: Config) -> None:
+        """Checks a rule between two keys that are right by themselves; its error shows both."""
+        value, other = config.value(rule.name), config.value(rule.other)
+        smallest, largest = rule.demand(other)
+        if smallest <= value and (largest is None or value <= largest):
+            return
+        demanded = f"{smallest}" if smallest == largest else f"at least {smallest}"
+        reason = f"{rule.other} = {shown(other)} ({config.origin(rule.other)}) demands {demanded}"
+        section, name = rule.name.split(".")
+        problem = self.given[section, name].source.problem((section, name), f"got {value}, but {reason}")
+        section, name = rule.other.split(".")
+        if (section, name) in self.given:
+            marks = self.given[section, name].source.problem((section, name), "").marks
+            problem = replace(problem, marks=problem.marks + marks)
+        self.problems.append(problem)
+
+    def _unknown_section(self, section: str, table: Any, source: Source) -> None:
+        what = "unknown table" if isinstance(table, dict) else "unknown key"
+        close = _closest(section, SECTIONS)
+        note = _elsewhere(section) or (f"did you mean `{close}`?" if close else "")
+        self._add(section, source.problem((section,), what, note=note, at_key=True))
+
+    def _unknown_key(self, section: str, name: str, source: Source) -> None:
+        close = _closest(name, keys_of(SECTIONS[section]))
+        note = _elsewhere(name) or (f"did you mean `{source.spell(section, close)}`?" if close else "")
+        self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
+
+    def _add(self, name: str, problem: Problem) -> None:
+        self.faulty.add(name)
+        self.problems.append(problem)
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    """The word of `known` that `word` may be a slip of, or an empty string."""
+    return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
+
+
+def _elsewhere(name: str) -> str:
+    """A note for a key that stands in the wrong table."""
+    homes = [f"`{section}.{name}`" for section, table in SECTIONS.items() if name in keys_of(table)]
+    return f"did you mean {' or '.join(homes)}?" if homes else ""
+
+
+def _with(table: Any, path: list[str], value: Any) -> dict[str, Any]:
+    """A copy of `table` in which `path` leads to `value`; what is no table on the way is replaced by one."""
+    copy: dict[str, Any] = dict(table) if isinstance(table, dict) else {}
+    inner = copy
+    for step in path[:-1]:
+        below = inner.get(step)
+        inner[step] = dict(below) if isinstance(below, dict) else {}
+        inner = inner[step]
+    inner[path[-1]] = value
+    return copy

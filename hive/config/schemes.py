@@ -1,0 +1,23 @@
+"""The named schemes as far as the config knows them: the defaults that each sets.
+
+A key that the file or `--set` gives wins over its scheme, and a scheme over the default of the key. What a
+scheme builds is in `hive.schemes`; a scheme of one's own, `package.module:function`, changes no default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["SCHEMES"]
+
+SCHEMES: Mapping[str, Mapping[str, Any]] = {
+    "a2c": {},
+    "single": {
+        "collection.workers": 0,
+        "collection.communication": "synchronous",
+        "gradients.workers": 0,
+        "gradients.communication": "synchronous",
+    },
+}
+"""Scheme -> key -> default."""

@@ -1,0 +1,98 @@
+"""TOML values: which ones a config may hold, how they are written, how they are shown in an error.
+
+A config holds strings, booleans, 64-bit integers, finite floats, arrays and tables. Dates are out because
+nothing takes one; NaN and infinities because they are mistakes wherever a number is asked for, and because a
+config with a NaN would not equal itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+__all__ = ["free_fault", "is_integer", "is_number", "printable", "shown", "toml_key", "toml_text"]
+
+INTEGER_BITS = 64  # what TOML promises; Python would take any number of digits
+VALUE_DEPTH = 8  # of tables and arrays in a free table: deeper is a mistake, and recursion needs an end
+SHOWN_LENGTH = 60  # of a value or a key in an error: the file itself shows the rest
+
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def is_integer(value: object) -> bool:
+    """An integer of 64 bits. A bool is none, though Python has it so."""
+    return type(value) is int and value.bit_length() < INTEGER_BITS
+
+
+def is_number(value: object) -> bool:
+    """A finite float, or an integer that can become one."""
+    return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def free_fault(value: object, depth: int = VALUE_DEPTH) -> tuple[str | int, ...] | None:
+    """The path to the first thing in `value` that a config may not hold; None where there is none."""
+    if isinstance(value, dict | list):
+        if depth == 0:
+            return ()
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            fault = free_fault(item, depth - 1)
+            if fault is not None:
+                return (step, *fault)
+        return None
+    return None if isinstance(value, bool | str) or is_number(value) else ()
+
+
+def toml_text(value: Any) -> str:
+    """One line of TOML that reads back as `value`."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quoted(value)
+        case int():
+            return f"{value:_}"
+        case float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(map(toml_text, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{toml_key(key)} = {toml_text(item)}' for key, item in value.items())}}}"
+    raise TypeError(f"no TOML for {type(value).__name__}")
+
+
+def toml_key(key: str) -> str:
+    """A key as TOML writes it: bare where it can be."""
+    return key if BARE_KEY.fullmatch(key) else _quoted(key)
+
+
+def shown(value: object) -> str:
+    """What an error says it got."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, int) and not is_integer(value) and not isinstance(value, bool):
+        return f"an integer of more than {INTEGER_BITS} bits"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value} (not finite)"
+    return printable(toml_text(value) if isinstance(value, str | int | float) else str(value), SHOWN_LENGTH)
+
+
+def printable(text: str, length: int | None = None) -> str:
+    """`text` fit for one line of a terminal: no control characters, at most `length` characters."""
+    if length is not None and len(text) > length:
+        text = text[: length - 3] + "..."
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _quoted(text: str) -> str:
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    return f"\\U{ord(character):08x}" if ord(character) > 0xFFFF else f"\\u{ord(character):04x}"

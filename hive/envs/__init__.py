@@ -1,0 +1,23 @@
+"""Environments: found, built, stepped together, checked. Gymnasium is imported when one is built."""
+
+from __future__ import annotations
+
+from hive.envs.make import describe, make_environment
+from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.envs.vector import VectorEnvironment, make_vector
+
+__all__ = [
+    "ActionSpec",
+    "Box",
+    "Discrete",
+    "EnvironmentSpec",
+    "FinalObservations",
+    "MultiDiscrete",
+    "ObservationSpec",
+    "StepRow",
+    "VectorEnvironment",
+    "describe",
+    "make_environment",
+    "make_vector",
+]

@@ -1,0 +1,120 @@
+"""An environment's own vectorised class, one call for all B copies.
+
+Gymnasium knows three ways for such a class to go on after an episode, told by `metadata["autoreset_mode"]`:
+
+    NextStep   the step that ends an episode returns its true last observation; the step after ignores its
+               action, resets and returns the first observation: written with valid = 0 and reward 0.
+    SameStep   the step that ends an episode already returns the next one's first observation; the last one
+               is in `info["final_obs"]`. Every step is valid.
+    Disabled   somebody else must reset. Refused.
+
+Either way the last observation of a truncated episode goes to `finals`, as it does in `PythonVector`.
+
+The class may have one random generator for all copies (CartPole's has), so it gets one seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.envs.checks import Checks
+from hive.envs.rows import StepRow
+from hive.envs.spec import action_converter, observation_spec
+from hive.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+__all__ = ["SEED_BITS", "NativeVector"]
+
+SEED_BITS = 30
+"""Seeds are cut to this: Atari's are signed 32-bit integers, and a class counts up from the one it gets."""
+
+
+class NativeVector:
+    """A `VectorEnvironment` (see there what `reset` and `step` promise) of a vectorised Gymnasium class."""
+
+    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any]) -> None:
+        # Gymnasium 1.0 knew only this mode and did not say it.
+        mode = vector.metadata.get("autoreset_mode", "NextStep")
+        mode = getattr(mode, "value", mode)
+        if mode not in ("NextStep", "SameStep"):
+            raise ConfigError(
+                f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"'
+            )
+        self.count = vector.num_envs
+        self._vector = vector
+        self._resets_in_next_step = mode == "NextStep"
+        self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
+        self._convert = action_converter(vector.single_action_space)
+        self._resetting = np.zeros(self.count, np.bool_)
+        self._returns = np.zeros(self.count, np.float64)
+        self._lengths = np.zeros(self.count, np.int32)
+
+    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
+        """Starts an episode in every environment, all of them from `seeds[0]`."""
+        try:
+            result = self._vector.reset(seed=int(seeds[0]) % 2**SEED_BITS)
+        except Exception as error:
+            raise self._checks.raised(error, "reset") from error
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise self._checks.wrong_result(result, "reset")
+        for per_environment in (self._resetting, self._returns, self._lengths):
+            per_environment.fill(0)
+        self._checks.observations(np.atleast_1d(result[0]), observations)
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        """Steps every environment once; `actions` [B, ...] as stored."""
+        self._checks.steps += 1
+        try:
+            result = self._vector.step(self._convert(actions))
+        except Exception as error:
+            raise self._checks.raised(error, "step") from error
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise self._checks.wrong_result(result, "step")
+        observations, rewards = np.atleast_1d(result[0]), np.atleast_1d(result[1])
+        valid = ~self._resetting
+        terminated = self._flags(result[2], "terminated") & valid
+        truncated = self._flags(result[3], "truncated") & valid & ~terminated
+        ended = terminated | truncated
+        self._checks.rewards(rewards, row.rewards)
+        np.multiply(row.rewards, valid, out=row.rewards)
+        row.valid[:] = valid
+        row.terminated[:] = terminated
+        row.truncated[:] = truncated
+        self._count_episodes(ended, row)
+        self._checks.observations(observations, row.observations)
+        row.final_index.fill(-1)
+        if truncated.any():
+            last = observations if self._resets_in_next_step else self._last_observations(result[4])
+            for index in np.flatnonzero(truncated).tolist():
+                row.final_index[index] = self._checks.final(index, last[index], row.finals)
+        if self._resets_in_next_step:
+            self._resetting[:] = ended
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._vector.close()
+
+    def _flags(self, flags: Any, name: str) -> NDArray[np.bool_]:
+        array = np.asarray(flags)
+        if array.shape != (self.count,) or array.dtype != np.bool_:
+            raise self._checks.broke(f"`{name}` of {array.dtype}{array.shape}, expected bool({self.count},)")
+        return array
+
+    def _count_episodes(self, ended: NDArray[np.bool_], row: StepRow) -> None:
+        self._returns += row.rewards
+        self._lengths += row.valid
+        row.episode_returns[:] = np.where(ended, self._returns, 0.0)
+        row.episode_lengths[:] = np.where(ended, self._lengths, 0)
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+
+    def _last_observations(self, info: Any) -> Any:
+        if "final_obs" not in info:
+            raise self._checks.broke("no `final_obs` in the info of a truncated episode")
+        return info["final_obs"]

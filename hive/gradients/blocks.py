@@ -1,0 +1,71 @@
+"""Gradients on their way from a gradient worker to the learner: one slot each.
+
+    header            [8] int64                      what HEADER names
+    gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`
+    mask              [parameters] uint8             0: this parameter had no gradient; its range is zero
+    statistics        [n] float64                    means over the samples, in the order the algorithm names them
+    episode_returns   [E] float32                    of the episodes that ended in these rollouts
+    episode_lengths   [E] int32
+
+A gradient of zero samples stands for a share that was lost; it weighs nothing. `combine` is the learner's reduction:
+the weighted mean over any number of gradients, in the order given, in one native pass, together with its norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive import _native
+from hive.runtime import Layout
+
+__all__ = ["EPISODES", "SAMPLES", "VERSION", "clear", "combine", "gradient_layout", "put_episodes"]
+
+HEADER = ("version", "samples", "episodes")
+VERSION, SAMPLES, EPISODES = range(len(HEADER))
+HEADER_WORDS = 8
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def gradient_layout(parameter_elements: int, parameters: int, statistics: int, episodes: int) -> Layout:
+    """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of."""
+    return Layout(
+        {
+            "header": ("int64", (HEADER_WORDS,)),
+            "gradient": ("float32", (parameter_elements,)),
+            "mask": ("uint8", (parameters,)),
+            "statistics": ("float64", (max(statistics, 1),)),
+            "episode_returns": ("float32", (episodes,)),
+            "episode_lengths": ("int32", (episodes,)),
+        }
+    )
+
+
+def clear(arrays: Arrays, version: int) -> None:
+    """Makes the slot a gradient of zero samples."""
+    arrays["header"][:] = 0
+    arrays["header"][VERSION] = version
+    arrays["mask"][:] = 0
+    arrays["statistics"][:] = 0.0
+
+
+def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:
+    """Appends finished episodes, in the order given."""
+    count = 0
+    for returns, lengths in episodes:
+        arrays["episode_returns"][count : count + len(returns)] = returns
+        arrays["episode_lengths"][count : count + len(lengths)] = lengths
+        count += len(returns)
+    arrays["header"][EPISODES] = count
+
+
+def combine(gradients: Sequence[Arrays], out: NDArray[np.float32]) -> tuple[int, _native.Reduction]:
+    """Writes the mean of the gradients, weighted by their samples, to `out`: (samples, norm and finite check)."""
+    samples = [int(g["header"][SAMPLES]) for g in gradients]
+    total = sum(samples)
+    weights = [n / total if total else 0.0 for n in samples]
+    return total, _native.reduce([g["gradient"] for g in gradients], weights, out)

@@ -1,0 +1,236 @@
+"""Action distributions as plain arithmetic on a network's outputs.
+
+A distribution is a small value that says how the last axis of the policy outputs is read:
+
+    Categorical        logits [..., n]                      actions int64 [...]
+    MultiCategorical   logits [..., sum(nvec)]              actions int64 [..., len(nvec)]
+    DiagonalGaussian   mean and log std [..., 2 * D]        actions float32 [..., *shape], D = prod(shape)
+
+Leading axes are free. Sampling takes its noise from the caller, so randomness belongs to the data: the same
+noise gives the same actions in every process. Actions are not clipped to bounds: log probabilities are those
+of what was sampled. `torch.distributions` is not used: it validates and allocates, at several times the cost.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hive.errors import NetworkError
+from hive.networks.spaces import ActionSpec, BoxAction, DiscreteAction, MultiDiscreteAction
+
+__all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCategorical", "distribution_for"]
+
+Floats = npt.NDArray[np.float32]
+
+# Uniform noise may be exactly 0, whose logarithm is infinite; that of the smallest normal number is not.
+TINY = float(np.finfo(np.float32).tiny)
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class ActionDistribution(ABC):
+    """What every distribution offers. `outputs` is [..., width], see the module's docstring for the rest."""
+
+    noise: Literal["uniform", "normal"]  # what `sample` takes, float32: uniform in [0, 1), or N(0, 1)
+    action_dtype: Literal["int64", "float32"]
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many outputs of the network it reads."""
+
+    @property
+    @abstractmethod
+    def noise_shape(self) -> tuple[int, ...]:
+        """The shape of the noise of one action; `sample` takes noise [..., *noise_shape]."""
+
+    @property
+    @abstractmethod
+    def action_shape(self) -> tuple[int, ...]:
+        """The shape of one action."""
+
+    @abstractmethod
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """Actions [..., *action_shape] drawn with the given noise."""
+
+    @abstractmethod
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        """`sample` on NumPy arrays, for the hot loop of a collector. Rounding may differ from torch's."""
+
+    @abstractmethod
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        """Log probability (density) [...] of `actions`."""
+
+    @abstractmethod
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Entropy [...] in nats."""
+
+    @abstractmethod
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The most likely actions [..., *action_shape]."""
+
+
+@dataclass(frozen=True)
+class Categorical(ActionDistribution):
+    """One of `n` actions by logits. Sampling: Gumbel-max (Gumbel 1954; Maddison et al. 2014)."""
+
+    n: int
+    noise = "uniform"
+    action_dtype = "int64"
+
+    @property
+    def width(self) -> int:
+        return self.n
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (self.n,)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        return _perturbed(outputs, noise).argmax(-1)
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        actions: npt.NDArray[Any] = _perturbed_numpy(outputs, noise).argmax(-1)
+        return actions
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        return _log_prob(outputs, actions)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        return _entropy(outputs)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(-1)
+
+
+@dataclass(frozen=True)
+class MultiCategorical(ActionDistribution):
+    """Independent categorical choices, logits side by side; log probabilities and entropies add up."""
+
+    nvec: tuple[int, ...]
+    noise = "uniform"
+    action_dtype = "int64"
+
+    @property
+    def width(self) -> int:
+        return sum(self.nvec)
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (self.width,)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (len(self.nvec),)
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        return self.mode(_perturbed(outputs, noise))
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        scores = _perturbed_numpy(outputs, noise)
+        parts = np.split(scores, np.cumsum(self.nvec[:-1]), axis=-1)
+        return np.stack([part.argmax(-1) for part in parts], axis=-1)
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        parts = zip(self._split(outputs), actions.unbind(-1), strict=True)
+        return torch.stack([_log_prob(logits, choice) for logits, choice in parts]).sum(0)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        return torch.stack([_entropy(logits) for logits in self._split(outputs)]).sum(0)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return torch.stack([logits.argmax(-1) for logits in self._split(outputs)], -1)
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        return outputs.split_with_sizes(self.nvec, -1)
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian(ActionDistribution):
+    """Independent normal variables: all means, flattened, then all log standard deviations."""
+
+    shape: tuple[int, ...]
+    noise = "normal"
+    action_dtype = "float32"
+
+    @property
+    def width(self) -> int:
+        return 2 * math.prod(self.shape)
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        mean, log_std = self._split(outputs)
+        return mean + log_std.exp() * noise
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        half = self.width // 2
+        std = np.exp(outputs[..., half:]).reshape(noise.shape)
+        return outputs[..., :half].reshape(noise.shape) + std * noise
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        mean, log_std = self._split(outputs)
+        scaled = (actions - mean) * (-log_std).exp()
+        density = -0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI
+        return density.reshape(*outputs.shape[:-1], -1).sum(-1)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        return (outputs[..., self.width // 2 :] + (0.5 + HALF_LOG_TWO_PI)).sum(-1)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return self._split(outputs)[0]
+
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation, each [..., *shape]."""
+        mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
+        return mean, log_std
+
+
+def distribution_for(action: ActionSpec) -> ActionDistribution:
+    """The distribution of a discrete, multi-discrete or box action; NetworkError for any other."""
+    if isinstance(action, DiscreteAction):
+        return Categorical(int(action.n))
+    if isinstance(action, MultiDiscreteAction):
+        return MultiCategorical(tuple(int(n) for n in action.nvec))
+    if isinstance(action, BoxAction):
+        return DiagonalGaussian(tuple(action.shape))
+    raise NetworkError(
+        f"no action distribution for {action!r}",
+        hint="an action is discrete (`n`), multi-discrete (`nvec`) or a box (`shape`)",
+    )
+
+
+def _perturbed(logits: Tensor, noise: Tensor) -> Tensor:
+    """Logits plus Gumbel noise made of uniform noise: their argmax is a sample of the softmax."""
+    return logits - torch.log(-torch.log(noise.clamp_min(TINY)))
+
+
+def _perturbed_numpy(logits: Floats, noise: Floats) -> Floats:
+    return logits - np.log(-np.log(np.maximum(noise, TINY)))
+
+
+def _log_prob(logits: Tensor, actions: Tensor) -> Tensor:
+    return logits.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+
+
+def _entropy(logits: Tensor) -> Tensor:
+    log_probabilities = logits.log_softmax(-1)
+    return -(log_probabilities.exp() * log_probabilities).sum(-1)

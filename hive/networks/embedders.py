@@ -1,0 +1,94 @@
+"""Input embedders: the layers that turn one named input into a vector, chosen by the input's shape.
+
+    [H, W, C] or [C, H, W], uint8 [H, W]   image: convolutions, then a dense layer
+    anything else                          vector: flattened, then dense layers if asked for
+
+The axis of the channels is the smaller one of first and last; if they are equal, the last. uint8 inputs are
+scaled by 1/255, float inputs are taken as they are. Images of at least 36 x 36 get the convolutions of Mnih
+et al. 2015 ("Nature" DQN), smaller ones two layers of 3 x 3. A float32 vector without dense layers costs no
+layer at all.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from hive.networks.layers import activation_layer, dense_layers, orthogonal
+from hive.networks.parameters import InputEmbedderParameters
+from hive.networks.spaces import InputSpec
+
+__all__ = ["ImageInput", "VectorInput", "embedder_layers"]
+
+Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
+
+# (filters, kernel, stride, padding) of each convolution, and the widths of the dense layers after them.
+NATURE: Stack = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)), (512,)  # Mnih et al. 2015
+SMALL: Stack = ((32, 3, 1, 1), (64, 3, 2, 1)), (128,)
+
+# The convolutions of NATURE reduce 36 x 36 to 1 x 1; anything smaller vanishes in them.
+SMALLEST_NATURE_IMAGE = 36
+
+
+class VectorInput(nn.Module):
+    """[N, ...] of any dtype -> float32 [N, elements], scaled."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, observations: Tensor) -> Tensor:
+        vectors = observations.reshape(len(observations), -1)
+        return vectors.to(torch.float32) if self.scale == 1.0 else vectors * self.scale
+
+
+class ImageInput(nn.Module):
+    """[N, H, W, C], [N, C, H, W] or [N, H, W] -> float32 [N, C, H, W], scaled."""
+
+    def __init__(self, shape: tuple[int, ...], scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.without_channels = len(shape) == 2
+        self.channels_last = len(shape) == 3 and shape[2] <= shape[0]
+        if self.without_channels:
+            self.channels, self.height, self.width = 1, *shape
+        elif self.channels_last:
+            self.height, self.width, self.channels = shape
+        else:
+            self.channels, self.height, self.width = shape
+
+    def forward(self, observations: Tensor) -> Tensor:
+        images = observations
+        if self.without_channels:
+            images = images.unsqueeze(1)
+        elif self.channels_last:
+            images = images.permute(0, 3, 1, 2)
+        return images.to(torch.float32) if self.scale == 1.0 else images * self.scale
+
+
+def embedder_layers(spec: InputSpec, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:
+    """The layers that embed an input of this `spec`, and the width of what they return."""
+    shape = tuple(spec.shape)
+    scale = 1.0 / 255.0 if spec.dtype == "uint8" else 1.0
+    if len(shape) == 3 or (len(shape) == 2 and spec.dtype == "uint8"):
+        return _image_layers(ImageInput(shape, scale), parameters)
+    first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
+    dense, width = dense_layers(prod(shape), parameters.widths or (), parameters.activation)
+    return first + dense, width
+
+
+def _image_layers(image: ImageInput, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:
+    channels, height, width = image.channels, image.height, image.width
+    convolutions, widths = NATURE if min(height, width) >= SMALLEST_NATURE_IMAGE else SMALL
+    layers: list[nn.Module] = [image]
+    for filters, kernel, stride, padding in convolutions:
+        layers.append(orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding)))
+        layers.append(activation_layer(parameters.activation))
+        channels = filters
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+    layers.append(nn.Flatten())
+    widths = widths if parameters.widths is None else parameters.widths
+    dense, width = dense_layers(channels * height * width, widths, parameters.activation)
+    return layers + dense, width

@@ -1,0 +1,242 @@
+"""Flat parameters: a network whose parameters are views of one block of bytes.
+
+    block    | weight 0 | pad | bias 0 | pad | .. | last bias | pad | buffer 0 | pad | .. | buffer k | pad |
+             0                                                      parameter_bytes               block_bytes
+    gradient | weight 0 | pad | bias 0 | pad | .. | last bias | pad |   float32 [parameter_elements]
+
+Every parameter (float32) and every buffer starts at a multiple of 64 bytes and the padding is zero.
+Publishing, reducing, optimising, target updates and checkpoints are then passes over blocks that know nothing
+of layers, and a network reads the weights that another process wrote by pointing at them: `bind` moves no
+weights, it exchanges addresses.
+
+`bind` must not happen between a forward pass and its backward pass: the backward pass would read the new
+weights. Memory comes from the caller; nothing here maps, locks or versions it. Only host memory is supported.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+
+__all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block"]
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+# A cache line and the widest vector register. The alignment of an operand changes the bits of a matrix
+# product, so equal weights give equal outputs in every process only if they lie at equally aligned addresses.
+ALIGNMENT = 64
+
+# Views are kept for so many blocks, then forgotten together. Blocks come again: a board holds two more than
+# it has readers, a slab a few. More than a run has, few enough for a caller who brings new ones every time.
+CACHED_BLOCKS = 128
+
+NUMPY_OF_BUFFER = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.int64: "int64",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FlatField:
+    """One parameter or buffer: `offset` and `nbytes` are bytes, `dtype` is NumPy's name (`"float32"`)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+    nbytes: int
+
+
+class FlatParameters:
+    """Makes the parameters and buffers of `module` views of one block, and moves them from block to block.
+
+    `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
+    field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
+    multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
+    buffers. `block` is the block that the module reads now. The names of `module.state_dict()` do not change.
+
+    Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
+    other than float32, float64, int64, uint8 or bool.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        named_parameters = list(module.named_parameters())
+        named_buffers = list(module.named_buffers())
+        for name, parameter in named_parameters:
+            _check(name, parameter, {torch.float32})
+        for name, buffer in named_buffers:
+            _check(name, buffer, NUMPY_OF_BUFFER.keys())
+        self.parameters, self.parameter_bytes = _lay_out(named_parameters, 0)
+        self.buffers, self.block_bytes = _lay_out(named_buffers, self.parameter_bytes)
+        self.parameter_elements = self.parameter_bytes // 4
+        self.names = tuple(field.name for field in self.parameters)
+        self.shapes = tuple(field.shape for field in self.parameters)
+        self.offsets = tuple(field.offset for field in self.parameters)
+        self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
+        self._buffers = [buffer for _, buffer in named_buffers]
+        self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
+        self._views: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self._gradient_views: dict[int, list[Tensor]] = {}
+        block = aligned_block(self.block_bytes)
+        self.initialize_into(block)
+        self.bind(block)
+
+    def describe(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The name and shape of every parameter, in the order of the block."""
+        return list(zip(self.names, self.shapes, strict=True))
+
+    def arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
+        """Named NumPy views of `block`, parameters first, then buffers. Nothing is copied."""
+        data = self._bytes_of(block)
+        return {field.name: _array(data, field) for field in self.parameters + self.buffers}
+
+    def gradient_arrays(self, gradient: Floats) -> list[Floats]:
+        """NumPy views of a gradient block, one for each parameter."""
+        return [_array(gradient.view(np.uint8), field) for field in self.parameters]
+
+    def bind(self, block: Bytes | memoryview) -> None:
+        """Points every parameter and buffer at `block`, without copying; about 0.2 us a parameter.
+
+        block: uint8 [>= block_bytes], starting at a multiple of 64 bytes. It stays alive as long as this
+            object.
+
+        Of a read-only block only the parameters are read in place; the buffers are copied out of it, because
+        layers such as BatchNorm write into theirs and would end the process. A reader that trains on a shared
+        block passes a view of it with `flags.writeable = False` and so never writes what others read.
+        """
+        data = self._bytes_of(block)
+        parameters, buffers = self._views_of(data)
+        for tensor, view in zip(self._parameters, parameters, strict=True):
+            tensor.data = view
+        if self._buffers:
+            if not data.flags.writeable:
+                torch._foreach_copy_(self._private_buffers, buffers)
+                buffers = self._private_buffers
+            for tensor, view in zip(self._buffers, buffers, strict=True):
+                tensor.data = view
+        self.block = data
+
+    def initialize_into(self, block: Bytes | memoryview) -> None:
+        """Copies the present values into a writable `block` and zeros into its padding."""
+        values = aligned_block(self.block_bytes)
+        for array, tensor in zip(self.arrays(values).values(), self._parameters + self._buffers, strict=True):
+            array[...] = tensor.detach().numpy()
+        self._bytes_of(block)[: self.block_bytes] = values
+
+    @torch.no_grad()
+    def gradient(self, out: Floats) -> npt.NDArray[np.uint8]:
+        """Copies every parameter's `.grad` into `out` and returns which parameters had one.
+
+        out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero.
+        Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter); there `out` gets
+        zeros.
+        """
+        views = self._gradient_views_of(out)
+        mask = np.ones(len(views), np.uint8)
+        targets, sources = [], []
+        for index, (parameter, view) in enumerate(zip(self._parameters, views, strict=True)):
+            gradient = parameter.grad
+            if gradient is None:
+                mask[index] = 0
+                view.zero_()
+            else:
+                targets.append(view)
+                sources.append(gradient)
+        if sources:
+            torch._foreach_copy_(targets, sources)
+        return mask
+
+    def release_gradients(self) -> None:
+        """Sets every `.grad` to None, so that the next backward pass hands over tensors instead of adding."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
+        data = np.frombuffer(block, np.uint8)
+        if data.nbytes < self.block_bytes:
+            raise NetworkError(
+                f"a block of {data.nbytes} bytes does not hold {self.block_bytes} bytes of weights"
+            )
+        return data
+
+    def _views_of(self, data: Bytes) -> tuple[list[Tensor], list[Tensor]]:
+        address = data.ctypes.data
+        if address not in self._views:
+            views = _tensors(data, self.parameters + self.buffers)
+            count = len(self.parameters)
+            _remember(self._views, address, (views[:count], views[count:]))
+        return self._views[address]
+
+    def _gradient_views_of(self, out: Floats) -> list[Tensor]:
+        address = out.ctypes.data
+        if address not in self._gradient_views:
+            if out.dtype != np.float32 or out.shape != (self.parameter_elements,):
+                expected = f"float32 [{self.parameter_elements}]"
+                raise NetworkError(f"a gradient block is {expected}, got {out.dtype} {list(out.shape)}")
+            out[:] = 0  # clears the padding once; nothing writes there later
+            _remember(self._gradient_views, address, _tensors(out.view(np.uint8), self.parameters))
+        return self._gradient_views[address]
+
+
+def aligned_block(nbytes: int) -> Bytes:
+    """A private block of zeros, uint8 [nbytes], that starts at a multiple of 64 bytes."""
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
+    if tensor.dtype not in dtypes:
+        found, *allowed = (str(dtype).removeprefix("torch.") for dtype in (tensor.dtype, *dtypes))
+        raise NetworkError(
+            f"`{name}` is {found}, a flat block holds {', '.join(allowed)} there",
+            hint="call .float() on the module, and cast inside its forward where another precision is wanted",
+        )
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise NetworkError(
+            f"`{name}` is {tensor.layout} on {tensor.device}, a flat block is dense host memory",
+            hint="build the module on the cpu with dense parameters",
+        )
+
+
+def _lay_out(named: list[tuple[str, Any]], offset: int) -> tuple[tuple[FlatField, ...], int]:
+    """Fields for `named` tensors from `offset` on, and the offset after the last one."""
+    fields = []
+    for name, tensor in named:
+        nbytes = prod(tensor.shape) * tensor.element_size()
+        fields.append(FlatField(name, tuple(tensor.shape), NUMPY_OF_BUFFER[tensor.dtype], offset, nbytes))
+        offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return tuple(fields), offset
+
+
+def _array(data: Bytes, field: FlatField) -> npt.NDArray[Any]:
+    return data[field.offset : field.offset + field.nbytes].view(field.dtype).reshape(field.shape)
+
+
+def _tensors(data: Bytes, fields: tuple[FlatField, ...]) -> list[Tensor]:
+    """A view of `data` for each field; even in inference mode ordinary tensors, which can be trained."""
+    if fields and data.ctypes.data % ALIGNMENT:
+        raise NetworkError(f"a block must start at a multiple of {ALIGNMENT} bytes, this one does not")
+    with warnings.catch_warnings(), torch.inference_mode(False):
+        warnings.filterwarnings("ignore", message=".*not writable")  # torch cannot know that nobody writes
+        return [torch.from_numpy(_array(data, field)) for field in fields]
+
+
+def _remember(cache: dict[int, Any], address: int, views: object) -> None:
+    if len(cache) >= CACHED_BLOCKS:
+        cache.clear()
+    cache[address] = views

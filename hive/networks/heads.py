@@ -1,0 +1,100 @@
+"""Heads: what the last layer's outputs mean, and the standard loss of each.
+
+The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
+owns `width` columns of its result, turns them into its output and knows the loss of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+from hive.networks.distributions import ActionDistribution, DiagonalGaussian, distribution_for
+from hive.networks.parameters import HeadParameters
+from hive.networks.spaces import ActionSpec
+
+__all__ = ["Head", "PolicyHead", "ValueHead", "make_head"]
+
+
+class Head(nn.Module, ABC):
+    """A head reads `width` columns; its weights are initialised with `gain`.
+
+    `extra_inputs` are dtype and shape of one sample of each array that its loss needs beside the target.
+    """
+
+    width: int
+    gain: float
+    extra_inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __init__(self, parameters: HeadParameters) -> None:
+        super().__init__()
+        self.settings = parameters
+
+    @abstractmethod
+    def forward(self, columns: Tensor) -> Tensor:
+        """The head's output from its columns [N, width]."""
+
+    @abstractmethod
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        """The loss of each sample, [N], without the head's weight."""
+
+
+class ValueHead(Head):
+    """A state value [N]. Target: returns [N]. Loss: the squared error, or Huber's with delta 1."""
+
+    width = 1
+    gain = 1.0
+
+    def __init__(self, parameters: HeadParameters, *, huber: bool = False) -> None:
+        super().__init__(parameters)
+        self.huber = huber
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns.squeeze(-1)
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        loss = nn.functional.huber_loss if self.huber else nn.functional.mse_loss
+        return loss(output, target, reduction="none")
+
+
+class PolicyHead(Head):
+    """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D].
+
+    The log standard deviation of a Gaussian is a parameter that does not depend on the observation, at first
+    0 (Schulman et al. 2015; Andrychowicz et al. 2021). Target: advantages [N]; extra input: the actions.
+    Loss: -log_prob(action) * advantage.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        distribution: ActionDistribution = distribution_for(action)
+        self.distribution = distribution
+        self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
+        self.log_std: nn.Parameter | None = None
+        self.width = distribution.width
+        if isinstance(distribution, DiagonalGaussian):
+            self.width = prod(distribution.shape)
+            self.log_std = nn.Parameter(torch.zeros(self.width))
+
+    def forward(self, columns: Tensor) -> Tensor:
+        if self.log_std is None:
+            return columns
+        return torch.cat([columns, self.log_std.expand_as(columns)], -1)
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        return -self.distribution.log_prob(output, extra[0]) * target
+
+
+def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
+    """The head that `parameters` name; NetworkError for an unknown name."""
+    if parameters.name == "policy":
+        return PolicyHead(parameters, action)
+    if parameters.name == "value":
+        return ValueHead(parameters, huber=huber)
+    raise NetworkError(f"no head `{parameters.name}`", hint="one of: policy, value")

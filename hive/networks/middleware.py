@@ -1,0 +1,51 @@
+"""Between the inputs and the heads: merging several embeddings into one, and the dense layers after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+from hive.networks.layers import dense_layers
+from hive.networks.parameters import EmbeddingMergerType, MiddlewareParameters
+
+__all__ = ["Merger", "middleware_layers"]
+
+
+class Merger(nn.Module):
+    """Embeds each of several named inputs and merges the embeddings, in the order of `names`.
+
+    Takes a mapping from names to tensors [N, ...]; returns float32 [N, width].
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        embedders: Sequence[nn.Module],
+        widths: Sequence[int],
+        merger_type: EmbeddingMergerType,
+    ) -> None:
+        super().__init__()
+        if merger_type is EmbeddingMergerType.Sum and len(set(widths)) > 1:
+            sizes = ", ".join(f"`{name}` {width}" for name, width in zip(names, widths, strict=True))
+            raise NetworkError(
+                f"embeddings of different widths cannot be added: {sizes}",
+                hint="end every embedder in the same width, or merge by EmbeddingMergerType.Concat",
+            )
+        self.names = tuple(names)
+        self.embedders = nn.ModuleList(embedders)
+        self.adds = merger_type is EmbeddingMergerType.Sum
+        self.width = widths[0] if self.adds else sum(widths)
+
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+        embeddings = [
+            embedder(observations[name]) for name, embedder in zip(self.names, self.embedders, strict=True)
+        ]
+        return torch.stack(embeddings).sum(0) if self.adds else torch.cat(embeddings, -1)
+
+
+def middleware_layers(parameters: MiddlewareParameters, width: int) -> tuple[list[nn.Module], int]:
+    """The layers after embeddings of this `width`, and the width of what they return."""
+    return dense_layers(width, parameters.widths, parameters.activation)

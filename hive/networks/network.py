@@ -1,0 +1,175 @@
+"""The network built from NetworkParameters, and the contract of networks that users bring.
+
+    observations ─ embedder ─┐
+    measurements ─ embedder ─┴ merger ─ middleware ─ one linear layer ─┬ columns ─ policy head ─ logits [N, A]
+                                                                       └ columns ─ value head ── value [N]
+
+A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
+inputs, and returns a tuple with the output of every head, by default (policy, value). Your own module fulfils
+the same contract, see `from_module`.
+
+Acting is dominated by the cost of calling small layers, so there is nothing else in the way: the layers are
+one list of bound `forward` methods, all heads share one matrix product, and a plain vector input is no layer.
+Hooks on inner layers are therefore not called; those on the network are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+from hive.networks.distributions import distribution_for
+from hive.networks.embedders import embedder_layers
+from hive.networks.heads import Head, make_head
+from hive.networks.layers import seeded
+from hive.networks.middleware import Merger, middleware_layers
+from hive.networks.parameters import InputEmbedderParameters, MiddlewareParameters, NetworkParameters
+from hive.networks.spaces import Spaces
+
+__all__ = ["Network", "NetworkPerHead", "Observations", "build_network", "from_module"]
+
+Observations = Tensor | Mapping[str, Tensor]
+
+PROBE_ROWS = 2  # with one row, a module that loses its batch axis would pass
+
+
+class OutputLayer(nn.Linear):
+    """The linear layers of all `heads` as one, each head's rows initialised with its own gain.
+
+    A head's rescaling r acts on the gradient to the layers below and on nothing else: with x the input,
+    y = r * layer(x) + (1 - r) * layer(x without gradient), and r is a constant.
+    """
+
+    def __init__(self, inputs: int, heads: Sequence[Head]) -> None:
+        widths = [head.width for head in heads]
+        super().__init__(inputs, sum(widths))
+        nn.init.zeros_(self.bias)
+        with torch.no_grad():
+            for head, rows in zip(heads, self.weight.split_with_sizes(widths), strict=True):
+                nn.init.orthogonal_(rows, head.gain)
+        factors = [head.settings.rescale_gradient_from_head_by_factor for head in heads]
+        columns = [factor for factor, width in zip(factors, widths, strict=True) for _ in range(width)]
+        rescaled = any(factor != 1.0 for factor in factors)
+        self.rescale: Tensor | None
+        self.register_buffer("rescale", torch.tensor(columns, dtype=torch.float32) if rescaled else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        outputs = super().forward(input)
+        if self.rescale is None:
+            return outputs
+        return self.rescale * outputs + (1.0 - self.rescale) * super().forward(input.detach())
+
+
+class Network(nn.Module):
+    """Layers that end in `width` features, and the heads on them. Called with observations, returns a tuple.
+
+    Children: `trunk` (all layers in order, the heads' common linear layer last) and `heads`.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module], width: int, heads: Sequence[Head]) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(*layers, OutputLayer(width, heads))
+        self.heads = nn.ModuleList(heads)
+        self._layer_calls = tuple(layer.forward for layer in self.trunk)
+        self._head_calls = tuple(head.forward for head in heads)
+        self._widths = tuple(head.width for head in heads)
+
+    def forward(self, observations: Observations) -> tuple[Tensor, ...]:
+        columns: Any = observations
+        for call in self._layer_calls:
+            columns = call(columns)
+        parts = columns.split_with_sizes(self._widths, -1)
+        return tuple([call(part) for call, part in zip(self._head_calls, parts, strict=True)])
+
+
+class NetworkPerHead(nn.Module):
+    """Several networks on the same observations, `branches`; returns the outputs of all, in order."""
+
+    def __init__(self, branches: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, observations: Observations) -> tuple[Tensor, ...]:
+        return tuple([output for branch in self.branches for output in branch(observations)])
+
+
+def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
+    """The network that `parameters` describe, with initial weights drawn from `generator`.
+
+    The same generator state gives the same weights. Raises NetworkError for parameters that do not fit the
+    spaces.
+    """
+    with seeded(generator):
+        if parameters.module is not None:
+            return from_module(parameters.module(spaces), spaces)
+        heads = [
+            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss)
+            for head in parameters.heads()
+        ]
+        if parameters.use_separate_networks_per_head:
+            return NetworkPerHead([Network(*_layers(parameters, spaces), [head]) for head in heads])
+        return Network(*_layers(parameters, spaces), heads)
+
+
+def from_module(module: nn.Module, spaces: Spaces) -> nn.Module:
+    """Checks that your own module fulfils the contract, and returns it.
+
+    It is called with a float32 or uint8 tensor [N, *shape] as the environment gives it (several inputs: with
+    a mapping from names to tensors) and must return a tuple `(policy, value)`: policy float32 [N, A] for a
+    discrete action, [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations)
+    for a box of D elements; value float32 [N]. Outputs beyond the two are allowed. A probe of two zero
+    observations is passed through it in evaluation mode. Raises NetworkError that says which output is wrong.
+    """
+    probe = {
+        name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
+        for name, spec in spaces.observations.items()
+    }
+    modes = {child: child.training for child in module.modules()}
+    module.eval()
+    with torch.no_grad():
+        outputs = module(probe if len(probe) > 1 else next(iter(probe.values())))
+    for child, mode in modes.items():
+        child.training = mode
+    width = distribution_for(spaces.action).width
+    expected = ("policy", (PROBE_ROWS, width)), ("value", (PROBE_ROWS,))
+    kind = type(module).__name__
+    hint = f"for N observations return (policy [N, {width}], value [N])"
+    if not isinstance(outputs, tuple) or len(outputs) < len(expected):
+        found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
+        raise NetworkError(f"`{kind}` returns {found}, expected a tuple (policy, value)", hint=hint)
+    for (name, shape), output in zip(expected, outputs, strict=False):
+        if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
+            found = (
+                f"{output.dtype} {list(output.shape)}"
+                if isinstance(output, Tensor)
+                else type(output).__name__
+            )
+            raise NetworkError(
+                f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint
+            )
+    return module
+
+
+def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
+    """Embedders, merger and middleware, and the width of their result."""
+    available = spaces.observations
+    chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
+    unknown = sorted(chosen.keys() - available.keys())
+    if unknown:
+        raise NetworkError(
+            f"no input `{unknown[0]}` to embed", hint=f"inputs: {', '.join(sorted(available))}"
+        )
+    names = sorted(chosen)
+    embedders = [embedder_layers(available[name], chosen[name]) for name in names]
+    if len(available) == 1:
+        layers, width = embedders[0]
+    else:
+        sequences = [nn.Sequential(*layers) for layers, _ in embedders]
+        merger = Merger(names, sequences, [width for _, width in embedders], parameters.embedding_merger_type)
+        layers, width = [merger], merger.width
+    dense, width = middleware_layers(parameters.middleware_parameters or MiddlewareParameters(), width)
+    return layers + dense, width

@@ -1,0 +1,150 @@
+"""Optimizers over flat blocks: native passes that read one version of the weights and write the next.
+
+    parameters v, gradient, moments v  --step-->  parameters v+1, moments v+1
+
+`FlatOptimizer` keeps no state: moments are arrays of the caller, so they can lie in shared memory, be
+versioned and checkpointed like weights, and a step that dies halfway has spoilt nothing. An output may be the
+same array as its input. Formulas are those of torch.optim; clipping is a factor, `gradient_scale`, folded
+into the pass. The whole block is one group: weight decay reaches every parameter, frozen ones too.
+
+`LimitedMemoryBFGS` wraps torch's L-BFGS for the library; its history lives in the object, not in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hive import _native
+from hive.errors import NetworkError
+
+__all__ = ["FlatOptimizer", "LimitedMemoryBFGS", "OptimizerSettings"]
+
+Floats = npt.NDArray[np.float32]
+
+NAMES = ("adam", "adamw", "rmsprop", "sgd", "lbfgs")
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerSettings:
+    """An optimizer by name, with torch's defaults.
+
+    betas: of adam and adamw. epsilon: of these and rmsprop. decay: of rmsprop, torch's alpha.
+    momentum: of rmsprop and sgd. weight_decay: decoupled in adamw, added to the gradient in the others.
+    """
+
+    name: str = "adam"
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    decay: float = 0.99
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise NetworkError(f"no optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
+
+
+class FlatOptimizer:
+    """Adam, AdamW, RMSProp or SGD on blocks. `moment_blocks` is how many moment arrays a step needs.
+
+    Adam and AdamW: the averages of the gradient and of its square. RMSProp: the average of the square, and
+    the momentum if there is any. SGD: the momentum if there is any. All start as zeros.
+    """
+
+    def __init__(self, settings: OptimizerSettings) -> None:
+        name, momentum = settings.name, settings.momentum
+        self._pass: Callable[..., None]
+        self._constants: dict[str, float]
+        self._counts_steps = name in ("adam", "adamw")
+        if self._counts_steps:
+            beta1, beta2 = settings.betas
+            self._pass, self.moment_blocks = _native.adam_step, 2
+            self._constants = {"beta1": beta1, "beta2": beta2, "epsilon": settings.epsilon}
+            self._constants["decoupled"] = name == "adamw"
+        elif name == "rmsprop":
+            self._pass, self.moment_blocks = _native.rmsprop_step, 2 if momentum else 1
+            self._constants = {"decay": settings.decay, "epsilon": settings.epsilon, "momentum": momentum}
+        elif name == "sgd":
+            self._pass, self.moment_blocks = _native.sgd_step, 1 if momentum else 0
+            self._constants = {"momentum": momentum}
+        else:
+            raise NetworkError(f"{name} keeps its history outside of blocks", hint="in a run use adam or sgd")
+        self.settings = settings
+
+    def step(
+        self,
+        parameters_in: Floats,
+        parameters_out: Floats,
+        gradient: Floats,
+        moments_in: Sequence[Floats],
+        moments_out: Sequence[Floats],
+        *,
+        step: int,
+        learning_rate: float,
+        gradient_scale: float = 1.0,
+    ) -> None:
+        """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
+
+        step: the number of this update, from 1 on.
+        gradient_scale: multiplies the gradient; the array `gradient` is not changed.
+        """
+        if len(moments_in) != self.moment_blocks or len(moments_out) != self.moment_blocks:
+            given = f"{len(moments_in)} and {len(moments_out)}"
+            raise NetworkError(f"{self.settings.name} needs {self.moment_blocks} moment arrays, got {given}")
+        moments: list[Floats | None] = [a for pair in zip(moments_in, moments_out, strict=True) for a in pair]
+        if not self._counts_steps and not self.settings.momentum:
+            moments += [None, None]
+        self._pass(
+            parameters_in,
+            parameters_out,
+            gradient,
+            *moments,
+            learning_rate=learning_rate,
+            weight_decay=self.settings.weight_decay,
+            gradient_scale=gradient_scale,
+            **self._constants,
+            **({"step": step} if self._counts_steps else {}),
+        )
+
+
+class LimitedMemoryBFGS:
+    """torch.optim.LBFGS with FlatOptimizer's interface: one quasi-Newton iteration a step, no moment arrays.
+
+    The gradient of a step is given, so there is no line search and no second evaluation of the loss.
+    """
+
+    moment_blocks = 0
+
+    def __init__(self, settings: OptimizerSettings) -> None:
+        self.settings = settings
+        self._optimizer: Any = None
+
+    def step(
+        self,
+        parameters_in: Floats,
+        parameters_out: Floats,
+        gradient: Floats,
+        moments_in: Sequence[Floats],
+        moments_out: Sequence[Floats],
+        *,
+        step: int,
+        learning_rate: float,
+        gradient_scale: float = 1.0,
+    ) -> None:
+        """As FlatOptimizer's; `step` and the moments are not used."""
+        if self._optimizer is None:  # the first use imports torch._dynamo, over a second
+            weights = torch.nn.Parameter(torch.empty(len(parameters_out)))
+            self._optimizer = torch.optim.LBFGS([weights], lr=learning_rate, max_iter=1)
+        group = self._optimizer.param_groups[0]
+        group["lr"] = learning_rate
+        weights = group["params"][0]
+        weights.data.copy_(torch.from_numpy(parameters_in))
+        weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
+        self._optimizer.step(lambda: torch.zeros(()))
+        np.copyto(parameters_out, weights.detach().numpy())

@@ -1,0 +1,197 @@
+"""What a network is made of and how it is trained, as typed values with Coach's names.
+
+`NetworkParameters()` alone is usable: every input of the spaces gets an embedder, a middleware of two tanh
+layers of 64 follows, and a policy and a value head end it. Assigning an attribute that does not exist raises
+AttributeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from torch import nn
+
+from hive.errors import NetworkError
+from hive.networks.optimizers import OptimizerSettings
+from hive.networks.spaces import Spaces
+
+__all__ = [
+    "EmbeddingMergerType",
+    "GradientClippingMethod",
+    "HeadParameters",
+    "InputEmbedderParameters",
+    "MiddlewareParameters",
+    "NetworkParameters",
+    "network_parameters_of",
+]
+
+
+class GradientClippingMethod(Enum):
+    """What `clip_gradients` limits: the norm of the whole gradient, of each parameter's, or each element."""
+
+    ClipByGlobalNorm = 0
+    ClipByNorm = 1
+    ClipByValue = 2
+
+
+class EmbeddingMergerType(Enum):
+    """How the embeddings of several inputs become one: side by side, or added, if equally wide."""
+
+    Concat = 0
+    Sum = 1
+
+
+@dataclass(slots=True)
+class InputEmbedderParameters:
+    """An embedder; the input decides whether it is dense (vectors) or convolutional (images).
+
+    widths: dense layers after the input or the convolutions; None: the usual one for an image, else none.
+    """
+
+    widths: tuple[int, ...] | None = None
+    activation: str = "relu"
+
+
+@dataclass(slots=True)
+class MiddlewareParameters:
+    """Dense layers of these widths between the merged embeddings and the heads; `()` for none."""
+
+    widths: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+
+
+@dataclass(slots=True)
+class HeadParameters:
+    """A head.
+
+    name: `"policy"` or `"value"`.
+    loss_weight: factor of its loss in the sum.
+    rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
+        blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
+    num_output_head_copies: so many independent heads, each with its own output, target and loss.
+    """
+
+    name: str
+    loss_weight: float = 1.0
+    rescale_gradient_from_head_by_factor: float = 1.0
+    num_output_head_copies: int = 1
+
+
+@dataclass(slots=True)
+class NetworkParameters:
+    """Every parameter of Coach's class of this name, and at the end hive's own.
+
+    Those marked (agent) are for whoever places and drives the networks; nothing in this package reads them.
+
+    force_cpu: run on the CPU even if a GPU is available (agent).
+    async_training: each worker trains at its own pace, without waiting for the others (agent).
+    shared_optimizer: one optimizer, that of the global network, serves all; otherwise each online network
+        applies its gradients to the global weights with its own.
+    scale_down_gradients_by_number_of_workers_for_sync_training: average over the workers instead of adding
+        up (agent).
+    clip_gradients: limit of each batch's gradient, before accumulation; None or 0: no clipping.
+    gradients_clipping_method: what that limits.
+    l2_regularization: adds this times half the sum of squares of all trainable weight matrices and kernels to
+        the loss, once, whatever the number of heads; biases and vectors are left out.
+    learning_rate, learning_rate_decay_rate, learning_rate_decay_steps: see `learning_rate_at`.
+    input_embedders_parameters: input name -> embedder, used in order of the names; empty: all inputs, with
+        defaults.
+    embedding_merger_type: how several embeddings become one.
+    middleware_parameters: the layers between embedders and heads; None: `MiddlewareParameters()`.
+    heads_parameters: the heads, in the order of the outputs; empty: a policy and a value.
+    use_separate_networks_per_head: every head gets embedders and a middleware of its own.
+    optimizer_type: Adam, AdamW, RMSProp, SGD or LBFGS.
+    optimizer_epsilon, adam_optimizer_beta1, adam_optimizer_beta2, rms_prop_optimizer_decay: of that
+        optimizer. Coach's defaults for epsilon and beta2, 1e-4 and 0.99, are not those of other libraries.
+    batch_size: how many samples to train on at once (agent).
+    replace_mse_with_huber_loss: value losses are Huber's with delta 1 instead of the square.
+    create_target_network: keep a second copy that follows slowly, `has_target` of a NetworkWrapper (agent).
+    tensorflow_support: accepted so that presets load; without meaning here.
+    weight_decay: decoupled in AdamW, added to the gradient in the others. momentum: of RMSProp and SGD.
+    module: builds your own module from the spaces, instead of everything above that describes layers.
+    """
+
+    force_cpu: bool = False
+    async_training: bool = False
+    shared_optimizer: bool = True
+    scale_down_gradients_by_number_of_workers_for_sync_training: bool = True
+    clip_gradients: float | None = None
+    gradients_clipping_method: GradientClippingMethod = GradientClippingMethod.ClipByGlobalNorm
+    l2_regularization: float = 0
+    learning_rate: float = 0.00025
+    learning_rate_decay_rate: float = 0
+    learning_rate_decay_steps: int = 0
+    input_embedders_parameters: dict[str, InputEmbedderParameters] = field(default_factory=dict)
+    embedding_merger_type: EmbeddingMergerType = EmbeddingMergerType.Concat
+    middleware_parameters: MiddlewareParameters | None = None
+    heads_parameters: list[HeadParameters] = field(default_factory=list)
+    use_separate_networks_per_head: bool = False
+    optimizer_type: str = "Adam"
+    optimizer_epsilon: float = 0.0001
+    adam_optimizer_beta1: float = 0.9
+    adam_optimizer_beta2: float = 0.99
+    rms_prop_optimizer_decay: float = 0.9
+    batch_size: int = 32
+    replace_mse_with_huber_loss: bool = False
+    create_target_network: bool = False
+    tensorflow_support: bool = True
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    module: Callable[[Spaces], nn.Module] | None = None
+
+    def heads(self) -> list[HeadParameters]:
+        """One entry for each output, copies written out; a policy and a value if none are given."""
+        heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
+        return [head for head in heads for _ in range(head.num_output_head_copies)]
+
+    def learning_rate_at(self, update: int) -> float:
+        """The learning rate of update number `update`, counted from 0.
+
+        `learning_rate * decay_rate ** (update // decay_steps)`, a staircase as in Coach; rate 0 is off.
+        """
+        if not self.learning_rate_decay_rate:
+            return self.learning_rate
+        if self.learning_rate_decay_steps < 1:
+            raise NetworkError(
+                f"learning_rate_decay_rate = {self.learning_rate_decay_rate} needs learning_rate_decay_steps",
+                hint="set learning_rate_decay_steps to the number of updates between two decays",
+            )
+        decays = update // self.learning_rate_decay_steps
+        return self.learning_rate * self.learning_rate_decay_rate**decays
+
+    def optimizer_settings(self) -> OptimizerSettings:
+        """All that the optimizer needs but the learning rate; NetworkError for an unknown `optimizer_type`."""
+        return OptimizerSettings(
+            name=self.optimizer_type.lower(),
+            betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),
+            epsilon=self.optimizer_epsilon,
+            decay=self.rms_prop_optimizer_decay,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
+
+
+def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
+    """The parameters of network `name` (what precedes a `/` in it).
+
+    agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
+        `network_wrappers` (Coach's AgentParameters).
+    """
+    if isinstance(agent_parameters, NetworkParameters):
+        return agent_parameters
+    wrappers = getattr(agent_parameters, "network_wrappers", agent_parameters)
+    if not isinstance(wrappers, Mapping):
+        raise NetworkError(
+            f"{type(agent_parameters).__name__} holds no network parameters",
+            hint="pass a NetworkParameters, or a mapping from network names to them",
+        )
+    key = name.split("/")[0]
+    parameters = wrappers.get(key)
+    if not isinstance(parameters, NetworkParameters):
+        raise NetworkError(
+            f"no parameters for network `{key}`", hint=f"there are: {', '.join(wrappers) or 'none'}"
+        )
+    return parameters

@@ -1,0 +1,98 @@
+"""JSON as hive writes and reads it.
+
+Writing: numbers that JSON has no word for (NaN, infinity) become null, so that a browser and `jq` can read
+every file. Reading: bytes are never trusted. `read_document` makes a dataclass of a file and compares every
+field with its annotation; whatever is wrong is a RecordError that names the file and the cause. Keys that
+the class does not know are passed over: a newer hive may have written them.
+
+Nothing here writes files: hive.records.atomic and hive.records.jsonl do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from hive.errors import RecordError
+
+__all__ = ["JSON", "failure", "json_text", "parse_object", "read_document", "read_object"]
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+Document = TypeVar("Document")
+
+
+def failure(action: str, path: Path, error: OSError) -> RecordError:
+    """What the operating system refused, as a RecordError: "cannot write `a/b`: no space left on device"."""
+    return RecordError(f"cannot {action} `{path}`: {(error.strerror or str(error)).lower()}")
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON of plain values and NumPy scalars. NaN and infinities become null."""
+    return json.dumps(_plain(value), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    # NumPy's scalars, told by what they can do: importing NumPy would cost `hive ls` a tenth of a second.
+    return _plain(value.item()) if hasattr(value, "item") else value
+
+
+def parse_object(data: bytes) -> dict[str, Any] | None:
+    """The JSON object in `data`, or None where there is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in the file. Raises RecordError."""
+    try:
+        value = parse_object(path.read_bytes())
+    except OSError as error:
+        raise failure("read", path, error) from error
+    if value is None:
+        raise RecordError(f"`{path}` is not a JSON object")
+    return value
+
+
+def read_document(path: Path, kind: type[Document]) -> Document:
+    """The file as an instance of the dataclass `kind`. Raises RecordError."""
+    value, hints, arguments = read_object(path), typing.get_type_hints(kind), {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if field.name in value:
+            if not _fits(value[field.name], hints[field.name]):
+                raise RecordError(f"`{path}`: `{field.name}` is not of the type {field.type}")
+            arguments[field.name] = value[field.name]
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise RecordError(f"`{path}`: `{field.name}` is missing")
+    return kind(**arguments)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a JSON value fits the annotation: plain types, `X | None`, `list[X]`, `dict[str, X]`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin is types.UnionType:
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)

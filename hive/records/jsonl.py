@@ -1,0 +1,113 @@
+"""Growing files of JSON objects, one a line: metrics and events.
+
+A line is one `write` to a file opened for appending, so lines of several writers never mix, and a line
+counts once its newline is there. A disk that fills up costs lines, which are counted, never the run.
+Whatever was cut short (a full disk, a killed writer) stays alone on its line: the next writer begins a new
+one, and readers pass over it.
+
+Lines are not forced onto the disk: a power cut may take the last seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hive.records.documents import failure, json_text, parse_object
+
+__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "read_jsonl", "tail_jsonl"]
+
+# The longest line. Some thousand metrics, and a bound for what a reader takes in at once.
+LINE_BYTES = 1 << 20
+
+# What a tail reads first; most tails (a hundred lines) fit.
+TAIL_BYTES = 1 << 16
+
+
+class JsonlWriter:
+    """Appends lines. `lost` counts those that could not be written or were longer than `line_bytes`."""
+
+    def __init__(self, path: Path, line_bytes: int = LINE_BYTES) -> None:
+        """Raises RecordError when the file cannot be opened."""
+        self.path = path
+        self.line_bytes = line_bytes
+        self.lost = 0
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._torn = _ends_torn(self._descriptor)
+        except OSError as error:
+            raise failure("open", path, error) from error
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """One line. A full disk is counted, not raised; NaN and infinities become null."""
+        line = f"{json_text(value)}\n".encode()
+        if len(line) > self.line_bytes:
+            self.lost += 1
+            return
+        try:
+            written = os.write(self._descriptor, b"\n" + line if self._torn else line)
+        except OSError:
+            self.lost += 1
+            return
+        whole = written == len(line) + self._torn
+        self.lost += not whole
+        self._torn = not whole
+
+    def close(self) -> None:
+        """May be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """All objects of the file in order, without what is not one. None when there is no file yet.
+
+    Raises RecordError when the file is there and cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            begins = True
+            while piece := file.readline(LINE_BYTES):
+                ends = piece.endswith(b"\n")
+                if begins and ends and (value := parse_object(piece)) is not None:
+                    yield value
+                begins = ends
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure("read", path, error) from error
+
+
+def tail_jsonl(path: Path, n: int) -> list[dict[str, Any]]:
+    """The objects in the last `n` lines; reads no more of the file than it must. Raises RecordError."""
+    values = (parse_object(line) for line in last_lines(path, n))
+    return [value for value in values if value is not None]
+
+
+def last_lines(path: Path, n: int) -> list[bytes]:
+    """The last `n` whole lines without their newlines, none where there is no file. Raises RecordError."""
+    if n <= 0:
+        return []
+    try:
+        with path.open("rb") as file:
+            size, span = file.seek(0, os.SEEK_END), TAIL_BYTES
+            while True:
+                start = max(0, size - span)
+                file.seek(start)
+                lines = file.read(size - start).split(b"\n")[start > 0 : -1]
+                if start == 0 or len(lines) >= n:
+                    return lines[-n:]
+                span *= 4
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise failure("read", path, error) from error
+
+
+def _ends_torn(descriptor: int) -> bool:
+    """Whether the file ends in the middle of a line."""
+    size = os.lseek(descriptor, 0, os.SEEK_END)
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

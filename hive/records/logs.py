@@ -1,0 +1,165 @@
+"""Logs of actors: one text file each, of a bounded size, merged again for reading.
+
+    2026-11-21 01:12:37.221 collector-3 WARN env 12 took 1.9 s to reset
+    2026-11-21 01:12:41.007 collector-3 WARN env 12 took 1.9 s to reset [x3]
+
+A file is rotated at 10 MB and two old ones are kept (`collector-3.log.1`, `.2`). A message that repeats is
+written once, then counted: the count follows on a line of its own when something else is logged, after 10 s,
+or when the log is closed. Times are local, for people; lines without one (a traceback) belong to the
+line above. A full disk costs lines, never the actor.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import logging
+import re
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from logging.handlers import RotatingFileHandler
+from operator import itemgetter
+from pathlib import Path
+
+from hive.records.documents import failure
+from hive.records.jsonl import last_lines
+
+__all__ = ["close_log", "merge_logs", "open_log"]
+
+# 30 MB an actor in all: some days of talk, and a hundred actors still fit on a small disk.
+LOG_BYTES = 10_000_000
+OLD_LOGS = 2
+
+# Long enough to fold a storm, short enough that who watches sees that it goes on.
+FOLD_S = 10.0
+
+HEADER = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \S+ (.*)")
+
+
+def open_log(path: Path, name: str, level: int | str = logging.INFO) -> logging.Logger:
+    """The logger of the actor `name`, writing to `path` and nowhere else. Opened again, it leaves the old file.
+
+    Raises RecordError when the file cannot be opened.
+    """
+    logger = logging.getLogger(f"hive.{name}")
+    close_log(logger)
+    try:
+        handler = _FoldingHandler(path)
+    except OSError as error:
+        raise failure("open", path, error) from error
+    handler.setFormatter(_LineFormatter(name))
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    return logger
+
+
+def close_log(logger: logging.Logger) -> None:
+    """Writes what is held back and closes the file."""
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def merge_logs(
+    paths: Iterable[Path], *, tail: int | None = None, actors: Collection[str] = ()
+) -> Iterator[str]:
+    """Lines of several logs in the order of time, each as `collector-3 | 2026-11-21 01:12:37.221 WARN text`.
+
+    `tail` gives the last lines of all together, `actors` only those of these (none given: all). Rotated files
+    are read too, files that are not there are empty. Raises RecordError.
+    """
+    chosen = {path.stem: path for path in paths if not actors or path.stem in actors}
+    width = max(map(len, chosen), default=0)
+    streams = [_timed(f"{actor:<{width}} | ", _lines(path, tail)) for actor, path in chosen.items()]
+    merged = map(itemgetter(1), heapq.merge(*streams, key=itemgetter(0)))
+    yield from merged if tail is None else deque(merged, maxlen=tail)
+
+
+def _timed(prefix: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(time, prefixed line) without the actor's name. A line without a time has the time of the last."""
+    time = ""
+    for line in lines:
+        header = HEADER.fullmatch(line)
+        if header:
+            time, line = header[1], f"{header[1]} {header[2]}"
+        yield time, prefix + line
+
+
+def _lines(path: Path, tail: int | None) -> Iterator[str]:
+    """The lines of a log and its rotated files, the oldest first; the last `tail` of them."""
+    files = [path, *(path.with_name(f"{path.name}.{n}") for n in range(1, OLD_LOGS + 1))]
+    if tail is not None:
+        found: list[bytes] = []
+        for file in files:
+            found = last_lines(file, tail - len(found)) + found
+        yield from (line.decode(errors="replace") for line in found)
+        return
+    for file in reversed(files):
+        try:
+            with file.open(encoding="utf-8", errors="replace", newline="\n") as text:
+                yield from (line.removesuffix("\n") for line in text)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise failure("read", file, error) from error
+
+
+class _LineFormatter(logging.Formatter):
+    default_msec_format = "%s.%03d"
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        return f"{self.formatTime(record)} {self.name} {level} {record.message}"
+
+
+class _FoldingHandler(RotatingFileHandler):
+    """Rotates, and counts a message that is logged again and again instead of writing it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8", errors="backslashreplace"
+        )
+        self.shown: tuple[int, str] | None = None  # level and text of the last line
+        self.held: logging.LogRecord | None = None  # the newest of those not written
+        self.repeats = 0
+        self.since = 0.0  # when the last line was written, seconds since 1970
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            key = (record.levelno, record.getMessage())
+        except Exception:
+            self.handleError(record)
+            return
+        if key == self.shown and not record.exc_info:
+            self.held = record
+            self.repeats += 1
+            if record.created >= self.since + FOLD_S:
+                self._write_held()
+            return
+        self._write_held()
+        super().emit(record)
+        self.shown, self.since = key, record.created
+
+    def close(self) -> None:
+        with self.lock:  # type: ignore[union-attr]
+            self._write_held()
+        super().close()
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called while an exception is handled. A line that the disk refuses is lost without a word."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def _write_held(self) -> None:
+        if self.held is None:
+            return
+        line = copy.copy(self.held)
+        line.msg, line.args = f"{line.getMessage()} [x{self.repeats}]", ()
+        self.held, self.repeats, self.since = None, 0, line.created
+        super().emit(line)

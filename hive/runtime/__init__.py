@@ -1,0 +1,38 @@
+"""The actor system: actors, ports, topologies, and the supervisor that keeps them alive. No torch, no learning.
+
+    from hive.runtime import Actor, Inlet, Message, Outlet, Topology
+"""
+
+from hive.runtime.actor import Actor, Handle, endpoint
+from hive.runtime.channels import ChannelFull
+from hive.runtime.memory import Layout
+from hive.runtime.messages import Message, Tree
+from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
+from hive.runtime.slabs import SlabReceiver, Slot
+from hive.runtime.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+from hive.runtime.topology import Group, Plan, PortRef, Topology
+
+__all__ = [
+    "BUSY",
+    "RUNTIME",
+    "WAIT_IN",
+    "WAIT_OUT",
+    "Actor",
+    "ChannelFull",
+    "Group",
+    "Handle",
+    "Inlet",
+    "Layout",
+    "Message",
+    "Outlet",
+    "Plan",
+    "PortRef",
+    "Publication",
+    "SlabReceiver",
+    "Slot",
+    "Status",
+    "Subscription",
+    "Topology",
+    "Tree",
+    "endpoint",
+]

@@ -1,0 +1,102 @@
+"""Binding: gives a new actor the ports that the plan connects, each with the line that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hive.runtime.actor import Actor
+from hive.runtime.boards import BoardReader, BoardWriter
+from hive.runtime.channels import MessageReceiver, MessageSender
+from hive.runtime.memory import BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.messages import Message
+from hive.runtime.ports import ports_of
+from hive.runtime.slabs import SlabReceiver, SlabSender
+from hive.runtime.topology import PlanChannel
+
+if TYPE_CHECKING:
+    from hive.runtime.node import Node
+
+__all__ = ["bind_ports"]
+
+
+def bind_ports(node: Node, actor: Actor, number: int) -> None:
+    """Sets `actor.<port>` to a bound port for every channel that names this actor."""
+    group = node.plan.actors[number].group
+    ports = ports_of(type(actor))
+    for channel, planned in enumerate(node.plan.channels):
+        if number in planned.producers:
+            name = planned.source.partition(".")[2]
+            setattr(actor, name, ports[name].bind(_source_line(node, channel, planned, number)))
+        for target in planned.targets:
+            key, _, name = target.partition(".")
+            if key == group and number in planned.consumers:
+                setattr(actor, name, ports[name].bind(_target_line(node, channel, planned, number)))
+
+
+def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) -> object:
+    waiter = node.waiters[number]
+    if planned.carrier == "board":
+        return BoardWriter(_board(node, planned.segments[0]), _ringer(node, planned.consumers))
+    position = planned.producers.index(number)
+    if planned.carrier == "slab":
+        ring = _ringer(node, _consumers_of(planned, position))
+        return SlabSender(planned.name, _slab(node, planned, position), (number, node.context.incarnation), waiter, ring)
+
+    def deliver(consumer: tuple[int, int], sequence: int, message: Message) -> None:
+        node.deliver(channel, number, consumer, sequence, message)
+
+    sender = MessageSender(planned.name, planned.pattern, planned.when_full, waiter, deliver)  # type: ignore[arg-type]
+    node.senders[channel, number] = sender
+    return sender
+
+
+def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) -> object:
+    waiter = node.waiters[number]
+    position = planned.consumers.index(number)
+    if planned.carrier == "board":
+        return BoardReader(planned.name, _board(node, planned.segments[0]), position, waiter)
+    if planned.carrier == "slab":
+        views = [_slab(node, planned, p) for p in range(len(planned.producers))]
+        mine = [p for p in range(len(views)) if position in _share(planned, p)]
+        rings = [_ringer(node, [producer]) for producer in planned.producers]
+        return SlabReceiver(planned.name, node._message_type(channel), views, mine, (number, node.context.incarnation), waiter, rings)
+
+    def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
+        node.acknowledge(channel, number, producer, consumed, dropped, window)
+
+    receiver = MessageReceiver(planned.name, planned.window, planned.when_full, waiter, acknowledge)  # type: ignore[arg-type]
+    node.receivers[channel, number] = receiver
+    return receiver
+
+
+def _share(planned: PlanChannel, producer: int) -> Sequence[int]:
+    """The positions of the consumers that may claim from the producer at this position."""
+    everyone = range(len(planned.consumers))
+    return [producer % len(everyone)] if planned.by_share else everyone
+
+
+def _consumers_of(planned: PlanChannel, producer: int) -> list[int]:
+    return [planned.consumers[position] for position in _share(planned, producer)]
+
+
+def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:
+    def ring() -> None:
+        for actor in actors:
+            node.ring(actor)
+
+    return ring
+
+
+def _slab(node: Node, planned: PlanChannel, position: int) -> SlabView:
+    name = planned.segments[position]
+    segment = next(s for s in node.plan.segments if s.name == name)
+    assert isinstance(segment.plan, SlabPlan)
+    return SlabView(node.context.open_segment(name), segment.plan, node.context.topology.layouts[planned.name])
+
+
+def _board(node: Node, name: str) -> BoardView:
+    segment = next(s for s in node.plan.segments if s.name == name)
+    assert isinstance(segment.plan, BoardPlan)
+    shared = _board(node, segment.commit_with) if segment.commit_with else None
+    return BoardView(node.context.open_segment(name), segment.plan, shared)

@@ -1,0 +1,210 @@
+"""The message carrier: messages without a fixed layout, from outlet to inlet.
+
+    producer                                             consumer
+    Deliver(channel, incarnation, sequence) + message -> queue -> receive()
+    <- Ack(channel, consumed, dropped, window)
+
+The consumer grants credit: `window` is how many messages of this producer may be on their way or in its queue. The
+producer sends while  sent - consumed - dropped < window. `consumed` and `dropped` are running totals of this pair of
+incarnations, so an Ack that is lost, repeated or late does no harm.
+
+The producer keeps the channel's account, on its status page, because it alone knows what it has not been told about:
+
+    produced = consumed + dropped(by reason) + in flight       in flight: sent and not acknowledged, per consumer
+
+When a consumer dies, what it had not acknowledged is dropped as `consumer_died`. A broadcast counts one message to
+each consumer as one. A consumer in the same process gets the object itself; it must not change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hive.errors import HiveError
+from hive.runtime.messages import Message
+from hive.runtime.ports import Pattern, WhenFull
+from hive.runtime.status import WAIT_IN, WAIT_OUT, Status
+from hive.runtime.waiting import Waiter
+
+__all__ = ["ChannelFull", "MessageReceiver", "MessageSender"]
+
+
+class ChannelFull(HiveError):
+    """A message could not be sent at once over a channel whose `when_full` is "fail"."""
+
+
+Identity = tuple[int, int]  # actor index, incarnation
+# (consumer, sequence, message): hands a message to the transport, or to the inlet when it lives in this process
+Deliver = Callable[[Identity, int, Message], None]
+# (producer, consumed, dropped, window)
+Acknowledge = Callable[[Identity, int, int, int], None]
+
+
+@dataclass
+class _Consumer:
+    """What the producer knows of one consumer incarnation."""
+
+    identity: Identity
+    window: int
+    sent: int = 0
+    consumed: int = 0
+    dropped: int = 0
+
+    @property
+    def in_flight(self) -> int:
+        return self.sent - self.consumed - self.dropped
+
+    @property
+    def room(self) -> bool:
+        return self.in_flight < self.window
+
+
+class _Account:
+    """The channel's counters on the producer's page. They outlive the producer's incarnations."""
+
+    def __init__(self, name: str, status: Status) -> None:
+        self.status = status
+        self.name = name
+        self.produced = status.counter(f"{name}:produced")
+        self.consumed = status.counter(f"{name}:consumed")
+        self.in_flight = status.counter(f"{name}:in_flight")
+        # What an earlier incarnation had not been told about is lost to the account: nobody can acknowledge it now.
+        lost = status.get(self.in_flight)
+        if lost:
+            self.drop("process_died", lost)
+            status.set(self.in_flight, 0)
+
+    def drop(self, reason: str, count: float) -> None:
+        if count:
+            self.status.count(f"{self.name}:{reason}", count)
+
+
+class MessageSender:
+    """The producer's side of a channel."""
+
+    def __init__(self, name: str, pattern: Pattern, when_full: WhenFull, waiter: Waiter, deliver: Deliver) -> None:
+        self.name = name
+        self.pattern = pattern
+        self.when_full = when_full
+        self.waiter = waiter
+        self.deliver = deliver
+        self.account = _Account(name, waiter.status)
+        self.consumers: dict[int, _Consumer] = {}
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+
+    def joined(self, consumer: Identity, window: int) -> None:
+        """A consumer is there. A later incarnation of one replaces it."""
+        known = self.consumers.get(consumer[0])
+        if known is not None and known.identity == consumer:
+            return
+        self.left(consumer[0])
+        self.consumers[consumer[0]] = _Consumer(consumer, window)
+        self.waiter.wake()
+
+    def left(self, actor: int) -> None:
+        """A consumer is gone: its unacknowledged messages are."""
+        gone = self.consumers.pop(actor, None)
+        if gone is not None:
+            self._settle("consumer_died", gone.in_flight)
+            self.waiter.wake()
+
+    def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:
+        """Running totals from a consumer; older ones, and those of a dead incarnation, change nothing."""
+        known = self.consumers.get(consumer[0])
+        if known is None or known.identity != consumer or consumed + dropped > known.sent:
+            return
+        status, account = self.waiter.status, self.account
+        if (newly := consumed - known.consumed) > 0:
+            known.consumed = consumed
+            status.add(account.consumed, newly)
+            status.add(account.in_flight, -newly)
+        if (newly := dropped - known.dropped) > 0:
+            known.dropped = dropped
+            self._settle("overflow", newly)
+        known.window = window
+        self.waiter.wake()
+
+    def _settle(self, reason: str, count: int) -> None:
+        self.account.drop(reason, count)
+        self.waiter.status.add(self.account.in_flight, -count)
+
+    async def send(self, message: Message) -> None:
+        """Sends to one consumer (balance) or to all (broadcast); waits or raises ChannelFull when there is no room."""
+        if self.when_full == "wait":
+            targets = await self.waiter.until(self._targets, self.phase)
+        else:
+            targets = self._targets() or []
+            if self.when_full == "fail" and not targets:
+                raise ChannelFull(f"channel `{self.name}` has no room", hint='connect it with when_full="wait", or a larger window')
+        for consumer in targets:
+            # Counted before it leaves: an acknowledgement can then never be ahead of the account.
+            self.waiter.status.add(self.account.produced, 1)
+            self.waiter.status.add(self.account.in_flight, 1)
+            consumer.sent += 1
+            self.deliver(consumer.identity, consumer.sent, message)
+
+    def _targets(self) -> list[_Consumer] | None:
+        if self.pattern == "balance":
+            free = [c for c in self.consumers.values() if c.room]
+            return [min(free, key=lambda c: (c.in_flight, c.sent))] if free else None
+        everyone = list(self.consumers.values())
+        if self.when_full != "drop_oldest" and not all(c.room for c in everyone):
+            return None
+        return everyone
+
+
+class MessageReceiver:
+    """The consumer's side of a channel: one queue for all its producers."""
+
+    def __init__(self, name: str, window: int, when_full: WhenFull, waiter: Waiter, acknowledge: Acknowledge) -> None:
+        self.window = window
+        self.when_full = when_full
+        self.waiter = waiter
+        self.acknowledge = acknowledge
+        self.queue: deque[tuple[Identity, Message]] = deque()
+        self.totals: dict[Identity, list[int]] = {}  # producer -> [received, consumed, dropped]
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+
+    def deliver(self, producer: Identity, sequence: int, message: Message) -> None:
+        """A message from the transport. Repeats are ignored; beyond the window the oldest is dropped."""
+        totals = self.totals.setdefault(producer, [0, 0, 0])
+        if sequence <= totals[0]:
+            return
+        totals[0] = sequence
+        self.queue.append((producer, message))
+        if self.when_full == "drop_oldest" and totals[0] - totals[1] - totals[2] > self.window:
+            self._drop_oldest(producer)
+        self.waiter.wake()
+
+    def _drop_oldest(self, producer: Identity) -> None:
+        oldest = next(i for i, (sender, _) in enumerate(self.queue) if sender == producer)
+        del self.queue[oldest]
+        self.totals[producer][2] += 1
+        self._acknowledge(producer)
+
+    async def receive(self) -> Message:
+        return await self.waiter.until(self.receive_nowait, self.phase)
+
+    def receive_nowait(self) -> Message | None:
+        if not self.queue:
+            return None
+        producer, message = self.queue.popleft()
+        totals = self.totals[producer]
+        totals[1] += 1
+        # One Ack for half a window, or when there is nothing left: few, full messages.
+        if not self.queue or (totals[1] + totals[2]) % max(self.window // 2, 1) == 0:
+            self._acknowledge(producer)
+        return message
+
+    def _acknowledge(self, producer: Identity) -> None:
+        _, consumed, dropped = self.totals[producer]
+        self.acknowledge(producer, consumed, dropped, self.window)
+
+
+def account_of(name: str, counters: Mapping[str, float]) -> dict[str, object]:
+    """A message channel's account from its producer's counters, as `summary.json` prints it."""
+    mine = {key.removeprefix(f"{name}:"): int(value) for key, value in counters.items() if key.startswith(f"{name}:")}
+    dropped = {reason: n for reason, n in mine.items() if reason not in ("produced", "consumed", "in_flight") and n}
+    return {"produced": mine.get("produced", 0), "consumed": mine.get("consumed", 0), "dropped": dropped, "in_flight": mine.get("in_flight", 0)}

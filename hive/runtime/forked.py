@@ -1,0 +1,206 @@
+"""The real process table: processes forked by the fork server, adopted and reaped by the supervisor.
+
+The supervisor is a child subreaper, so every actor becomes its child when the middle process of the double fork has
+exited. A `pidfd` per process says at once that it ended; `waitpid` says how. When the fork server dies, a new one is
+started right away: the actors it forked go on, and are given to the new one to kill if the supervisor dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hive.errors import ActorFailed, EnvironmentMissing, HiveError, TopologyError
+from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked
+from hive.runtime.processes import Exit, OnExit
+from hive.runtime.stream import pack, read
+from hive.runtime.topology import Plan
+
+__all__ = ["BuildError", "ForkedProcesses"]
+
+PR_SET_CHILD_SUBREAPER = 36
+THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")}
+BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
+FORK_LIMIT_S = 10.0  # a fork takes milliseconds
+
+
+class BuildError(HiveError):
+    """The topology could not be built. Carries the exit code of what went wrong there, and its traceback."""
+
+    def __init__(self, failure: BuildFailed) -> None:
+        known = failure.error in {cls.__name__ for cls in (TopologyError, EnvironmentMissing)} or failure.hint or failure.exit_code != 1
+        super().__init__(failure.text if known else f"{failure.error} while building the topology: {failure.text}", hint=failure.hint)
+        self.exit_code = failure.exit_code
+        self.traceback = failure.traceback
+
+
+class ForkedProcesses:
+    """See the module. `start_server` first: it brings the plan."""
+
+    restarts = True
+
+    def __init__(self, build: Build, event: Callable[[str, str], None]) -> None:
+        self.build = build
+        self.event = event
+        self.on_exit: OnExit = lambda process, incarnation, how: None
+        self.pids: dict[str, tuple[int, int]] = {}  # process -> (pid, incarnation), while it lives
+        self.pidfds: dict[int, int] = {}
+        self.segments: dict[str, int] = {}
+        self.supervisor_address = ""
+        self.server: subprocess.Popen[bytes] | None = None
+        self.reader: asyncio.StreamReader | None = None
+        self.writer: asyncio.StreamWriter | None = None
+        self.turn = asyncio.Lock()
+        self.closing = False
+        self.renewal: asyncio.Task[None] | None = None
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    # --- the fork server
+
+    async def start_server(self) -> Plan:
+        """Starts a fork server and has it build the topology. Raises BuildError."""
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "hive.runtime.fork_server", str(theirs.fileno())]
+        environment = {**os.environ, **THREADS}
+        with theirs, (Path(self.build.log_folder) / "fork-server.out").open("ab") as out:
+            self.server = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        self._watch_pid(self.server.pid)
+        self.reader, self.writer = await asyncio.open_unix_connection(sock=ours)
+        self.writer.write(pack(self.build))
+        reply = await self._reply(BUILD_LIMIT_S)
+        if isinstance(reply, BuildFailed):
+            raise BuildError(reply)
+        assert isinstance(reply, Built)
+        self.writer.write(pack(Adopt(tuple(pid for pid, _ in self.pids.values()))))
+        return reply.plan
+
+    async def _reply(self, limit_s: float) -> object:
+        assert self.reader is not None
+        try:
+            async with asyncio.timeout(limit_s):
+                return await read(self.reader, REPLIES)
+        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+            raise ActorFailed(f"the fork server did not answer ({type(error).__name__})", hint=f"its output is in {self.build.log_folder}/fork-server.out") from None
+
+    async def _renew(self) -> None:
+        """After the death of the fork server."""
+        async with self.turn:
+            await self.start_server()
+        self.event("restarted", "fork-server is back")
+
+    # --- ProcessTable
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        request = Fork(process, incarnation, address, self.supervisor_address, self.segments)
+        for attempt in (1, 2):
+            if self.renewal is not None:
+                await asyncio.shield(self.renewal)
+            async with self.turn:
+                assert self.writer is not None
+                try:
+                    self.writer.write(pack(request))
+                    reply = await self._reply(FORK_LIMIT_S)
+                    break
+                except ActorFailed:
+                    if attempt == 2:
+                        raise
+            await asyncio.sleep(0.05)  # its death is noticed, then it is renewed
+        assert isinstance(reply, Forked)
+        self.pids[process] = (reply.pid, incarnation)
+        try:
+            self._watch_pid(reply.pid)
+        except ProcessLookupError:  # dead already, and reaped as a stray
+            self.pids.pop(process)
+            asyncio.get_running_loop().call_soon(self.on_exit, process, incarnation, Exit(code=1))
+        return reply.pid
+
+    def kill(self, process: str) -> None:
+        known = self.pids.get(process)
+        if known is not None:
+            try:
+                os.killpg(known[0], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def stopped(self) -> list[str]:
+        return [process for process, (pid, _) in self.pids.items() if _state_of(pid) == "T"]
+
+    def facts(self) -> Mapping[str, tuple[int, str]]:
+        if self.server is None:
+            return {}
+        return {"fork-server": (self.server.pid, "running" if _state_of(self.server.pid) not in ("", "Z") else "gone")}
+
+    async def close(self) -> None:
+        self.closing = True
+        for process in list(self.pids):
+            self.kill(process)
+        if self.writer is not None:
+            self.writer.close()  # the fork server sees the line end, sweeps and exits
+        if self.server is not None:
+            for _ in range(200):
+                if self.server.pid not in self.pidfds:
+                    break
+                await asyncio.sleep(0.01)
+            else:
+                os.kill(self.server.pid, signal.SIGKILL)
+        for pid in list(self.pidfds):
+            self._forget_pid(pid)
+
+    # --- reaping
+
+    def _watch_pid(self, pid: int) -> None:
+        fd = os.pidfd_open(pid)
+        self.pidfds[pid] = fd
+        asyncio.get_running_loop().add_reader(fd, self._ended, pid)
+
+    def _forget_pid(self, pid: int) -> None:
+        fd = self.pidfds.pop(pid)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+
+    def _ended(self, pid: int) -> None:
+        self._forget_pid(pid)
+        try:
+            os.killpg(pid, signal.SIGKILL)  # its own children; before it is reaped, so that the number is still its
+        except ProcessLookupError:
+            pass
+        try:
+            _, status = os.waitpid(pid, 0)
+        except ChildProcessError:
+            status = 0  # not ours to reap: adopted by somebody else after all
+        self._reap_strays()
+        if self.server is not None and pid == self.server.pid:
+            self.server.returncode = status
+            if not self.closing:
+                self.event("died", f"fork-server died: {Exit.of_status(status)}; a new one is started")
+                self.renewal = asyncio.ensure_future(self._renew())
+            return
+        process = next((name for name, (known, _) in self.pids.items() if known == pid), None)
+        if process is not None:
+            _, incarnation = self.pids[process]
+            self.on_exit(process, incarnation, Exit.of_status(status))
+            self.pids.pop(process, None)
+
+    def _reap_strays(self) -> None:
+        """Orphans of actors (their own children) become ours too; they must not stay zombies."""
+        for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
+            if int(child) not in self.pidfds:
+                try:
+                    os.waitpid(int(child), os.WNOHANG)
+                except ChildProcessError:
+                    pass
+
+
+def _state_of(pid: int) -> str:
+    """The state letter in /proc/<pid>/stat; "" when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,65 @@
+"""Inside a forked process: opens what the node needs, runs it on uvloop, and says how it went.
+
+Exit codes: 0 all actors are done, 1 an actor raised (and its report is on its way to the supervisor).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+from pathlib import Path
+
+import uvloop
+
+from hive.clock import RealClock
+from hive.records.logs import open_log
+from hive.runtime.memory import Bytes, Segment
+from hive.runtime.node import Node, NodeContext
+from hive.runtime.topology import Plan, Topology
+from hive.runtime.wire import ZmqTransport
+
+__all__ = ["host"]
+
+LINGER_S = 1.0  # for the last messages to leave; the supervisor reads at once, so it takes microseconds
+
+
+def host(topology: Topology, plan: Plan, process: str, incarnation: int, address: str, supervisor_address: str,
+         supervisor: int, segments: dict[str, int], log_folder: Path) -> int:  # fmt: skip
+    """Runs one process of the plan; returns its exit code."""
+
+    @functools.cache
+    def open_segment(name: str) -> Bytes:
+        return Segment.open(supervisor, segments[name]).memory
+
+    def log_of(name: str) -> logging.Logger:
+        return open_log(log_folder / f"{name}.log", name)
+
+    async def main() -> int:
+        transport = ZmqTransport()
+        context = NodeContext(
+            topology=topology,
+            plan=plan,
+            process=process,
+            incarnation=incarnation,
+            pid=os.getpid(),
+            address=address,
+            supervisor=supervisor_address,
+            alone=True,
+            transport=transport,
+            clock=RealClock(),
+            open_segment=open_segment,
+            open_log=log_of,
+        )
+        try:
+            await Node(context).main()
+        except Exception:
+            logging.getLogger("hive.runtime").debug("ended by an error, which was reported", exc_info=True)
+            return 1
+        finally:
+            transport.close(LINGER_S)
+        return 0
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())

@@ -1,0 +1,195 @@
+"""Shared memory: segments, layouts, and the Python faces of slabs and boards.
+
+A *segment* is an anonymous `memfd_create` file of the supervisor, sealed against resizing. The others open it through
+`/proc/<supervisor>/fd/<n>`. It has no name in any file system: when the last process that maps it is gone, so is it,
+also after SIGKILL; `/dev/shm` and its size do not matter. (`multiprocessing.shared_memory` would unlink segments under
+living peers: its resource tracker, before Python 3.13.)
+
+A *layout* is named arrays one after another:
+
+    0                    64 k                        64 m                  bytes (a multiple of 64)
+    | observations       | actions          |pad 0   | rewards     |pad 0  |
+
+Every field starts at a multiple of 64 bytes, because alignment changes the bits of a matrix product.
+
+    slab segment     | control: slot words (native) | slot 0 | slot 1 | ...   each one layout, 4096-aligned
+    board segment    | control: versions and pins   | block 0 | block 1 | ... each one layout, 4096-aligned
+
+This module is the only one that imports mmap.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hive import _native
+from hive.errors import PlatformError, TopologyError, VersionGone
+
+__all__ = ["ALIGNMENT", "REASONS", "BoardPlan", "BoardView", "Bytes", "Layout", "Segment", "SegmentPlan", "SlabPlan", "SlabView", "aligned"]
+
+ALIGNMENT = 64
+PAGE = 4096
+# Why a slot or a message was dropped, by tally. The native slab holds eight; the order is part of its layout.
+REASONS = ("consumed", "stale", "cut", "run_ended", "consumer_died", "process_died", "overflow", "invalid")
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
+
+
+def aligned(count: int, to: int = ALIGNMENT) -> int:
+    """`count` rounded up to a multiple of `to`."""
+    return -(-count // to) * to
+
+
+class Layout:
+    """Named arrays in one block of `bytes` bytes. `fields` maps a name to (dtype, shape); the order is the layout."""
+
+    def __init__(self, fields: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+        self.fields = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in fields.items()}
+        self.offsets: dict[str, int] = {}
+        self.bytes = 0
+        for name, (dtype, shape) in self.fields.items():
+            self.offsets[name] = self.bytes
+            self.bytes = aligned(self.bytes + dtype.itemsize * prod(shape))
+
+    def views(self, block: Bytes) -> Arrays:
+        """The fields as arrays that look into `block`."""
+        return {
+            name: block[self.offsets[name] : self.offsets[name] + dtype.itemsize * prod(shape)].view(dtype).reshape(shape)
+            for name, (dtype, shape) in self.fields.items()
+        }
+
+
+@dataclass(frozen=True)
+class SlabPlan:
+    """What a slab needs: slots of `slot_bytes` each."""
+
+    slots: int
+    slot_bytes: int
+
+    @property
+    def offset(self) -> int:
+        return aligned(_native.Slab.control_bytes(self.slots), PAGE)
+
+    @property
+    def bytes(self) -> int:
+        return self.offset + self.slots * aligned(self.slot_bytes, PAGE)
+
+    def format(self, memory: Bytes) -> None:
+        _native.Slab.format(memory[: self.offset], self.slots)
+
+
+@dataclass(frozen=True)
+class BoardPlan:
+    """What a board needs. `keep` newest versions are never overwritten; blocks >= readers + keep + 1."""
+
+    blocks: int
+    block_bytes: int
+    readers: int
+    keep: int
+
+    @property
+    def offset(self) -> int:
+        return aligned(_native.Board.control_bytes(self.blocks, self.readers), PAGE)
+
+    @property
+    def bytes(self) -> int:
+        return self.offset + self.blocks * aligned(self.block_bytes, PAGE)
+
+    def format(self, memory: Bytes) -> None:
+        _native.Board.format(memory[: self.offset], self.blocks, self.readers, self.keep)
+
+
+SegmentPlan: TypeAlias = SlabPlan | BoardPlan
+
+
+class Segment:
+    """A piece of shared memory, mapped here. `memory` is all of it as bytes."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.bytes = size
+        self.memory: Bytes = np.frombuffer(mmap.mmap(fd, size), np.uint8)
+
+    @classmethod
+    def create(cls, name: str, size: int) -> Segment:
+        """A new zeroed segment, owned by this process. Its descriptor stays open so that others can open it."""
+        try:
+            fd = os.memfd_create(f"hive-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, size)
+        except (OSError, AttributeError) as error:
+            raise PlatformError(f"cannot create {size} bytes of shared memory for {name}: {error}", hint="hive needs Linux and memory enough") from None
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return cls(fd, size)
+
+    @classmethod
+    def open(cls, owner_pid: int, owner_fd: int) -> Segment:
+        """The segment that `owner_pid` holds as its descriptor `owner_fd`."""
+        fd = os.open(f"/proc/{owner_pid}/fd/{owner_fd}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            segment = cls(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)  # the mapping keeps the memory
+        segment.fd = -1
+        return segment
+
+    def close(self) -> None:
+        """Gives up the descriptor. The memory itself goes when its last view does."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class SlabView:
+    """One producer's slab: `words` says whose each slot is, `slots[i]` are the arrays of slot i."""
+
+    def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout | None = None) -> None:
+        self.words = _native.Slab(memory[: plan.offset])
+        self.slots: list[Arrays] = []
+        if layout is not None:
+            if layout.bytes > plan.slot_bytes:
+                raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
+            stride = aligned(plan.slot_bytes, PAGE)
+            starts = range(plan.offset, plan.offset + plan.slots * stride, stride)
+            self.slots = [layout.views(memory[start : start + stride]) for start in starts]
+
+    def counts(self) -> dict[str, Any]:
+        """produced, consumed, dropped by reason, in_flight: as `summary.json` prints them."""
+        produced, retired, in_flight = self.words.counts()
+        dropped = {reason: n for reason, n in zip(REASONS[1:], retired[1:], strict=True) if n}
+        return {"produced": produced, "consumed": retired[0], "dropped": dropped, "in_flight": in_flight}
+
+
+class BoardView:
+    """A board: `words` knows versions and pins, `blocks[i]` is the memory of block i."""
+
+    def __init__(self, memory: Bytes, plan: BoardPlan, commit: BoardView | None = None) -> None:
+        self.words = _native.Board(memory[: plan.offset], commit.words if commit else None)
+        stride = aligned(plan.block_bytes, PAGE)
+        starts = range(plan.offset, plan.offset + plan.blocks * stride, stride)
+        self.blocks: list[Bytes] = [memory[start : start + plan.block_bytes] for start in starts]
+
+    @property
+    def latest(self) -> int:
+        """The newest published version, or -1."""
+        return self.words.latest
+
+    def pin(self, reader: int, version: int = -1) -> int | None:
+        """The index of the block that holds `version` (-1: the latest), pinned for `reader`; None if it is yet to come.
+
+        Raises VersionGone when it has been overwritten.
+        """
+        block = self.words.pin(reader, version)
+        if block >= 0:
+            return block
+        if 0 <= version <= self.words.latest:
+            raise VersionGone(f"version {version} has been overwritten; the latest is {self.words.latest}")
+        return None

@@ -1,0 +1,246 @@
+"""Messages: what actors send each other, declared as frozen dataclasses, and their form on the wire.
+
+    class SetDifficulty(hive.Message):
+        level: float
+
+Declaring the class compiles its writer and its reader once. Fields are `int float bool str bytes`, `np.ndarray`,
+other messages, `X | None`, `tuple[X, ...]`, `dict[str, X]`, and `Tree` (scalars, lists and maps nested as msgpack
+allows). On the wire a message is
+
+    frame 0      msgpack [name of its type, field, field, ...]; an array is [frame number, dtype, shape]
+    frame 1...   the arrays' bytes, untouched
+
+so big arrays are never copied into the msgpack part. A reader gives `decode` the closed set of types that its socket
+may carry. Everything is checked before it is used: types, lengths, array shape x itemsize against the frame, dtype
+against a list. What does not fit raises `WireError`; nothing is executed, no pickle exists here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
+
+import msgpack
+import numpy as np
+
+from hive.errors import WireError
+
+__all__ = ["Frames", "Message", "Tree", "decode", "encode", "type_set"]
+
+MAX_TEXT_BYTES = 1 << 20  # a traceback or a config fits; a runaway string does not
+MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far below a memory bomb
+MAX_FRAMES = 256  # arrays of one message
+MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
+MAX_DIMENSIONS = 16
+DTYPES = frozenset({"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"})
+
+Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
+Frame: TypeAlias = bytes | bytearray | memoryview
+Frames: TypeAlias = Sequence[Frame]
+Writer: TypeAlias = Callable[[Any, list[Any]], Any]
+Reader: TypeAlias = Callable[[Any, Frames, str], Any]
+M = TypeVar("M", bound="Message")
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=False)
+class Message:
+    """Base of every message. Subclasses are frozen dataclasses without saying so."""
+
+    __hive_name__: ClassVar[str]
+    __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, eq=False)(cls)
+        cls.__hive_name__ = cls.__qualname__
+        cls.__hive_fields__ = None
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(_equal(getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self))  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
+    return bool(a == b)
+
+
+def _compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
+    """The writers and readers of a type's fields; made at first use, when all names in annotations exist."""
+    if cls.__dict__.get("__hive_fields__") is None:
+        hints = typing.get_type_hints(cls)
+        cls.__hive_fields__ = [
+            (f.name, *_compile(hints[f.name], f"{cls.__hive_name__}.{f.name}"))
+            for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        ]
+    return cls.__hive_fields__  # type: ignore[return-value]
+
+
+def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
+    if kind is Any:
+        return _write_tree, _read_tree
+    if kind in (int, float, bool, str, bytes):
+        return _compile_scalar(kind)
+    if kind is np.ndarray or get_origin(kind) is np.ndarray:
+        return _write_array, _read_array
+    if isinstance(kind, type) and issubclass(kind, Message):
+        return (lambda value, frames: _write_fields(value, frames, kind)), (
+            lambda item, frames, path: _read_fields(item, frames, kind, path)
+        )
+    arguments = get_args(kind)
+    if get_origin(kind) in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
+        write, read = _compile(next(a for a in arguments if a is not type(None)), where)
+        return (lambda value, frames: None if value is None else write(value, frames)), (
+            lambda item, frames, path: None if item is None else read(item, frames, path)
+        )
+    if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _compile_tuple(*_compile(arguments[0], where))
+    if get_origin(kind) is dict and arguments[0] is str:
+        return _compile_dict(*_compile(arguments[1], where))
+    raise TypeError(
+        f"{where}: a message cannot carry {kind!r}; use int, float, bool, str, bytes, numpy arrays, messages, "
+        "X | None, tuple[X, ...], dict[str, X] or Tree"
+    )
+
+
+def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
+    accepted = (int, float) if kind is float else (kind,)
+
+    def write(value: Any, frames: list[Any]) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if type(value) not in accepted:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    def read(item: Any, frames: Frames, path: str) -> Any:
+        if type(item) not in accepted:
+            raise WireError(f"{path}: expected {kind.__name__}, got {type(item).__name__}")
+        return float(item) if kind is float else item
+
+    return write, read
+
+
+def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
+    def read_tuple(item: Any, frames: Frames, path: str) -> Any:
+        if type(item) is not list:
+            raise WireError(f"{path}: expected a list, got {type(item).__name__}")
+        return tuple(read(x, frames, f"{path}[{i}]") for i, x in enumerate(item))
+
+    return (lambda value, frames: [write(x, frames) for x in value]), read_tuple
+
+
+def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
+    def read_dict(item: Any, frames: Frames, path: str) -> Any:
+        if type(item) is not dict or not all(type(key) is str for key in item):
+            raise WireError(f"{path}: expected a map with text keys")
+        return {key: read(x, frames, f"{path}.{key}") for key, x in item.items()}
+
+    return (lambda value, frames: {str(key): write(x, frames) for key, x in value.items()}), read_dict
+
+
+def _write_tree(value: Any, frames: list[Any]) -> Any:
+    return value
+
+
+def _read_tree(item: Any, frames: Frames, path: str) -> Any:
+    return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `_unpack`
+
+
+def _write_array(value: Any, frames: list[Any]) -> Any:
+    array = np.ascontiguousarray(value)
+    if array.dtype.name not in DTYPES:
+        raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+    frames.append(array.reshape(-1).view(np.uint8).data)
+    return [len(frames), array.dtype.name, list(np.shape(value))]
+
+
+def _read_array(item: Any, frames: Frames, path: str) -> Any:
+    if type(item) is not list or len(item) != 3:
+        raise WireError(f"{path}: expected an array")
+    index, dtype, shape = item
+    if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
+        raise WireError(f"{path}: an array of no known frame or dtype")
+    if type(shape) is not list or len(shape) > MAX_DIMENSIONS or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape):
+        raise WireError(f"{path}: an array of no sensible shape")
+    frame = frames[index]
+    if prod(shape) * np.dtype(dtype).itemsize != len(frame):
+        raise WireError(f"{path}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes")
+    return np.frombuffer(frame, dtype).reshape(shape)
+
+
+def _write_fields(message: Message, frames: list[Any], cls: type[Message]) -> list[Any]:
+    if type(message) is not cls:
+        raise TypeError(f"expected {cls.__hive_name__}, got {type(message).__name__}")
+    packed = []
+    for name, write, _ in _compiled(cls):
+        try:
+            packed.append(write(getattr(message, name), frames))
+        except TypeError as error:
+            raise TypeError(f"{cls.__hive_name__}.{name}: {error}") from None
+    return packed
+
+
+def _read_fields(item: Any, frames: Frames, cls: type[M], path: str) -> M:
+    fields = _compiled(cls)
+    if type(item) is not list or len(item) != len(fields):
+        raise WireError(f"{path}: expected the {len(fields)} fields of {cls.__hive_name__}")
+    return cls(**{name: read(x, frames, f"{path}.{name}") for (name, _, read), x in zip(fields, item, strict=True)})
+
+
+def encode(message: Message) -> list[Frame]:
+    """The frames of a message. Raises TypeError when a value is not what its field declares."""
+    frames: list[Any] = []
+    body = _write_fields(message, frames, type(message))
+    return [msgpack.packb([type(message).__hive_name__, *body], use_bin_type=True), *frames]
+
+
+def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
+    """The message in `frames`, one of the `allowed` types (see `type_set`). Raises WireError for anything else."""
+    if not 0 < len(frames) <= MAX_FRAMES + 1:
+        raise WireError(f"a message of {len(frames)} frames")
+    if any(len(frame) > MAX_ARRAY_BYTES for frame in frames):
+        raise WireError(f"a frame of more than {MAX_ARRAY_BYTES} bytes")
+    body = _unpack(frames[0])
+    if type(body) is not list or not body or type(body[0]) is not str:
+        raise WireError("not a message")
+    cls = allowed.get(body[0])
+    if cls is None:
+        raise WireError(f"a message of type {body[0][:64]!r}, which this socket does not carry")
+    try:
+        return _read_fields(body[1:], frames, cls, cls.__hive_name__)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise WireError(f"{cls.__hive_name__}: {error}") from None
+
+
+def _unpack(frame: Frame) -> Any:
+    try:
+        return msgpack.unpackb(
+            frame,
+            raw=False,
+            strict_map_key=True,
+            max_str_len=MAX_TEXT_BYTES,
+            max_bin_len=MAX_TEXT_BYTES,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
+            max_ext_len=0,
+        )
+    except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
+        raise WireError(f"not msgpack, or beyond its limits: {error}") from None
+
+
+def type_set(classes: Iterable[type[Message]]) -> dict[str, type[Message]]:
+    """The closed set of message types of one socket, by name on the wire. Raises TypeError when two share a name."""
+    result: dict[str, type[Message]] = {}
+    for cls in classes:
+        _compiled(cls)
+        if result.setdefault(cls.__hive_name__, cls) is not cls:
+            raise TypeError(f"two message types are called {cls.__hive_name__}; give one of them another name")
+    return result

@@ -1,0 +1,353 @@
+"""A node: one process's actors and what they need. The process side of everything the supervisor does.
+
+    Hello -> (Joined) -> build actors, bind ports, setup() -> Ready -> (Begin) -> run() -> Done | Failed
+
+A node hosts one actor (it is *solo*) or several that share the process and its event loop. It carries messages in and
+out, keeps the table of who lives where, and rings: after every change of shared memory it wakes those whom it may
+concern, by their bell, by a local future, or by a Doorbell message to a process that several actors share.
+
+It takes its seams (transport, clock, the memory of segments) from outside, so that the same node runs in a forked
+process, in `--inline`, and in the simulator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hive import _native
+from hive.clock import Clock
+from hive.errors import EnvironmentFailed, HiveError, RemoteError, WireError
+from hive.runtime.actor import Actor, Handle, endpoints_of
+from hive.runtime.binding import bind_ports
+from hive.runtime.channels import MessageReceiver, MessageSender
+from hive.runtime.memory import Bytes
+from hive.runtime.messages import Frames, Message, Tree, decode, encode, type_set
+from hive.runtime.protocol import (
+    NODE_TYPES, Ack, Begin, Call, Deliver, Done, Doorbell, Drain, Failed, Hello, Joined, Left, Member, Note, Ready, Reply, RunOver,
+)  # fmt: skip
+from hive.runtime.status import Status
+from hive.runtime.topology import Plan, Topology
+from hive.runtime.transport import Transport
+from hive.runtime.waiting import Waiter
+
+__all__ = ["Hosting", "Node", "NodeContext"]
+
+MAX_PARKED = 1000  # messages that wait for a peer whose Joined has not come yet, or whose queue is full
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """What a node is given: who it is, the plan, and its seams."""
+
+    topology: Topology
+    plan: Plan
+    process: str
+    incarnation: int
+    pid: int
+    address: str
+    supervisor: str
+    alone: bool  # this process has its event loop to itself
+    transport: Transport
+    clock: Clock
+    open_segment: Callable[[str], Bytes]
+    open_log: Callable[[str], logging.Logger]
+
+
+class Hosting:
+    """What an actor may ask of the process that hosts it."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self.node = node
+        self.number = number
+
+    def end_run(self, reason: str) -> None:
+        self.node.tell(RunOver(self.number, reason))
+
+    def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
+        self.node.tell(Note(self.number, kind, text, fields))
+
+    def cancel(self) -> None:
+        task = self.node.tasks.get(self.number)
+        if task is not None:
+            task.cancel()
+
+
+class Node:
+    """See the module. `main` is its whole life; it returns when all its actors are done."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self.context = context
+        self.plan = context.plan
+        self.numbers = self.plan.processes[context.process]
+        self.solo = context.alone and len(self.numbers) == 1
+        self.pages = _native.Status(context.open_segment("status"))
+        self.members: dict[int, Member] = {}
+        self.actors: dict[int, Actor] = {}
+        self.waiters: dict[int, Waiter] = {}
+        self.senders: dict[tuple[int, int], MessageSender] = {}  # (channel, producer)
+        self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.calls: dict[int, asyncio.Future[Reply]] = {}
+        self.types = [type_set([self._message_type(i)]) for i in range(len(self.plan.channels))]
+        self.begun = asyncio.Event()
+        self.drain_reason: str | None = None
+        self.background: set[asyncio.Task[Any]] = set()
+        self.bad_messages = 0
+        self.log = logging.getLogger("hive.runtime")
+
+    def _message_type(self, channel: int) -> type[Message]:
+        group, _, port = self.plan.channels[channel].source.partition(".")
+        return getattr(self.context.topology[group], port).port.message  # type: ignore[no-any-return]
+
+    # --- life
+
+    async def main(self) -> None:
+        """Hosts the actors until all of them are done. Raises what an actor raised, after reporting it."""
+        c = self.context
+        c.transport.bind(c.address, self.receive)
+        try:
+            for number in self.numbers:
+                self._build(number)
+            self.tell(Hello(c.process, c.incarnation, c.pid, c.address))
+            for number in self.numbers:
+                await self._guard(number, self.actors[number].setup())
+            self.tell(Ready(c.process, c.incarnation))
+            await self.begun.wait()
+            self.tasks = {n: asyncio.create_task(self._live(n), name=self.actors[n].name) for n in self.numbers}
+            if self.drain_reason is not None:
+                self._drain(self.drain_reason)
+            await asyncio.gather(*self.tasks.values())
+        finally:
+            for task in (*self.tasks.values(), *self.background):
+                task.cancel()
+            await asyncio.gather(*self.tasks.values(), *self.background, return_exceptions=True)
+            c.transport.forget(c.address)
+
+    def _build(self, number: int) -> None:
+        """Makes actor `number`: its page, log and ports first, so that its constructor can use them."""
+        c, planned = self.context, self.plan.actors[number]
+        group, index = c.topology.actor_of(number)
+        status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
+        self.waiters[number] = Waiter(status, self.solo)
+        actor = group.cls.__new__(group.cls)
+        actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
+        actor.status, actor.hosting, actor.log = status, Hosting(self, number), c.open_log(planned.name)
+        bind_ports(self, actor, number)
+        parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
+        try:
+            actor.__init__(**parameters)  # type: ignore[misc]
+        except Exception as error:
+            self._report(number, error)
+            raise
+        self.actors[number] = actor
+
+    def _bind_handles(self, value: Any, caller: int) -> Any:
+        if isinstance(value, Handle):
+            return value.bound(lambda name, method, arguments, deadline: self.call(caller, name, method, arguments, deadline))
+        if isinstance(value, (list, tuple)) and any(isinstance(v, Handle) for v in value):
+            return type(value)(self._bind_handles(v, caller) for v in value)
+        return value
+
+    async def _live(self, number: int) -> None:
+        actor = self.actors[number]
+        try:
+            await self._guard(number, actor.run())
+        except asyncio.CancelledError:
+            if self.drain_reason is None:
+                raise
+        finally:
+            await self._guard(number, actor.teardown())
+        self.tell(Done(number, self.context.incarnation))
+
+    async def _guard(self, number: int, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._report(number, error)
+            raise
+
+    def _report(self, number: int, error: Exception) -> None:
+        """Tells the supervisor what happened before the process goes down with it."""
+        doing = self.pages.snapshot(number)["phase"]
+        text = str(error) or type(error).__name__
+        permanent = isinstance(error, EnvironmentFailed) and error.permanent
+        hint = error.hint if isinstance(error, HiveError) else ""
+        trace = "".join(traceback.format_exception(error))
+        self.tell(Failed(number, self.context.incarnation, type(error).__name__, text, hint, doing, trace, permanent))
+
+    # --- messages
+
+    def tell(self, message: Message) -> None:
+        """To the supervisor."""
+        self.context.transport.post(self.context.supervisor, encode(message))
+
+    def post(self, actor: int, frames: Frames) -> None:
+        """To the process of an actor that is there; to one that is not, nothing can be said."""
+        member = self.members.get(actor)
+        if member is not None and self.context.transport.post(member.address, frames):
+            self.pages.ring(actor)  # it may sleep on its bell
+
+    def receive(self, frames: Frames) -> None:
+        """A message from outside. A bad one is counted, logged and dropped; it is never fatal."""
+        try:
+            message = decode(frames[:1], NODE_TYPES)
+            if isinstance(message, Deliver):
+                self._on_deliver(message, frames[1:])
+            else:
+                getattr(self, f"_on_{type(message).__name__.lower()}")(message)
+        except (WireError, IndexError, KeyError) as error:
+            self.bad_messages += 1
+            self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
+
+    def _on_joined(self, message: Joined) -> None:
+        for member in message.members:
+            self.members[member.actor] = member
+            for (channel, _), sender in self.senders.items():
+                if member.actor in self.plan.channels[channel].consumers:
+                    sender.joined((member.actor, member.incarnation), self.plan.channels[channel].window)
+        self._wake_all()
+
+    def _on_left(self, message: Left) -> None:
+        member = self.members.get(message.actor)
+        if member is None or member.incarnation != message.incarnation:
+            return
+        del self.members[message.actor]
+        for (channel, _), sender in self.senders.items():
+            if message.actor in self.plan.channels[channel].consumers:
+                sender.left(message.actor)
+        if not any(m.address == member.address for m in self.members.values()) and member.address != self.context.address:
+            self.context.transport.forget(member.address)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for waiter in self.waiters.values():
+            waiter.wake()
+
+    def _on_begin(self, message: Begin) -> None:
+        self.begun.set()
+
+    def _on_drain(self, message: Drain) -> None:
+        self.context.transport.poll()  # what was sent before must be heard before
+        if self.drain_reason is None:
+            self.drain_reason = message.reason
+            self.begun.set()
+            if self.tasks:
+                self._drain(message.reason)
+
+    def _drain(self, reason: str) -> None:
+        for number in self.tasks:
+            self._spawn(self._guard(number, self.actors[number].drain()))
+
+    def _spawn(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self.background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Future[Any]) -> None:
+        self.background.discard(task)  # type: ignore[arg-type]
+        if not task.cancelled() and task.exception() is not None:
+            for running in self.tasks.values():
+                running.cancel()
+
+    # --- channels
+
+    def deliver(self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, message: Message) -> None:
+        """Hands a message to an inlet: the object itself in this process, its frames to another."""
+        local = self.receivers.get((channel, consumer[0]))
+        if local is not None:
+            local.deliver((producer, self.context.incarnation), sequence, message)
+            return
+        envelope = Deliver(channel, producer, self.context.incarnation, consumer[0], sequence)
+        self.post(consumer[0], [*encode(envelope), *encode(message)])
+
+    def _on_deliver(self, envelope: Deliver, frames: Frames) -> None:
+        message = decode(frames, self.types[envelope.channel])
+        receiver = self.receivers[envelope.channel, envelope.consumer]
+        receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, message)
+
+    def acknowledge(self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
+        ack = Ack(channel, producer[0], consumer, self.context.incarnation, producer[1], consumed, dropped, window)
+        if (channel, producer[0]) in self.senders:
+            self._on_ack(ack)
+        else:
+            self.post(producer[0], encode(ack))
+
+    def _on_ack(self, ack: Ack) -> None:
+        if ack.producer_incarnation == self.context.incarnation:
+            sender = self.senders[ack.channel, ack.producer]
+            sender.acknowledged((ack.consumer, ack.incarnation), ack.consumed, ack.dropped, ack.window)
+
+    # --- shared memory
+
+    def ring(self, actor: int) -> None:
+        """Shared memory changed in a way that concerns `actor`."""
+        local = self.waiters.get(actor)
+        if local is not None:
+            local.wake()
+            return
+        self.pages.ring(actor)
+        member = self.members.get(actor)
+        if member is not None and not member.solo:
+            self.context.transport.post(member.address, encode(Doorbell(actor)))
+
+    def _on_doorbell(self, message: Doorbell) -> None:
+        self.waiters[message.actor].wake()
+
+    # --- calls
+
+    async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
+        """Calls an endpoint. Raises RemoteError, or TimeoutError when no answer came in time."""
+        number = next((i for i, a in enumerate(self.plan.actors) if a.name == name), -1)
+        deadline = asyncio.get_running_loop().time() + deadline_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self.waiters[caller].until(lambda: number in self.members or None, self.waiters[caller].status.runtime)
+                key = max(self.calls, default=0) + 1
+                answer = self.calls[key] = asyncio.get_running_loop().create_future()
+                try:
+                    self._send_call(Call(key, caller, number, method, list(arguments)))
+                    reply = await answer
+                finally:
+                    del self.calls[key]
+        except TimeoutError:
+            late = asyncio.get_running_loop().time() - deadline + deadline_s
+            raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
+        if reply.error:
+            pid = self.pages.snapshot(number)["pid"]
+            raise RemoteError(f"[{name} pid {pid}] {reply.error}: {reply.text}", remote_type=reply.error, remote_traceback=reply.traceback)
+        return reply.value
+
+    def _send_call(self, call: Call) -> None:
+        if call.actor in self.actors:
+            self._on_call(call)
+        else:
+            self.post(call.actor, encode(call))
+
+    def _on_call(self, call: Call) -> None:
+        self._spawn(self._answer(call))
+
+    async def _answer(self, call: Call) -> None:
+        actor = self.actors[call.actor]
+        try:
+            if call.method not in endpoints_of(type(actor)):
+                raise AttributeError(f"`{actor.name}` has no endpoint `{call.method}`")
+            value = await getattr(actor, call.method)(*call.arguments)
+            reply = Reply(call.call, call.caller, value, "", "", "")
+            frames = encode(reply)
+        except Exception as error:
+            reply = Reply(call.call, call.caller, None, type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+            frames = encode(reply)
+        if call.caller in self.actors:
+            self._on_reply(reply)
+        else:
+            self.post(call.caller, frames)
+
+    def _on_reply(self, reply: Reply) -> None:
+        waiting = self.calls.get(reply.call)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)

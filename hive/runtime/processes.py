@@ -1,0 +1,155 @@
+"""The process table: the second seam. Who runs, who died and how.
+
+`ProcessTable` is what the supervisor needs of the world. `hive.runtime.forked.ForkedProcesses` is the real one;
+`InlineProcesses` hosts every process as a task of the same event loop, for `--inline` and tests. There, nothing is
+restarted: a failure ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hive.clock import Clock
+from hive.runtime.memory import PAGE, Bytes, Segment, SlabPlan, aligned
+from hive.runtime.node import Node, NodeContext
+from hive.runtime.status import PAGE_BYTES
+from hive.runtime.topology import Plan, Topology
+from hive.runtime.transport import Transport
+
+__all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory"]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: an exit code, or the signal that killed it."""
+
+    code: int = 0
+    signal: int = 0
+
+    @classmethod
+    def of_status(cls, status: int) -> Exit:
+        """From what `waitpid` returns."""
+        return cls(signal=os.WTERMSIG(status)) if os.WIFSIGNALED(status) else cls(code=os.WEXITSTATUS(status))
+
+    @property
+    def clean(self) -> bool:
+        return self.code == 0 and self.signal == 0
+
+    def __str__(self) -> str:
+        if self.signal:
+            return f"killed by {signal.Signals(self.signal).name}"
+        return f"exited with code {self.code}"
+
+
+OnExit = Callable[[str, int, Exit], None]  # process, incarnation, how
+
+
+class SharedMemory:
+    """All segments of a run, made from its plan by the process that owns them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.segments = {"status": Segment.create("status", aligned(len(plan.actors) * PAGE_BYTES, PAGE))}
+        for planned in plan.segments:
+            segment = Segment.create(planned.name, planned.plan.bytes)
+            planned.plan.format(segment.memory)
+            self.segments[planned.name] = segment
+        self.slabs = {s.name: s.plan for s in plan.segments if isinstance(s.plan, SlabPlan)}
+
+    def open(self, name: str) -> Bytes:
+        return self.segments[name].memory
+
+    def descriptors(self) -> dict[str, int]:
+        return {name: segment.fd for name, segment in self.segments.items()}
+
+    def close(self) -> None:
+        for segment in self.segments.values():
+            segment.close()
+
+
+class ProcessTable(Protocol):
+    """What the supervisor needs of the operating system."""
+
+    restarts: bool  # whether a dead process can be started again
+    on_exit: OnExit  # set by the supervisor
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        """Starts it and returns its pid."""
+
+    def kill(self, process: str) -> None:
+        """SIGKILL to the process and all its children. Harmless when it is gone."""
+
+    def stopped(self) -> list[str]:
+        """The processes that are in state T."""
+
+    def facts(self) -> Mapping[str, tuple[int, str]]:
+        """Helpers beside the actors: name -> (pid, state)."""
+
+    async def close(self) -> None:
+        """Ends whatever is left."""
+
+
+class InlineProcesses:
+    """Every process a task of this event loop."""
+
+    restarts = False
+
+    def __init__(self, topology: Topology, plan: Plan, memory: SharedMemory, transport: Transport, clock: Clock, supervisor: str,
+                 open_log: Callable[[str], logging.Logger] = logging.getLogger) -> None:  # fmt: skip
+        self.topology = topology
+        self.plan = plan
+        self.memory = memory
+        self.transport = transport
+        self.clock = clock
+        self.supervisor = supervisor
+        self.open_log = open_log
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.on_exit: OnExit = lambda process, incarnation, how: None
+        self.errors: list[BaseException] = []  # what actors raised, first first
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        context = NodeContext(
+            topology=self.topology,
+            plan=self.plan,
+            process=process,
+            incarnation=incarnation,
+            pid=os.getpid(),
+            address=address,
+            supervisor=self.supervisor,
+            alone=False,
+            transport=self.transport,
+            clock=self.clock,
+            open_segment=self.memory.open,
+            open_log=self.open_log,
+        )
+        task = asyncio.create_task(Node(context).main(), name=process)
+        self.tasks[process] = task
+        task.add_done_callback(lambda task: self._ended(process, incarnation, task))
+        return os.getpid()
+
+    def _ended(self, process: str, incarnation: int, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.errors.append(error)
+        how = Exit(signal=signal.SIGKILL) if task.cancelled() else Exit(code=1 if error else 0)
+        self.on_exit(process, incarnation, how)
+
+    def kill(self, process: str) -> None:
+        if process in self.tasks:
+            self.tasks[process].cancel()
+
+    def stopped(self) -> list[str]:
+        return []
+
+    def facts(self) -> Mapping[str, tuple[int, str]]:
+        return {}
+
+    async def close(self) -> None:
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)

@@ -1,0 +1,149 @@
+"""The messages of the runtime itself: membership, life and death, and the envelopes around actors' own messages.
+
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note
+    supervisor -> process     Joined · Left · Begin · Drain
+    process -> process        Deliver (+ the message's own frames) · Ack · Doorbell · Call · Reply
+
+Start, restart and live scaling are the same messages: an actor is there from its `Joined` to its `Left`. Everything
+in them is idempotent: incarnations and running totals, so that a repeat changes nothing.
+"""
+
+from __future__ import annotations
+
+from hive.runtime.messages import Message, Tree, type_set
+
+__all__ = [
+    "NODE_TYPES", "SUPERVISOR_TYPES", "Ack", "Begin", "Call", "Deliver", "Done", "Doorbell", "Drain", "Failed", "Hello",
+    "Joined", "Left", "Member", "Note", "Ready", "Reply", "RunOver",
+]  # fmt: skip
+
+
+class Member(Message):
+    """One living actor: its number in the plan, which incarnation, and where its process listens."""
+
+    actor: int
+    incarnation: int
+    address: str
+    solo: bool  # alone in its process: wakes by its bell; others need a Doorbell
+
+
+class Hello(Message):
+    """A process listens at `address`."""
+
+    process: str
+    incarnation: int
+    pid: int
+    address: str
+
+
+class Ready(Message):
+    """All actors of a process are set up."""
+
+    process: str
+    incarnation: int
+
+
+class Done(Message):
+    """An actor's `run` has returned."""
+
+    actor: int
+    incarnation: int
+
+
+class Failed(Message):
+    """An actor raised; its process is about to exit."""
+
+    actor: int
+    incarnation: int
+    error: str  # the exception's type
+    text: str
+    hint: str
+    doing: str
+    traceback: str
+    permanent: bool  # a restart cannot help
+
+
+class RunOver(Message):
+    """An actor says that the run has reached its goal."""
+
+    actor: int
+    reason: str
+
+
+class Note(Message):
+    """A line for the run's diary."""
+
+    actor: int
+    kind: str
+    text: str
+    fields: Tree
+
+
+class Joined(Message):
+    members: tuple[Member, ...]
+
+
+class Left(Message):
+    actor: int
+    incarnation: int
+    reason: str
+
+
+class Begin(Message):
+    """Everybody is ready: run."""
+
+
+class Drain(Message):
+    """Come to an orderly end."""
+
+    reason: str
+
+
+class Deliver(Message):
+    """The frames after this one are a message over `channel`. `sequence` counts from 1 per pair of incarnations."""
+
+    channel: int
+    producer: int
+    incarnation: int
+    consumer: int
+    sequence: int
+
+
+class Ack(Message):
+    """Running totals of what `consumer` took and dropped of this producer's messages; it may have `window` at once."""
+
+    channel: int
+    producer: int
+    consumer: int
+    incarnation: int  # the consumer's
+    producer_incarnation: int
+    consumed: int
+    dropped: int
+    window: int
+
+
+class Doorbell(Message):
+    """Something in shared memory changed for `actor`. Safe to lose, repeat or delay."""
+
+    actor: int
+
+
+class Call(Message):
+    call: int
+    caller: int
+    actor: int
+    method: str
+    arguments: Tree
+
+
+class Reply(Message):
+    call: int
+    caller: int
+    value: Tree
+    error: str  # type of the remote exception, or ""
+    text: str
+    traceback: str
+
+
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note])
+NODE_TYPES = type_set([Joined, Left, Begin, Drain, Deliver, Ack, Doorbell, Call, Reply])

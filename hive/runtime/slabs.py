@@ -1,0 +1,133 @@
+"""The slab carrier: messages of one fixed layout, written and read in place.
+
+A producer owns one slab per channel. It reserves a free slot, writes the arrays where they lie, commits. A consumer
+claims a full slot, reads the arrays where they lie, retires it under a reason ("consumed" or why it was dropped).
+The native slot words decide who holds what (native/include/hive/slots.hpp); a free slot is the producer's credit.
+
+`by="share"` (deterministic modes): consumer w of W only claims from producers c with c mod W == w.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hive.runtime.memory import REASONS, Arrays, SlabView
+from hive.runtime.messages import Message
+from hive.runtime.status import WAIT_IN, WAIT_OUT
+from hive.runtime.waiting import Waiter
+
+__all__ = ["SlabReceiver", "SlabSender", "Slot"]
+
+Identity = tuple[int, int]  # actor index, incarnation
+
+
+class Slot:
+    """One slot in the hands of one actor. `arrays` are its fields in shared memory."""
+
+    __slots__ = ("arrays", "index", "producer", "sequence", "view")
+
+    def __init__(self, view: SlabView, index: int, producer: int, sequence: int) -> None:
+        self.view = view
+        self.index = index
+        self.producer = producer
+        self.sequence = sequence
+        self.arrays: Arrays = view.slots[index]
+
+
+class SlabSender:
+    """The producer's side. `ring` wakes the consumers."""
+
+    def __init__(self, name: str, view: SlabView, me: Identity, waiter: Waiter, ring: Callable[[], None]) -> None:
+        self.view = view
+        self.me = me
+        self.waiter = waiter
+        self.ring = ring
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+
+    @property
+    def produced(self) -> int:
+        return self.view.words.produced
+
+    async def reserve(self) -> Slot:
+        """A free slot, which will be committed as the next sequence; waits while the consumers hold all of them."""
+        index = await self.waiter.until(self._reserve, self.phase, memory=True)
+        return Slot(self.view, index, self.me[0], self.produced)
+
+    def _reserve(self) -> int | None:
+        index = self.view.words.reserve(*self.me)
+        return index if index >= 0 else None
+
+    def commit(self, slot: Slot) -> int:
+        sequence: int = self.view.words.commit(slot.index, *self.me)
+        self.ring()
+        return sequence
+
+    async def send(self, message: Message) -> None:
+        """Copies the message's fields into a slot."""
+        slot = await self.reserve()
+        for name, array in slot.arrays.items():
+            np.copyto(array, getattr(message, name), casting="same_kind")
+        self.commit(slot)
+
+
+class SlabReceiver:
+    """The consumer's side. `producers` are the positions, in the producing group, of those it may claim from."""
+
+    def __init__(
+        self,
+        name: str,
+        message: type[Message],
+        views: Sequence[SlabView],
+        producers: Sequence[int],
+        me: Identity,
+        waiter: Waiter,
+        ring: Sequence[Callable[[], None]],
+    ) -> None:
+        self.message = message
+        self.views = views
+        self.producers = tuple(producers)
+        self.me = me
+        self.waiter = waiter
+        self.ring = ring
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+        self._next = 0
+
+    async def claim(self, producer: int | None = None, sequence: int = -1) -> Slot:
+        """Waits for a full slot: of that producer and sequence, or the oldest of whoever has one, in rotation."""
+        return await self.waiter.until(lambda: self.claim_nowait(producer, sequence), self.phase, memory=True)
+
+    def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
+        """The same at once, or None."""
+        candidates: Sequence[int] = (producer,) if producer is not None else self._rotation()
+        for position in candidates:
+            view = self.views[position]
+            index = view.words.claim(*self.me, sequence)
+            if index >= 0:
+                return Slot(view, index, position, view.words.state(index)[3])
+        return None
+
+    def _rotation(self) -> list[int]:
+        self._next += 1
+        cut = self._next % len(self.producers)
+        return [*self.producers[cut:], *self.producers[:cut]]
+
+    def retire(self, slot: Slot, reason: str = "consumed") -> None:
+        """Gives the slot back to its producer, counted under `reason`."""
+        slot.view.words.retire(slot.index, *self.me, REASONS.index(reason))
+        self.ring[slot.producer]()
+
+    def waiting(self, producer: int) -> list[int]:
+        """The sequences of that producer that are full and unclaimed now, ascending."""
+        words = self.views[producer].words
+        states: list[Any] = [words.state(i) for i in range(words.slots)]
+        return sorted(state[3] for state in states if state[0] == 3)
+
+    async def receive(self) -> Message:
+        """A copy of the oldest message; its slot is retired at once."""
+        slot = await self.claim()
+        message = self.message(**{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()})
+        self.retire(slot)
+        return message

@@ -1,0 +1,101 @@
+"""Status pages: what an actor is doing, since when, and what its time went into.
+
+Each actor owns one 4096-byte page in a segment of the supervisor (native/include/hive/status.hpp draws it). The actor
+writes, anybody reads at any moment; reading costs the run nothing and works when the actor hangs or is dead.
+
+`Status` is the actor's side: `enter(phase)` when it begins something else, counters for what it has done. Phases are
+of four kinds: busy (its own work), wait_in (nothing to do), wait_out (nowhere to put it), runtime (hive itself).
+`ActorStatus` is a reader's copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hive import _native
+
+__all__ = ["BUSY", "PAGE_BYTES", "RUNTIME", "WAIT_IN", "WAIT_OUT", "ActorStatus", "Status", "read_status"]
+
+BUSY, WAIT_IN, WAIT_OUT, RUNTIME = range(4)
+PAGE_BYTES = 4096
+
+
+class Status:
+    """An actor's own page.
+
+    `enter` and `add` are the native methods themselves: they are called for every step of an environment.
+    """
+
+    def __init__(self, page: _native.StatusPage, name: str, pid: int, incarnation: int) -> None:
+        self.page = page
+        page.open(name, pid, incarnation)
+        self.enter = page.enter
+        self.add = page.add
+        self.set = page.set
+        self.get = page.get
+        self.counter = page.counter
+        self.runtime = page.phase("runtime", RUNTIME)
+        page.enter(self.runtime)
+
+    def phase(self, name: str, kind: int = BUSY) -> int:
+        """The index of the phase called `name` (at most 23 bytes), made at first use."""
+        return self.page.phase(name, kind)
+
+    def count(self, name: str, delta: float = 1.0) -> None:
+        """Adds to the counter called `name`. For rare events; hot paths keep the index and call `add`."""
+        self.add(self.counter(name), delta)
+
+    def show_version(self, version: int, lag: int) -> None:
+        self.page.version = version
+        self.page.lag = lag
+
+
+@dataclass(frozen=True)
+class ActorStatus:
+    """One page as it was at `now_ns`. Times in ns of the monotonic clock; `spent_ns` maps a phase to (kind, time)."""
+
+    name: str
+    pid: int
+    incarnation: int
+    phase: str
+    since_ns: int
+    now_ns: int
+    progress: int
+    version: int
+    lag: int
+    spent_ns: Mapping[str, tuple[int, int]]
+    counters: Mapping[str, float]
+
+    def share(self, kind: int) -> float:
+        """The share of its time spent in phases of `kind`; 0 before it has spent any."""
+        total = sum(ns for _, ns in self.spent_ns.values())
+        return sum(ns for k, ns in self.spent_ns.values() if k == kind) / total if total else 0.0
+
+    @property
+    def kind(self) -> int:
+        """The kind of the phase it is in now."""
+        return self.spent_ns.get(self.phase, (RUNTIME, 0))[0]
+
+    @property
+    def doing_s(self) -> float:
+        """Seconds since it entered the phase it is in."""
+        return max(self.now_ns - self.since_ns, 0) / 1e9 if self.since_ns else 0.0
+
+
+def read_status(pages: _native.Status, index: int) -> ActorStatus:
+    """A copy of page `index`."""
+    page = pages.snapshot(index)
+    return ActorStatus(
+        name=page["name"],
+        pid=page["pid"],
+        incarnation=page["incarnation"],
+        phase=page["phase"],
+        since_ns=page["since_ns"],
+        now_ns=page["now_ns"],
+        progress=page["progress"],
+        version=page["version"],
+        lag=page["lag"],
+        spent_ns=page["phases"],
+        counters=page["counters"],
+    )

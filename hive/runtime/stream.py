@@ -1,0 +1,63 @@
+"""Messages over a byte stream: the control socket and the fork server's line.
+
+    | length u32, little endian | frame 0 of the message |
+
+Only messages without arrays travel this way. A length beyond the limit is an error before a byte of it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping
+
+from hive.errors import WireError
+from hive.runtime.messages import Message, decode, encode
+
+__all__ = ["pack", "read", "receive", "send"]
+
+LENGTH = struct.Struct("<I")
+MAX_BYTES = 64 << 20  # the status of a thousand actors, or a plan of a thousand, with room
+
+
+def pack(message: Message) -> bytes:
+    frames = encode(message)
+    if len(frames) != 1:
+        raise TypeError(f"{type(message).__name__} carries arrays and cannot travel over a stream")
+    return LENGTH.pack(len(frames[0])) + bytes(frames[0])
+
+
+def _length(head: bytes) -> int:
+    length: int = LENGTH.unpack(head)[0]
+    if length > MAX_BYTES:
+        raise WireError(f"a message of {length} bytes; at most {MAX_BYTES} are read")
+    return length
+
+
+async def read(reader: asyncio.StreamReader, types: Mapping[str, type[Message]]) -> Message:
+    """The next message. Raises WireError, or asyncio.IncompleteReadError at the stream's end."""
+    body = await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
+    return decode([body], types)
+
+
+def send(line: socket.socket, message: Message) -> None:
+    """Blocking."""
+    line.sendall(pack(message))
+
+
+def receive(line: socket.socket, types: Mapping[str, type[Message]]) -> Message | None:
+    """Blocking; None at the stream's end. Raises WireError."""
+    head = _exactly(line, LENGTH.size)
+    body = _exactly(line, _length(head)) if head else None
+    return decode([body], types) if body is not None else None
+
+
+def _exactly(line: socket.socket, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = line.recv(min(count - len(parts), 1 << 16))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)

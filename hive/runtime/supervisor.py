@@ -1,0 +1,499 @@
+"""The supervisor (in OTP's meaning): starts the actors, knows how each of them is, brings back those that die.
+
+    start all -> everyone ready -> Begin -> ... -> RunOver | a request | an escalation -> drain -> kill -> outcome
+
+It owns the run's memory and its sockets, so an actor can die at any instruction and take nothing with it. After a
+*confirmed* exit (never on suspicion: a stopped process is killed first) it puts shared memory right: what the dead one
+was filling is freed, what it had claimed is dropped as `consumer_died` or offered again, half transitions are
+completed, its pins are taken out. Then it says `Left`, and `Joined` when a new incarnation is ready.
+
+    dead because            found by                                         then
+    exit, signal            the process table, at once                       restart, or escalate
+    stopped (state T)       a look at /proc, every 0.25 s                    killed, restart
+    stuck                   no progress on its page for `phase_limit_s`      killed, restart
+    its neighbour died      they share a process: the unit of restart        restart
+
+An actor that fails more than `restarts` times within `window_s`, or whose error a restart cannot help, ends the run:
+the others drain, and the outcome says who failed, how, and what it was doing. The supervisor imports no torch, knows
+no reinforcement learning, and reads time and processes through seams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hive import _native
+from hive.clock import Clock
+from hive.errors import WireError
+from hive.runtime.accounting import channel_accounts
+from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.messages import Frames, Message, Tree, decode, encode
+from hive.runtime.processes import Exit, ProcessTable, SharedMemory
+from hive.runtime.protocol import (
+    SUPERVISOR_TYPES, Begin, Done, Drain, Failed, Hello, Joined, Left, Member, Note, Ready, RunOver,
+)  # fmt: skip
+from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
+from hive.runtime.status import BUSY, RUNTIME, ActorStatus, read_status
+from hive.runtime.topology import Plan
+from hive.runtime.transport import Transport
+
+__all__ = ["Journal", "Outcome", "Settings", "Supervisor"]
+
+WATCH_S = 0.25  # a stopped process is found within half a second
+BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # before the n-th restart in a window: at once, then ever later
+LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
+KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """[supervision] of the config."""
+
+    restarts: int = 5
+    window_s: float = 60.0
+    phase_limit_s: float = 60.0
+    drain_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    state: str  # finished | stopped | failed
+    reason: str
+    error: str  # "" unless failed
+    hint: str
+    exact: bool
+    restarts: dict[str, int]
+    channels: dict[str, dict[str, Any]]
+    results: dict[str, float]
+    digest: str
+
+
+# (kind, text, fields): a line of the diary. (failure, status, story): a crash report; returns where it lies.
+Event = Callable[[str, str, dict[str, Tree]], None]
+Crash = Callable[[Failed, ActorStatus, list[str]], str]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Where the supervisor writes what happened."""
+
+    event: Event
+    crash: Crash
+
+
+@dataclass
+class _Process:
+    """One process of the plan, over all its incarnations."""
+
+    name: str
+    actors: list[int]
+    incarnation: int = -1
+    pid: int = 0
+    address: str = ""
+    alive: bool = False
+    listening: bool = False
+    started_ns: int = 0
+    restarts: int = 0
+    deaths: deque[int] = field(default_factory=deque)  # times in ns, within the window
+    why: str = ""  # set before the supervisor itself kills it
+    failures: list[Failed] = field(default_factory=list)  # of this incarnation
+
+
+class Supervisor:
+    """See the module. `run` is the whole run; `request` asks it to end."""
+
+    def __init__(self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, clock: Clock,
+                 settings: Settings, journal: Journal, address: str) -> None:  # fmt: skip
+        self.plan = plan
+        self.processes = processes
+        self.transport = transport
+        self.memory = memory
+        self.clock = clock
+        self.settings = settings
+        self.journal = journal
+        self.address = address
+        self.pages = _native.Status(memory.open("status"))
+        self.table = {name: _Process(name, actors) for name, actors in plan.processes.items()}
+        self.machines = [Machine(a.name, ACTOR, ActorState.starting) for a in plan.actors]
+        self.run_machine: Machine[RunState, RunEvent] = Machine("run", RUN, RunState.starting)
+        self.over = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.reason = ""
+        self.ending = ""  # finished | stopped | failed, once known
+        self.error = ""
+        self.hint = ""
+        self.exact = True
+        self.bad_messages = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        processes.on_exit = self._on_exit
+
+    # --- the whole run
+
+    async def run(self) -> Outcome:
+        """Runs the topology to its end."""
+        self.transport.bind(self.address, self._receive)
+        watch = asyncio.create_task(self._watch())
+        try:
+            await asyncio.gather(*(self._start(process) for process in self.table.values()))
+            await self._until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
+            if not self.over.is_set():
+                self._begin_all()
+            await self.over.wait()
+            await self._stop_all()
+        finally:
+            for task in (watch, *self.tasks):
+                task.cancel()
+            await asyncio.gather(watch, *self.tasks, return_exceptions=True)
+        return self._outcome()
+
+    def request(self, reason: str, *, now: bool = False) -> None:
+        """Ends the run because somebody asked; `now` kills instead of draining. Idempotent."""
+        if now:
+            for process in self.table.values():
+                process.why = process.why or reason
+                self.processes.kill(process.name)
+        self._end("stopped", reason)
+
+    def _end(self, state: str, reason: str, error: str = "", hint: str = "") -> None:
+        if self.ending:
+            return
+        self.ending, self.reason, self.error, self.hint = state, reason, error, hint
+        self.run_machine.handle(RunEvent.drain, reason)
+        self.journal.event("draining", reason, {"state": state})
+        self.over.set()
+        self.changed.set()
+
+    async def _start(self, process: _Process) -> None:
+        process.incarnation += 1
+        process.why, process.failures, process.listening = "", [], False
+        process.address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation}"
+        process.started_ns = self.clock.now_ns()
+        process.alive = True
+        process.pid = await self.processes.start(process.name, process.incarnation, process.address)
+
+    def _begin_all(self) -> None:
+        self.run_machine.handle(RunEvent.begin)
+        for process in self.table.values():
+            self._begin(process)
+        self.journal.event("running", f"{len(self.plan.actors)} actors in {len(self.table)} processes", {})
+
+    def _begin(self, process: _Process) -> None:
+        for actor in process.actors:
+            self.machines[actor].handle(ActorEvent.begin)
+        self._send(process, Begin())
+
+    # --- messages
+
+    def _send(self, process: _Process, message: Message) -> None:
+        self.transport.post(process.address, encode(message))
+        for actor in process.actors:
+            self.pages.ring(actor)  # it may sleep on its bell
+
+    def _tell_all(self, message: Message) -> None:
+        for process in self.table.values():
+            if process.alive and process.listening:
+                self._send(process, message)
+
+    def _receive(self, frames: Frames) -> None:
+        try:
+            message = decode(frames, SUPERVISOR_TYPES)
+            getattr(self, f"_on_{type(message).__name__.lower()}")(message)
+        except (WireError, IndexError, KeyError) as error:
+            self.bad_messages += 1
+            self.journal.event("bad message", str(error), {"count": self.bad_messages})
+        self.changed.set()
+
+    def _members(self, process: _Process) -> tuple[Member, ...]:
+        solo = len(process.actors) == 1 and self.processes.restarts
+        return tuple(Member(actor, process.incarnation, process.address, solo) for actor in process.actors)
+
+    def _on_hello(self, message: Hello) -> None:
+        process = self.table[message.process]
+        if message.incarnation != process.incarnation or process.listening:
+            return
+        process.listening = True
+        everyone = [m for p in self.table.values() if p.alive and p.listening for m in self._members(p)]
+        self._send(process, Joined(tuple(everyone)))
+        for other in self.table.values():
+            if other is not process and other.alive and other.listening:
+                self._send(other, Joined(self._members(process)))
+
+    def _on_ready(self, message: Ready) -> None:
+        process = self.table[message.process]
+        if message.incarnation != process.incarnation:
+            return
+        for actor in process.actors:
+            if self.machines[actor].knows(ActorEvent.ready):
+                self.machines[actor].handle(ActorEvent.ready)
+        if self.run_machine.state is RunState.running and all(self.machines[a].state is ActorState.ready for a in process.actors):
+            self._begin(process)
+            took = (self.clock.now_ns() - process.started_ns) / 1e6
+            self.journal.event("restarted", f"{process.name} is back after {took:.0f} ms", {"process": process.name, "incarnation": process.incarnation})
+
+    def _on_done(self, message: Done) -> None:
+        machine = self.machines[message.actor]
+        if message.incarnation == self._process_of(message.actor).incarnation and machine.knows(ActorEvent.done):
+            machine.handle(ActorEvent.done)
+
+    def _on_failed(self, message: Failed) -> None:
+        process = self._process_of(message.actor)
+        if message.incarnation == process.incarnation:
+            process.failures.append(message)
+
+    def _on_runover(self, message: RunOver) -> None:
+        self._end("finished", message.reason)
+
+    def _on_note(self, message: Note) -> None:
+        fields = message.fields if isinstance(message.fields, dict) else {}
+        self.journal.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
+
+    def _process_of(self, actor: int) -> _Process:
+        return self.table[self.plan.actors[actor].process]
+
+    # --- death
+
+    def _on_exit(self, name: str, incarnation: int, how: Exit) -> None:
+        process = self.table[name]
+        if process.alive and process.incarnation == incarnation:
+            self._spawn(self._bury(process, how))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _bury(self, process: _Process, how: Exit) -> None:
+        """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
+        if how.code:
+            await self._last_words(process)
+        self.transport.poll()
+        process.alive = False
+        self._recover(process)
+        for actor in process.actors:
+            self._tell_all(Left(actor, process.incarnation, str(how)))
+        self.transport.forget(process.address)
+        expected = all(self.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
+        doing = {a: read_status(self.pages, a) for a in process.actors}
+        for actor in process.actors:
+            self.machines[actor].handle(ActorEvent.died, process.why or str(how))
+        if not (expected and how.clean) and not (expected and self.ending):
+            self._decide(process, how, doing)
+        self.changed.set()
+
+    async def _last_words(self, process: _Process) -> None:
+        """The report of an actor that raised may still be on its way."""
+        limit = self.clock.now_ns() + int(LAST_WORDS_S * 1e9)
+        while not process.failures and self.clock.now_ns() < limit:
+            await asyncio.sleep(0.01)
+            self.transport.poll()
+
+    def _recover(self, process: _Process) -> None:
+        sizes = {s.name: s.plan for s in self.plan.segments}
+        died = REASONS.index("consumer_died")
+        for actor in process.actors:
+            for channel in self.plan.channels:
+                for name in channel.segments:
+                    size, memory = sizes[name], self.memory.open(name)
+                    if isinstance(size, SlabPlan):
+                        SlabView(memory, size).words.recover(actor, process.incarnation, channel.reoffer, died)
+                    elif actor in channel.producers:
+                        self._board(name).words.recover_writer()
+                    elif actor in channel.consumers:
+                        self._board(name).words.unpin(channel.consumers.index(actor))
+        for actor in range(len(self.plan.actors)):
+            self.pages.ring(actor)  # slots may have come free
+
+    def _board(self, name: str) -> BoardView:
+        segment = next(s for s in self.plan.segments if s.name == name)
+        assert isinstance(segment.plan, BoardPlan)
+        shared = self._board(segment.commit_with) if segment.commit_with else None
+        return BoardView(self.memory.open(name), segment.plan, shared)
+
+    def _decide(self, process: _Process, how: Exit, doing: dict[int, ActorStatus]) -> None:
+        """Restart or escalate."""
+        failed = process.failures[0] if process.failures else None
+        actor = failed.actor if failed else process.actors[0]
+        status, name = doing[actor], self.plan.actors[actor].name
+        what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
+        where = f"in `{failed.doing if failed else status.phase or 'start'}`"
+        where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
+        now = self.clock.now_ns()
+        process.deaths.append(now)
+        while process.deaths[0] < now - self.settings.window_s * 1e9:
+            process.deaths.popleft()
+        self.exact = False
+        text = f"{name} died {where}: {what}"
+        fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(how), "doing": status.phase}
+        if failed:
+            fields["crash"] = self.journal.crash(failed, status, list(self.machines[actor].story))
+        self.journal.event("died", text, fields)
+        refusal = self._refusal(process, failed)
+        if refusal is None:
+            process.restarts += 1
+            self._spawn(self._restart(process))
+        elif not self.ending:
+            error = failed.text if failed else text
+            self._end("failed", f"{name} failed", f"{name} failed: {error}" + (f" ({refusal})" if refusal else ""), failed.hint if failed else "")
+
+    def _refusal(self, process: _Process, failed: Failed | None) -> str | None:
+        """Why this process is not restarted; None when it is. An empty text needs no words."""
+        if self.ending:
+            return "the run is ending"
+        if self.run_machine.state is RunState.starting or not self.processes.restarts or (failed and failed.permanent):
+            return ""
+        if not all(self.plan.actors[a].restart for a in process.actors):
+            return "it is not to be restarted"
+        if len(process.deaths) > self.settings.restarts:
+            return f"{len(process.deaths)} times within {self.settings.window_s:g} s; [supervision] restarts = {self.settings.restarts}"
+        return None
+
+    async def _restart(self, process: _Process) -> None:
+        await asyncio.sleep(BACKOFF_S[min(len(process.deaths), len(BACKOFF_S)) - 1])
+        if self.ending:
+            return
+        for actor in process.actors:
+            self.machines[actor].handle(ActorEvent.restart)
+        await self._start(process)
+
+    # --- watching
+
+    async def _watch(self) -> None:
+        """Finds the stopped and the stuck, and kills them: only then is their death confirmed."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for name in self.processes.stopped():
+                if self.table[name].alive:
+                    self._kill(self.table[name], "it was stopped (SIGSTOP) and so was killed")
+            for process in self.table.values():
+                for actor in process.actors if process.alive and not process.why else ():
+                    stuck = self._stuck_s(process, actor)
+                    if stuck > self.settings.phase_limit_s:
+                        phase = read_status(self.pages, actor).phase or "start"
+                        self._kill(process, f"no progress in `{phase}` for {stuck:.0f} s and so was killed")
+                        break
+
+    def _stuck_s(self, process: _Process, actor: int) -> float:
+        """Seconds since a running actor last made progress. One that waits for others is not stuck."""
+        status = read_status(self.pages, actor)
+        if status.incarnation != process.incarnation or status.pid != process.pid or not status.since_ns:
+            return (self.clock.now_ns() - process.started_ns) / 1e9
+        judged = status.kind == BUSY or (status.kind == RUNTIME and self.machines[actor].state is not ActorState.ready)
+        return status.doing_s if judged and self.machines[actor].state is not ActorState.finished else 0.0
+
+    def _kill(self, process: _Process, why: str) -> None:
+        process.why = why
+        self.processes.kill(process.name)
+
+    # --- the end
+
+    async def _until(self, condition: Callable[[], bool], limit_s: float = math.inf) -> bool:
+        """Waits for a condition that a message or an exit makes true; False when the limit came first."""
+        limit = self.clock.now_ns() / 1e9 + limit_s
+        while not condition():
+            left = limit - self.clock.now_ns() / 1e9
+            if left <= 0:
+                return False
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(min(left, WATCH_S)):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+        return True
+
+    async def _stop_all(self) -> None:
+        """One deadline for all: the many drain, then those that are to be last; who is left is killed."""
+        deadline = self.clock.now_ns() / 1e9 + self.settings.drain_s
+        last = {p.name for p in self.table.values() if any(self.plan.actors[a].last for a in p.actors)}
+        for wave in ([p for n, p in self.table.items() if n not in last], [self.table[n] for n in last]):
+            for process in wave:
+                for actor in process.actors:
+                    if self.machines[actor].knows(ActorEvent.stop):
+                        self.machines[actor].handle(ActorEvent.stop, self.reason)
+                if process.alive:
+                    self._send(process, Drain(self.reason))
+            left = deadline - self.clock.now_ns() / 1e9
+            if not await self._until(lambda wave=wave: not any(p.alive for p in wave), left):  # type: ignore[misc]
+                await self._kill_rest(wave)
+        for channel in self.plan.channels:
+            for name in channel.segments:
+                if name in self.memory.slabs:
+                    SlabView(self.memory.open(name), self.memory.slabs[name]).words.drain(REASONS.index("run_ended"))
+
+    async def _kill_rest(self, wave: list[_Process]) -> None:
+        for process in wave:
+            if process.alive:
+                self.journal.event("killed", f"{process.name} did not stop within {self.settings.drain_s:g} s", {"process": process.name})
+                self._kill(process, "it did not stop in time")
+        await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
+
+    def _outcome(self) -> Outcome:
+        event = {"finished": RunEvent.finish, "stopped": RunEvent.stop, "failed": RunEvent.fail}[self.ending]
+        self.run_machine.handle(event, self.reason)
+        results: dict[str, float] = {}
+        for number, actor in enumerate(self.plan.actors):
+            if actor.name == self.plan.results_actor:
+                counters = read_status(self.pages, number).counters
+                results = {name: counters[name] for name in self.plan.results if name in counters}
+        return Outcome(
+            state=self.ending,
+            reason=self.reason,
+            error=self.error,
+            hint=self.hint,
+            exact=self.exact,
+            restarts={name: process.restarts for process in self.table.values() for name in (self.plan.actors[a].name for a in process.actors)},
+            channels=channel_accounts(self.plan, self.memory.open, self.pages),
+            results=results,
+            digest=self._digest(),
+        )
+
+    def _digest(self) -> str:
+        if not self.plan.digest_segment:
+            return ""
+        board = self._board(self.plan.digest_segment)
+        block = board.words.find(board.latest) if board.latest >= 0 else -1
+        return hashlib.sha256(board.blocks[block][: self.plan.digest_bytes].data).hexdigest() if block >= 0 else ""
+
+    # --- views
+
+    def status(self) -> dict[str, Tree]:
+        """Everything a view shows, as plain data."""
+        actors: list[Tree] = []
+        for number, planned in enumerate(self.plan.actors):
+            process, page = self._process_of(number), read_status(self.pages, number)
+            actors.append(
+                {
+                    "name": planned.name,
+                    "pid": process.pid,
+                    "state": self.machines[number].state.value,
+                    "restarts": process.restarts,
+                    "incarnation": process.incarnation,
+                    "activity": page.phase,
+                    "since_s": page.doing_s,
+                    "busy": page.share(BUSY),
+                    "wait_in": page.share(1),
+                    "wait_out": page.share(2),
+                    "runtime": page.share(RUNTIME),
+                    "version": page.version,
+                    "lag": page.lag,
+                    "phases": {name: ns / 1e9 for name, (_, ns) in page.spent_ns.items()},
+                    "counters": dict(page.counters),
+                }
+            )
+        helpers = [{"name": name, "pid": pid, "state": state} for name, (pid, state) in self.processes.facts().items()]
+        return {
+            "state": self.run_machine.state.value,
+            "reason": self.reason,
+            "actors": actors,
+            "helpers": helpers,
+            "results_actor": self.plan.results_actor,
+            "channels": channel_accounts(self.plan, self.memory.open, self.pages),
+        }

@@ -1,0 +1,377 @@
+"""Topologies: which actors there are, what connects them, and where they run.
+
+    t = Topology()
+    workers = t.add(Worker, count=4)
+    sink = t.add(Sink)
+    t.connect(workers.results, sink.results)
+
+`plan()` checks it and describes it as data (`Plan`, a message): that is all the supervisor ever sees. The classes and
+their parameters stay in the process that built the topology, which forks the actors: nothing is pickled.
+
+Checks: every port connected or optional, message types equal, carriers and slots sufficient, no cycle of waiting
+channels without room for one full turn. Each error names actor, port and the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hive.errors import TopologyError
+from hive.runtime.actor import Actor, Handle
+from hive.runtime.memory import BoardPlan, Layout, SegmentPlan, SlabPlan
+from hive.runtime.messages import Message
+from hive.runtime.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
+
+__all__ = ["Group", "Plan", "PlanActor", "PlanChannel", "PlanSegment", "PortRef", "Topology"]
+
+MAX_ACTORS = 1000  # a slot word has ten bits for its owner
+MAX_NAME_BYTES = 40  # fits a status page and a socket path
+MAX_CHANNEL_BYTES = 16  # "<channel>:consumer_died" is a counter name of at most 31 bytes
+
+Carrier = Literal["message", "slab", "board"]
+OnDeath = Literal["drop", "reoffer"]
+
+
+class PlanActor(Message):
+    """One actor of the plan; its position in `Plan.actors` is its number everywhere."""
+
+    name: str
+    group: str
+    index: int
+    process: str
+    restart: bool
+    last: bool  # stopped only after all others are gone
+
+
+class PlanSegment(Message):
+    """One segment of shared memory. `slots` and `slot_bytes` of a slab; blocks, readers and keep of a board."""
+
+    name: str
+    kind: str  # "slab" | "board"
+    count: int  # slots or blocks
+    item_bytes: int
+    readers: int
+    keep: int
+    commit_with: str  # the board segment whose commit word this one shares, or ""
+
+    @property
+    def plan(self) -> SegmentPlan:
+        if self.kind == "slab":
+            return SlabPlan(self.count, self.item_bytes)
+        return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
+
+
+class PlanChannel(Message):
+    """One channel. Producers and consumers are actor numbers; `segments` one per producer (a board has one)."""
+
+    name: str
+    carrier: str
+    pattern: str
+    when_full: str
+    by_share: bool
+    reoffer: bool
+    window: int
+    source: str  # "group.port"
+    targets: tuple[str, ...]
+    producers: tuple[int, ...]
+    consumers: tuple[int, ...]
+    segments: tuple[str, ...]
+
+
+class Plan(Message):
+    """A topology as data. `results` names counters of one actor that the summary shows; `digest` a board to hash."""
+
+    actors: tuple[PlanActor, ...]
+    channels: tuple[PlanChannel, ...]
+    segments: tuple[PlanSegment, ...]
+    results_actor: str
+    results: tuple[str, ...]
+    digest_segment: str
+    digest_bytes: int
+
+    @property
+    def processes(self) -> dict[str, list[int]]:
+        """Process name -> the numbers of its actors, in order."""
+        result: dict[str, list[int]] = {}
+        for number, actor in enumerate(self.actors):
+            result.setdefault(actor.process, []).append(number)
+        return result
+
+    @property
+    def bytes(self) -> int:
+        return sum(s.plan.bytes for s in self.segments)
+
+
+@dataclass(frozen=True)
+class PortRef:
+    """A port of a group, as `connect` takes it."""
+
+    group: Group
+    port: Port[Any]
+
+    def __str__(self) -> str:
+        return f"{self.group.key}.{self.port.name}"
+
+
+@dataclass(eq=False)
+class Group:
+    """Actors of one class: `group.results` is a port of theirs, `group.handle(0)` a reference to one."""
+
+    key: str
+    cls: type[Actor]
+    names: list[str]
+    process: str | None
+    restart: bool
+    last: bool
+    parameters: dict[str, Any]
+
+    def __getattr__(self, name: str) -> PortRef:
+        ports = ports_of(self.cls)
+        if name.startswith("__") or name not in ports:
+            raise AttributeError(f"`{self.cls.__name__}` has no port `{name}`; it has: {', '.join(ports) or 'none'}")
+        return PortRef(self, ports[name])
+
+    def handle(self, index: int = 0) -> Handle:
+        return Handle(self.names[index], self.cls)
+
+    def processes(self) -> list[str]:
+        """The process each of its actors runs in."""
+        return [self.process or name for name in self.names]
+
+
+@dataclass
+class _Channel:
+    name: str
+    source: PortRef
+    targets: list[PortRef]
+    carrier: Carrier
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Topology:
+    """See the module. `results` and `digest` say what of this run the summary shows."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self._channels: dict[str, _Channel] = {}
+        self.layouts: dict[str, Layout] = {}  # of slab channels, by channel name
+        self._results: tuple[str, tuple[str, ...]] = ("", ())
+        self._digest: tuple[str, int] = ("", 0)
+
+    def add(
+        self,
+        cls: type[Actor],
+        *,
+        group: str | None = None,
+        count: int | None = None,
+        process: str | None = None,
+        restart: bool = True,
+        last: bool = False,
+        **parameters: Any,
+    ) -> Group:
+        """Adds `count` actors of `cls`, each built with `parameters`.
+
+        `group` is the key under which `topology[...]` finds them: by default the role, in the plural when `count` is
+        given. `process` puts them all into one process of that name; by default each has its own. `restart`: brought
+        back after a failure. `last`: stopped after all others.
+        """
+        role = cls.role_name()
+        key = group or (role if count is None else f"{role}s")
+        if key in self.groups:
+            raise TopologyError(f"two groups are called `{key}`", hint="pass group=... to one of them")
+        if count is not None and count < 0:
+            raise TopologyError(f"`{key}` cannot have {count} actors")
+        taken = {name for g in self.groups.values() for name in g.names}
+        start = sum(name.rpartition("-")[0] == role for name in taken)
+        names = [f"{role}-{start + i}" for i in range(1 if count is None else count)] if cls.numbered else [role]
+        if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+            raise TopologyError(f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes", hint="set a shorter `role` on the class")
+        added = Group(key, cls, names, process, restart, last, parameters)
+        self.groups[key] = added
+        return added
+
+    def __getitem__(self, key: str) -> Group:
+        if key not in self.groups:
+            raise TopologyError(f"no group `{key}` in this topology", hint=f"it has: {', '.join(self.groups)}")
+        return self.groups[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.groups
+
+    def connect(
+        self,
+        source: PortRef,
+        target: PortRef,
+        *,
+        name: str | None = None,
+        layout: Layout | None = None,
+        slots: int = 2,
+        by_share: bool = False,
+        on_death: OnDeath = "drop",
+        window: int = 16,
+        block_bytes: int = 0,
+        keep: int = 1,
+        commit_with: str = "",
+    ) -> None:
+        """Connects an outlet to an inlet, or a publication to a subscription.
+
+        With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
+        producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held. Without, they
+        travel as messages, at most `window` in flight from a producer to a consumer. A publication is a board of
+        blocks of `block_bytes` that holds back its `keep` newest versions; `commit_with` names the channel whose
+        commit word it shares.
+        """
+        self._check_pair(source, target)
+        carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
+        key = str(source)
+        known = self._channels.get(key)
+        if known is not None:
+            if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
+                raise TopologyError(f"`{source}` is balanced between one group of consumers and is connected twice", hint='use pattern="broadcast"')
+            known.targets.append(target)
+            return
+        channel_name = name or source.port.name
+        if any(c.name == channel_name for c in self._channels.values()):
+            channel_name = key
+        if len(channel_name.encode()) > MAX_CHANNEL_BYTES:
+            raise TopologyError(f"the channel name `{channel_name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect")
+        if carrier == "board" and len(source.group.names) != 1:
+            raise TopologyError(f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one")
+        options = {
+            "slots": slots, "by_share": by_share, "on_death": on_death, "window": window,
+            "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with,
+        }  # fmt: skip
+        if layout is not None:
+            self.layouts[channel_name] = layout
+        self._channels[key] = _Channel(channel_name, source, [target], carrier, options)
+
+    def publish(self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None) -> None:
+        """A publication that no actor subscribes to: state that only its owner's next incarnation reads."""
+        options = {"slots": 0, "by_share": False, "on_death": "drop", "window": 1, "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with}
+        self._channels[str(source)] = _Channel(name or source.port.name, source, [], "board", options)
+
+    def _check_pair(self, source: PortRef, target: PortRef) -> None:
+        out, into = source.port, target.port
+        fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (isinstance(out, Publication) and isinstance(into, Subscription))
+        if not fits:
+            raise TopologyError(f"`{source}` ({type(out).__name__}) cannot be connected to `{target}` ({type(into).__name__})",
+                                hint="connect an Outlet to an Inlet, or a Publication to a Subscription")  # fmt: skip
+        if out.message is not into.message:
+            raise TopologyError(f"`{source}` carries {out.message.__name__}, `{target}` accepts {into.message.__name__}")
+
+    def results(self, group: Group, *counters: str) -> None:
+        """The summary shows these counters of the group's first actor."""
+        self._results = (group.names[0], counters)
+
+    def digest(self, source: PortRef, count: int) -> None:
+        """The summary shows the sha256 of the first `count` bytes of this publication's latest version."""
+        self._digest = (str(source), count)
+
+    # --- the plan
+
+    def plan(self) -> Plan:
+        """Checks the topology and describes it as data. Raises TopologyError."""
+        actors = tuple(
+            PlanActor(name, g.key, i, g.process or name, g.restart, g.last) for g in self.groups.values() for i, name in enumerate(g.names)
+        )
+        if not actors:
+            raise TopologyError("a topology without actors", hint="add one with topology.add(...)")
+        if len(actors) > MAX_ACTORS:
+            raise TopologyError(f"{len(actors)} actors; at most {MAX_ACTORS} fit")
+        self._check_connected()
+        numbers = {actor.name: number for number, actor in enumerate(actors)}
+        channels, segments = [], []
+        for channel in self._channels.values():
+            made, needs = self._plan_channel(channel, numbers)
+            channels.append(made)
+            segments.extend(needs)
+        plan = Plan(actors, tuple(channels), tuple(segments), *self._results, *self._digest_segment())
+        _check_cycles(plan)
+        return plan
+
+    def _digest_segment(self) -> tuple[str, int]:
+        key, count = self._digest
+        return (self._channels[key].name, count) if key else ("", 0)
+
+    def _check_connected(self) -> None:
+        ends = {str(ref) for c in self._channels.values() for ref in (c.source, *c.targets)}
+        for group in self.groups.values():
+            for name, port in ports_of(group.cls).items():
+                if group.names and not port.optional and f"{group.key}.{name}" not in ends:
+                    raise TopologyError(
+                        f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
+                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
+                    )
+
+    def _plan_channel(self, channel: _Channel, numbers: dict[str, int]) -> tuple[PlanChannel, list[PlanSegment]]:
+        o, name = channel.options, channel.name
+        producers = tuple(numbers[n] for n in channel.source.group.names)
+        consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
+        segments: list[PlanSegment] = []
+        if channel.carrier == "slab":
+            if o["slots"] < 2:
+                raise TopologyError(f"channel `{name}` has {o['slots']} slots per producer", hint="one to write and one to read are the least")
+            size = self.layouts[name].bytes
+            segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "") for n in channel.source.group.names]
+        elif channel.carrier == "board":
+            if o["block_bytes"] <= 0:
+                raise TopologyError(f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect")
+            readers = len(consumers)
+            segments = [PlanSegment(name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"])]
+        port = channel.source.port
+        made = PlanChannel(
+            name=name,
+            carrier=channel.carrier,
+            pattern=getattr(port, "pattern", "broadcast"),
+            when_full=getattr(port, "when_full", "drop_oldest"),
+            by_share=o["by_share"],
+            reoffer=o["on_death"] == "reoffer",
+            window=o["window"],
+            source=str(channel.source),
+            targets=tuple(str(target) for target in channel.targets),
+            producers=producers,
+            consumers=consumers,
+            segments=tuple(s.name for s in segments),
+        )
+        return made, segments
+
+    def actor_of(self, number: int) -> tuple[Group, int]:
+        """The group of actor `number` of the plan, and its index there."""
+        for group in self.groups.values():
+            if number < len(group.names):
+                return group, number
+            number -= len(group.names)
+        raise IndexError("no such actor")
+
+
+def _check_cycles(plan: Plan) -> None:
+    """Refuses a cycle of waiting channels without room for one full turn.
+
+    One full turn: every actor of the cycle may send once before any receives. A slab has its producer's own slots; a
+    message channel lets each producer have `window` messages on the way, so a window of nought blocks the turn.
+    """
+    edges: dict[int, set[int]] = {}
+    for channel in plan.channels:
+        if channel.carrier == "message" and channel.when_full == "wait" and channel.window < len(channel.producers):
+            for producer in channel.producers:
+                edges.setdefault(producer, set()).update(channel.consumers)
+    for start in edges:
+        path = next(_cycles(edges, start), None)
+        if path:
+            names = " -> ".join(plan.actors[number].name for number in path)
+            raise TopologyError(f"a cycle of waiting channels has no room for one full turn: {names}",
+                                hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"')  # fmt: skip
+
+
+def _cycles(edges: dict[int, set[int]], start: int) -> Iterator[list[int]]:
+    stack, seen = [(start, [start])], set()
+    while stack:
+        here, path = stack.pop()
+        for following in edges.get(here, ()):
+            if following == start:
+                yield [*path, start]
+            elif following not in seen:
+                seen.add(following)
+                stack.append((following, [*path, following]))

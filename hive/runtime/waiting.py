@@ -1,0 +1,77 @@
+"""How an actor waits: for shared memory to change, for a message, for its turn.
+
+    attempt() -> None            nothing yet: wait and try again
+    attempt() -> anything else   that is the result
+
+Every wait has a limit: whatever rings may be lost, so the attempt is repeated every 50 ms in any case.
+
+An actor alone in its process that waits for shared memory sleeps on the native bell of its status page (a futex, a
+few microseconds to wake), in slices, and lets its event loop run between them. Actors that share a process wait on a
+future that a commit in the same process, or a doorbell message from another, completes: a blocked thread would never
+see its own writer. Waits for messages always use the future, since the loop has to run to receive them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from hive.runtime.status import Status
+
+__all__ = ["RESCAN_S", "Waiter"]
+
+T = TypeVar("T")
+
+RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real ring, so it costs no measurable time
+
+
+class Waiter:
+    """The waits of one actor. `solo`: it is alone in its process."""
+
+    def __init__(self, status: Status, solo: bool) -> None:
+        self.status = status
+        self.solo = solo
+        self._sleepers: set[asyncio.Future[None]] = set()
+
+    def wake(self) -> None:
+        """Something changed: every wait of this actor looks again."""
+        for sleeper in self._sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
+
+    async def until(self, attempt: Callable[[], T | None], phase: int, *, memory: bool = False) -> T:
+        """The first result of `attempt` that is not None. `memory`: it looks at shared memory only.
+
+        Yields to the loop at least once, so that an actor that never waits still hears its messages.
+        """
+        await asyncio.sleep(0)
+        result = attempt()
+        if result is not None:
+            return result
+        status, page = self.status, self.status.page
+        status.enter(phase)
+        try:
+            while True:
+                seen = page.seen()
+                result = attempt()
+                if result is not None:
+                    return result
+                if self.solo and memory:
+                    page.wait(seen, int(RESCAN_S * 1e9))
+                    await asyncio.sleep(0)
+                else:
+                    await self._sleep()
+        finally:
+            status.enter(status.runtime)
+
+    async def _sleep(self) -> None:
+        loop = asyncio.get_running_loop()
+        sleeper: asyncio.Future[None] = loop.create_future()
+        self._sleepers.add(sleeper)
+        timer = loop.call_later(RESCAN_S, lambda: sleeper.done() or sleeper.set_result(None))
+        try:
+            await sleeper
+        finally:
+            timer.cancel()
+            self._sleepers.discard(sleeper)

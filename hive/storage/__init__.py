@@ -1,0 +1,6 @@
+"""Storage: how experience lies in memory, and where its randomness comes from."""
+
+from hive.storage.rollouts import FINALS, LENGTH, VERSION, Rollout, final_capacity, rollout_layout
+from hive.storage.streams import Purpose, stream, stream_seed, stream_seeds
+
+__all__ = ["FINALS", "LENGTH", "VERSION", "Purpose", "Rollout", "final_capacity", "rollout_layout", "stream", "stream_seed", "stream_seeds"]

@@ -1,0 +1,91 @@
+"""Rollouts: T steps of B environments in one slot of shared memory.
+
+    header              [8] int64             what HEADER names
+    observations        [T+1, B, ...]         raw; row `length` is row 0 of the next rollout
+    actions             [T, B, ...]
+    rewards             [T, B] float32
+    terminated          [T, B] uint8          the episode ended by itself: nothing follows
+    truncated           [T, B] uint8          the episode was cut: its value goes on
+    valid               [T, B] uint8          0: a step that only reset the environment; no loss, no return, no count
+    final_index         [T, B] int32          where truncated: which of `final_observations` was its last, else -1
+    final_observations  [F, ...]
+    episode_returns     [T, B] float32        of the episode that ended here, else 0
+    episode_lengths     [T, B] int32          its steps, else 0
+
+A rollout may be shorter than T (`length` in the header): when F is used up, or when it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.runtime import Layout
+
+__all__ = ["FINALS", "HEADER", "LENGTH", "VERSION", "Rollout", "final_capacity", "rollout_layout"]
+
+HEADER = ("version", "length", "finals")
+VERSION, LENGTH, FINALS = range(len(HEADER))
+HEADER_WORDS = 8
+
+
+def final_capacity(steps: int, envs: int, max_episode_steps: int | None) -> int:
+    """How many truncations a rollout has room for: what a declared time limit can cause, and one step's more.
+
+    Without a declared limit two for each environment; a rollout that needs more ends early, which is legal.
+    """
+    per_env = -(-steps // max_episode_steps) if max_episode_steps else 1
+    return envs * (per_env + 1)
+
+
+def rollout_layout(steps: int, envs: int, observation: tuple[tuple[int, ...], str], action: tuple[tuple[int, ...], str], finals: int) -> Layout:
+    """The layout of a rollout of `steps` steps of `envs` environments. `observation` and `action`: (shape, dtype)."""
+    (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
+    per_step = (steps, envs)
+    return Layout(
+        {
+            "header": ("int64", (HEADER_WORDS,)),
+            "observations": (observation_dtype, (steps + 1, envs, *observation_shape)),
+            "actions": (action_dtype, (*per_step, *action_shape)),
+            "rewards": ("float32", per_step),
+            "terminated": ("uint8", per_step),
+            "truncated": ("uint8", per_step),
+            "valid": ("uint8", per_step),
+            "final_index": ("int32", per_step),
+            "final_observations": (observation_dtype, (finals, *observation_shape)),
+            "episode_returns": ("float32", per_step),
+            "episode_lengths": ("int32", per_step),
+        }
+    )
+
+
+class Rollout:
+    """A reader's look at a rollout: its arrays cut to its length. Nothing is copied."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        header = arrays["header"]
+        self.version = int(header[VERSION])
+        self.length = length = int(header[LENGTH])
+        self.observations = arrays["observations"][: length + 1]
+        self.actions = arrays["actions"][:length]
+        self.rewards = arrays["rewards"][:length]
+        self.terminated = arrays["terminated"][:length]
+        self.truncated = arrays["truncated"][:length]
+        self.valid = arrays["valid"][:length]
+        self.final_index = arrays["final_index"][:length]
+        self.final_observations = arrays["final_observations"][: int(header[FINALS])]
+        self.episode_returns = arrays["episode_returns"][:length]
+        self.episode_lengths = arrays["episode_lengths"][:length]
+
+    @property
+    def samples(self) -> int:
+        """Steps that count."""
+        return int(np.count_nonzero(self.valid))
+
+    def episodes(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Returns and lengths of the episodes that ended here, in order of step, then environment."""
+        ended = self.episode_lengths > 0
+        return self.episode_returns[ended], self.episode_lengths[ended]

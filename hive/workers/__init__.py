@@ -1,0 +1,26 @@
+"""Workers: collector, gradient worker, learner and recorder, as plain objects and as actors."""
+
+from hive.workers.actors import RESULTS, CollectorActor, GradientWorkerActor, LearnerActor
+from hive.workers.blueprint import Blueprint
+from hive.workers.collector import Collector
+from hive.workers.gradient_worker import GWorker
+from hive.workers.learner import Learner
+from hive.workers.messages import Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.recorder import Recorder
+
+__all__ = [
+    "RESULTS",
+    "Blueprint",
+    "Collector",
+    "CollectorActor",
+    "GWorker",
+    "Gradient",
+    "GradientWorkerActor",
+    "Learner",
+    "LearnerActor",
+    "Ledger",
+    "Metrics",
+    "Recorder",
+    "RolloutReady",
+    "Weights",
+]

@@ -1,0 +1,100 @@
+"""A blueprint: what all the actors of one trainer agree on, made once from the config before any of them exists.
+
+Spaces, the network and its flat form, the algorithm, and the layouts of everything in shared memory. Actors inherit it
+by fork; each makes its own network from it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from hive.algorithms import A2C, Algorithm
+from hive.config import Config
+from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
+from hive.errors import NetworkError
+from hive.gradients import gradient_layout
+from hive.networks import (
+    ActionDistribution,
+    FlatParameters,
+    InputEmbedderParameters,
+    MiddlewareParameters,
+    NetworkParameters,
+    NetworkWrapper,
+    Spaces,
+    distribution_for,
+)
+from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
+from hive.workers.learner import Learner
+
+__all__ = ["Blueprint"]
+
+
+class Blueprint:
+    """Everything that follows from the config and the environment. Raises what environments and networks raise."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        collection = config.collection
+        self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)
+        self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
+        self.parameters = network_parameters(config)
+        self.distribution: ActionDistribution = distribution_for(self.environment.action)
+        self.flat = FlatParameters(self.network())
+        learner = Learner(config.algorithm, self.flat.parameter_elements, config.run.steps)
+        self.ledger_bytes = learner.layout.bytes
+        observation, action = self.environment.observation, self.environment.action
+        self.rollout_layout = rollout_layout(
+            collection.rollout,
+            collection.envs,
+            (observation.shape, observation.dtype),
+            (action.shape, action.dtype),
+            final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
+        )
+
+    def wrapper(self) -> NetworkWrapper:
+        """The network copies of one process, with the run's initial weights."""
+        generator = torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
+        return NetworkWrapper(self.parameters, has_target=False, has_global=False, name="main", spaces=self.spaces, generator=generator)
+
+    def network(self) -> nn.Module:
+        return self.wrapper().online_network.module
+
+    def algorithm(self) -> Algorithm:
+        return A2C(self.config.algorithm, self.distribution)
+
+    def vector(self) -> VectorEnvironment:
+        env = self.config.env
+        return make_vector(env.id, env.options, self.config.collection.envs, env.vector)
+
+    def gradient_layout(self, collectors: int) -> Any:
+        """The layout of the gradient of a share of `collectors` collectors."""
+        most = collectors * self.config.collection.rollout * self.config.collection.envs
+        return gradient_layout(self.flat.parameter_elements, len(self.flat.parameters), len(self.algorithm().statistics), most)
+
+
+def network_parameters(config: Config) -> NetworkParameters:
+    """[network] of the config as Coach's NetworkParameters."""
+    network, algorithm = config.network, config.algorithm
+    parameters = NetworkParameters()
+    parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
+    parameters.input_embedders_parameters = {"observation": InputEmbedderParameters()}
+    parameters.use_separate_networks_per_head = network.separate_networks
+    parameters.learning_rate = algorithm.learning_rate
+    if network.module is not None:
+        parameters.module = load_module(network.module)
+    return parameters
+
+
+def load_module(reference: str) -> Callable[[Spaces], nn.Module]:
+    """The class behind "package.module:Class"; it is called with the spaces."""
+    name, _, attribute = reference.partition(":")
+    try:
+        found: Callable[[Spaces], nn.Module] = getattr(importlib.import_module(name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise NetworkError(f"[network] module `{reference}` cannot be loaded: {error}", hint="it is looked up as package.module:Class on the Python path") from None
+    return found

@@ -1,0 +1,128 @@
+"""The collector: steps B environments with a policy and writes what happens into a rollout, in place.
+
+    for each step t     outputs = policy(observations[t])      phase "policy"
+                        actions[t] = sample(outputs, noise[t])
+                        step the environments                  phase "env"    writes row t, and row t + 1 of observations
+
+A synchronous object without ports: memory and weights come from outside, the rollout goes outside. Nothing is stacked
+afterwards: the environments write straight into the rollout's rows. Noise is that of the rollout's own stream, so a
+rollout made again, by another process, is the same rollout, as far as the environments are deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hive.envs import FinalObservations, StepRow, VectorEnvironment
+from hive.networks import ActionDistribution, FlatParameters
+from hive.runtime import Status
+from hive.storage import FINALS, LENGTH, VERSION, Purpose, stream, stream_seed, stream_seeds
+
+__all__ = ["Collector"]
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The views of one slot, made once: rows for the environments, tensors for the policy."""
+
+    arrays: Arrays
+    finals: FinalObservations
+    rows: list[StepRow]
+    observations: list[torch.Tensor]
+
+
+class Collector:
+    """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
+
+    policy: the module whose weights `bind` exchanges. status: where its phases are shown; None in library use.
+    """
+
+    def __init__(self, vector: VectorEnvironment, policy: torch.nn.Module, distribution: ActionDistribution, *, seed: int, source: int,
+                 incarnation: int = 0, status: Status | None = None) -> None:  # fmt: skip
+        self.vector = vector
+        self.policy = policy
+        self.flat = FlatParameters(policy)
+        self.distribution = distribution
+        self.seed = seed
+        self.source = source
+        self.incarnation = incarnation
+        self.status = status
+        self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
+        self.current: NDArray[Any] | None = None  # the observations that the next rollout begins with
+        self._prepared: dict[int, _Prepared] = {}
+        policy.eval()
+
+    def bind(self, weights: NDArray[np.uint8]) -> None:
+        """Acts with these weights from now on; they are read in place."""
+        self.flat.bind(weights)
+
+    def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
+        """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.
+
+        Raises EnvironmentFailed.
+        """
+        prepared = self._prepare(rollout)
+        finals = prepared.finals
+        observations, actions = rollout["observations"], rollout["actions"]
+        steps, envs = rollout["rewards"].shape
+        noise = self._noise(sequence, (steps, envs))
+        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
+        enter = self.status.enter if self.status else _nothing
+        policy_phase, env_phase = self.phases
+        if self.current is None:
+            enter(env_phase)
+            self.current = np.empty_like(observations[0])
+            first = self.source * envs
+            self.vector.reset(stream_seeds(self.seed, Purpose.environment, first, envs, self.incarnation), self.current)
+        observations[0] = self.current
+        finals.count, length = 0, steps
+        policy, sample, step = self.policy, self.distribution.sample_numpy, self.vector.step
+        with torch.inference_mode():
+            for t in range(steps):
+                if finals.room < envs:
+                    length = t
+                    break
+                enter(policy_phase)
+                actions[t] = sample(policy(prepared.observations[t])[0].numpy(), noise[t])
+                enter(env_phase)
+                step(actions[t], prepared.rows[t])
+        self.current[...] = observations[length]
+        header = rollout["header"]
+        header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count
+        if self.status:
+            self.status.enter(self.status.runtime)
+
+    def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
+        generator = stream(self.seed, Purpose.action, self.source, sequence)
+        full = (*shape, *self.distribution.noise_shape)
+        if self.distribution.noise == "uniform":
+            return generator.random(full, np.float32)
+        return generator.standard_normal(full, np.float32)
+
+    def _prepare(self, rollout: Arrays) -> _Prepared:
+        prepared = self._prepared.get(id(rollout))
+        if prepared is None or prepared.arrays is not rollout:
+            finals = FinalObservations(rollout["final_observations"])
+            names = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
+            rows = [
+                StepRow(observations=rollout["observations"][t + 1], finals=finals, **{name: rollout[name][t] for name in names})
+                for t in range(len(rollout["rewards"]))
+            ]
+            prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])
+            self._prepared[id(rollout)] = prepared
+        return prepared
+
+    def close(self) -> None:
+        self.vector.close()
+
+
+def _nothing(phase: int) -> None:
+    """Nobody watches."""

@@ -1,0 +1,162 @@
+"""The learner: reduces gradients, steps the optimizer, and owns the state of training.
+
+The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
+
+    weights block     parameters and buffers, read in place by gradient workers
+    ledger block      counters [16] int64 · returns [100] float32 · moments [m, parameter_elements] float32
+
+A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
+killed anywhere has lost at most the turn in progress. A turn is an update, except when there is nothing to apply:
+gradients of zero samples, or one that is not finite, which is never applied. Then the weights pass on unchanged.
+
+A synchronous object without ports: blocks in, blocks out. When to publish, and to whom, is the actor's business.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.config import A2CConfig
+from hive.gradients import EPISODES, SAMPLES, combine
+from hive.networks import FlatOptimizer, OptimizerSettings
+from hive.runtime import Layout, Status
+
+__all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout"]
+
+RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as everywhere in this field
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Count(enum.IntEnum):
+    """Positions in the ledger's counters. Checkpoints hold them: append only."""
+
+    updates = 0  # optimizer steps
+    rounds = 1
+    env_steps = 2  # valid steps that were applied
+    episodes = 3
+    skipped = 4  # turns whose gradient was not finite
+    first_ns = 5  # monotonic time of the first turn's beginning
+    last_ns = 6  # and of the latest turn's end
+
+
+def ledger_layout(moment_blocks: int, parameter_elements: int) -> Layout:
+    """The layout of a ledger block."""
+    return Layout(
+        {
+            "counters": ("int64", (16,)),
+            "returns": ("float32", (RETURNS_KEPT,)),
+            "moments": ("float32", (moment_blocks, parameter_elements)),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn did. `bad` is the position of the gradient that was not finite, or -1."""
+
+    applied: bool
+    samples: int
+    norm: float
+    learning_rate: float
+    bad: int
+    statistics: NDArray[np.float64]
+
+
+class Learner:
+    """Applies gradients to flat blocks of `parameter_elements` floats. `total_steps` is the horizon of a linear schedule."""
+
+    def __init__(self, config: A2CConfig, parameter_elements: int, total_steps: int, status: Status | None = None) -> None:
+        self.config = config
+        self.optimizer = FlatOptimizer(optimizer_settings(config))
+        self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements)
+        self.total_steps = total_steps
+        self.gradient = np.zeros(parameter_elements, np.float32)
+        self.status = status
+        self.phase = status.phase("update") if status else 0
+
+    def learning_rate(self, env_steps: int) -> float:
+        """By the schedule: constant, or falling in a line to 0 at `total_steps`."""
+        if self.config.learning_rate_schedule == "linear":
+            return self.config.learning_rate * max(0.0, 1.0 - env_steps / self.total_steps)
+        return self.config.learning_rate
+
+    def turn(self, gradients: Sequence[Arrays], weights: NDArray[np.uint8], ledger: NDArray[np.uint8], weights_out: NDArray[np.uint8],
+             ledger_out: NDArray[np.uint8]) -> Turn:  # fmt: skip
+        """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order."""
+        if self.status:
+            self.status.enter(self.phase)
+        before, after = self.layout.views(ledger), self.layout.views(ledger_out)
+        counters = after["counters"]
+        counters[:] = before["counters"]
+        after["returns"][:] = before["returns"]
+        samples, reduction = combine(gradients, self.gradient)
+        applied = samples > 0 and reduction.finite
+        rate = self.learning_rate(int(counters[Count.env_steps]))
+        if applied:
+            size = 4 * len(self.gradient)
+            self.optimizer.step(
+                weights[:size].view(np.float32),
+                weights_out[:size].view(np.float32),
+                self.gradient,
+                before["moments"],
+                after["moments"],
+                step=int(counters[Count.updates]) + 1,
+                learning_rate=rate,
+                gradient_scale=clip_scale(reduction.norm, self.config.clip_gradients),
+            )
+            weights_out[size:] = weights[size:]
+            counters[Count.updates] += 1
+        else:
+            weights_out[:] = weights
+            after["moments"][:] = before["moments"]
+            counters[Count.skipped] += samples > 0
+        counters[Count.env_steps] += samples
+        for gradient in gradients:
+            self._count_episodes(gradient, after)
+        if self.status:
+            self.status.enter(self.status.runtime)
+        return Turn(applied, samples, reduction.norm, rate, -1 if reduction.finite else reduction.bad_input, _mean_statistics(gradients, samples))
+
+    def _count_episodes(self, gradient: Arrays, ledger: Arrays) -> None:
+        count = int(gradient["header"][EPISODES])
+        seen = int(ledger["counters"][Count.episodes])
+        for position, value in enumerate(gradient["episode_returns"][:count], start=seen):
+            ledger["returns"][position % RETURNS_KEPT] = value
+        ledger["counters"][Count.episodes] = seen + count
+
+
+def optimizer_settings(config: A2CConfig) -> OptimizerSettings:
+    """The optimizer that an algorithm's keys describe."""
+    return OptimizerSettings(
+        name=config.optimizer,
+        betas=(config.adam_optimizer_beta1, config.adam_optimizer_beta2),
+        epsilon=config.optimizer_epsilon,
+        decay=config.rms_prop_optimizer_decay,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+
+
+def clip_scale(norm: float, limit: float) -> float:
+    """The factor that brings a gradient of this global norm within `limit`; a limit of 0 is off. As torch's clip_grad_norm_."""
+    return min(1.0, limit / (norm + 1e-6)) if limit > 0 else 1.0
+
+
+def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
+    """The mean of the last 100 returns, or of as many as there are; NaN before the first."""
+    held = returns[: min(episodes, RETURNS_KEPT)]
+    return float(held.mean(dtype=np.float64)) if len(held) else float("nan")
+
+
+def _mean_statistics(gradients: Sequence[Arrays], samples: int) -> NDArray[np.float64]:
+    total = np.zeros_like(gradients[0]["statistics"])
+    for gradient in gradients:
+        total += gradient["statistics"] * int(gradient["header"][SAMPLES])
+    return total / max(samples, 1)

@@ -1,0 +1,36 @@
+"""What the trainer's actors tell each other beyond rollouts, gradients and weights.
+
+The first four name what lies in shared memory; their layouts are drawn in hive.storage.rollouts, hive.gradients.blocks
+and hive.workers.learner. `Metrics` travels as a message.
+"""
+
+from __future__ import annotations
+
+from hive.runtime import Message
+
+__all__ = ["Gradient", "Ledger", "Metrics", "RolloutReady", "Weights"]
+
+
+class RolloutReady(Message):
+    """collector -> gradient worker. One rollout; the slot's sequence is its number."""
+
+
+class Gradient(Message):
+    """gradient worker -> learner. One gradient; the slot's sequence is its number."""
+
+
+class Weights(Message):
+    """learner -> gradient workers (one version a turn), or -> collectors (one version a broadcast)."""
+
+
+class Ledger(Message):
+    """learner -> its successor. Counters, returns and moments of one turn."""
+
+
+class Metrics(Message):
+    """learner -> recorder. Means over the turns since the last one."""
+
+    updates: int
+    env_steps: int
+    seconds: float  # since the first turn began
+    values: dict[str, float]

@@ -1,0 +1,49 @@
+// Advantages and return targets over rollouts, time-major: element (t, b) of a [T, B] array is at t * B + b.
+//
+//     values[t]       V(observation t)
+//     next_values[t]  V(the true successor of observation t): row t+1, or the final observation of an episode that was
+//                     truncated at t. Not read where terminated
+//     terminated[t]   the episode ended: nothing follows, nothing is bootstrapped
+//     truncated[t]    the episode was cut: bootstrapped from next_values[t], and nothing later flows back over t
+//     valid[t]        0: not a step of an episode, such as the reset step of a next-step-autoreset vector or the unused
+//                     end of a partial rollout. It gets advantage 0 and target values[t], its reward is not read, and
+//                     the step before it bootstraps as the last of a rollout does
+//
+// The last row bootstraps from next_values. Masks are bytes, any value but 0 is true. What is "not read" may hold NaN.
+// Each row is one loop over B, in float32; rows go from last to first.
+//
+// What it does not do: compute values, normalise advantages (that is the algorithm's, over a whole round), correct for
+// another policy's actions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hive {
+
+struct Rollout {
+  std::size_t steps;  // T
+  std::size_t envs;   // B
+  std::span<const float> rewards;
+  std::span<const float> values;
+  std::span<const float> next_values;
+  std::span<const std::uint8_t> terminated;
+  std::span<const std::uint8_t> truncated;
+  std::span<const std::uint8_t> valid;
+};
+
+// Generalised advantage estimation (Schulman et al. 2016):
+//     delta[t]     = reward[t] + discount next_value[t] - value[t]
+//     advantage[t] = delta[t] + discount lambda advantage[t+1]        targets = advantages + values
+// with the terms dropped that the masks above forbid.
+void gae(const Rollout& rollout, double discount, double lambda, std::span<float> advantages,
+         std::span<float> targets);
+
+// n-step returns (Sutton and Barto 2018, 7.1): the rewards of up to n steps, then the value of what follows the last of
+// them; fewer where the episode, the valid steps or the rollout end first. targets are the returns, advantages =
+// targets - values. n >= 1; with n >= T they reach to the end of the rollout, which is GAE with lambda = 1.
+void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std::span<float> advantages,
+                    std::span<float> targets);
+
+}  // namespace hive

@@ -1,0 +1,50 @@
+// A status page: 4096 bytes in which one actor says how it is. Only the actor writes; anyone may read at any time,
+// also when the actor hangs or is dead, and reading costs it nothing.
+//
+//      0  magic u64            8  bell (word, sleepers)       16  pid u32 · incarnation u32
+//     24  state u32 · phase u32                               32  since_ns u64  (CLOCK_MONOTONIC, start of the phase)
+//     40  progress u64  (phase changes so far)                48  version i64 · lag i64
+//     64  phase_ns[32] u64   time spent in each phase        320  counters[64] f64
+//    832  name[48]                                           880  kind[32] u8   what each phase is (see Kind)
+//    912  phase names [32][24]                              1680  counter names [64][32]         ends at 3728
+//
+// `enter(phase)` is the hot call: one clock reading, one addition, three stores.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "hive/futex.hpp"
+
+namespace hive {
+
+constexpr int kPhases = 32, kCounters = 64;
+constexpr std::size_t kPageBytes = 4096;
+
+enum class Kind : std::uint8_t { busy = 0, wait_in = 1, wait_out = 2, runtime = 3 };
+
+struct alignas(64) Page {
+  std::atomic<std::uint64_t> magic;
+  Bell bell;
+  std::atomic<std::uint32_t> pid, incarnation, state, phase;
+  std::atomic<std::uint64_t> since_ns, progress;
+  std::atomic<std::int64_t> version, lag;
+  std::atomic<std::uint64_t> phase_ns[kPhases];
+  std::atomic<double> counters[kCounters];
+  char name[48];
+  std::uint8_t kind[kPhases];
+  char phase_name[kPhases][24];
+  char counter_name[kCounters][32];
+};
+static_assert(sizeof(Page) <= kPageBytes);
+static_assert(offsetof(Page, counter_name) == 1680);
+
+std::uint64_t monotonic_ns() noexcept;
+void enter(Page& page, int phase) noexcept;
+// Names a phase or counter; the same name gives the same index again. Throws std::length_error when the page is full
+// or the name too long.
+int name_phase(Page& page, const std::string& name, Kind kind);
+int name_counter(Page& page, const std::string& name);
+
+}  // namespace hive

@@ -1,0 +1,63 @@
+// Python face of returns.hpp.
+#include "arrays.hpp"
+#include "hive/returns.hpp"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace hive {
+namespace {
+
+struct Call {
+  Arrays arrays{2};
+  Rollout rollout{};
+  std::span<float> advantages;
+  std::span<float> targets;
+
+  Call(const py::object& rewards, const py::object& values, const py::object& next_values, const py::object& terminated,
+       const py::object& truncated, const py::object& valid, const py::object& to_advantages,
+       const py::object& to_targets) {
+    rollout.rewards = arrays.input<float>(rewards, "rewards");
+    rollout.steps = arrays.extent(0);
+    rollout.envs = arrays.extent(1);
+    rollout.values = arrays.input<float>(values, "values");
+    rollout.next_values = arrays.input<float>(next_values, "next_values");
+    rollout.terminated = arrays.input<std::uint8_t>(terminated, "terminated");
+    rollout.truncated = arrays.input<std::uint8_t>(truncated, "truncated");
+    rollout.valid = arrays.input<std::uint8_t>(valid, "valid");
+    advantages = arrays.output<float>(to_advantages, "advantages");
+    targets = arrays.output<float>(to_targets, "targets");
+  }
+};
+
+void gae_arrays(const py::object& rewards, const py::object& values, const py::object& next_values,
+                const py::object& terminated, const py::object& truncated, const py::object& valid,
+                const py::object& advantages, const py::object& targets, double discount, double gae_lambda) {
+  const Call call(rewards, values, next_values, terminated, truncated, valid, advantages, targets);
+  const py::gil_scoped_release released;
+  gae(call.rollout, discount, gae_lambda, call.advantages, call.targets);
+}
+
+void n_step_arrays(const py::object& rewards, const py::object& values, const py::object& next_values,
+                   const py::object& terminated, const py::object& truncated, const py::object& valid,
+                   const py::object& advantages, const py::object& targets, double discount, std::int64_t n) {
+  if (n < 1) throw py::value_error("n must be at least 1");
+  const Call call(rewards, values, next_values, terminated, truncated, valid, advantages, targets);
+  const py::gil_scoped_release released;
+  n_step_returns(call.rollout, discount, static_cast<std::size_t>(n), call.advantages, call.targets);
+}
+
+}  // namespace
+
+void bind_returns(py::module_& m) {
+  m.def("gae", &gae_arrays, "rewards"_a, "values"_a, "next_values"_a, "terminated"_a, "truncated"_a, "valid"_a,
+        "advantages"_a, "targets"_a, py::kw_only(), "discount"_a, "gae_lambda"_a,
+        "Write generalised advantage estimates, and targets = advantages + values (lambda-returns).\n\n"
+        "Arrays are [T, B], masks uint8, the rest float32. Source: Schulman et al. 2016.");
+  m.def("n_step_returns", &n_step_arrays, "rewards"_a, "values"_a, "next_values"_a, "terminated"_a, "truncated"_a,
+        "valid"_a, "advantages"_a, "targets"_a, py::kw_only(), "discount"_a, "n"_a,
+        "Write n-step returns to `targets` and targets - values to `advantages`; arrays as for gae.\n\n"
+        "Source: Sutton and Barto 2018, section 7.1.");
+}
+
+}  // namespace hive

@@ -1,0 +1,17 @@
+// hive._native. Bindings only; each unit's header under include/hive tells its story.
+#include <pybind11/pybind11.h>
+
+namespace hive {
+void bind_memory(pybind11::module_& m);
+void bind_accumulator(pybind11::module_& m);
+void bind_optimizers(pybind11::module_& m);
+void bind_returns(pybind11::module_& m);
+}  // namespace hive
+
+PYBIND11_MODULE(_native, m) {
+  m.doc() = "The native part of hive: slots, boards, status pages, reduction, optimizers, returns.";
+  hive::bind_memory(m);
+  hive::bind_accumulator(m);
+  hive::bind_optimizers(m);
+  hive::bind_returns(m);
+}

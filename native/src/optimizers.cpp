@@ -1,0 +1,146 @@
+#include "hive/optimizers.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hive/simd.hpp"
+
+namespace hive {
+namespace {
+
+// What the loops multiply by, in float32. They are handed over by value: a loop that stores floats could not keep
+// factors behind a reference in registers.
+struct Factors {
+  float gradient_scale = 1.0F;
+  float l2 = 0.0F;               // decay that acts on the gradient
+  float keep = 1.0F;             // 1 - decay that acts on the parameters
+  float step = 0.0F;             // learning rate, with Adam's first correction
+  float first = 0.0F;            // Adam: beta1. Others: momentum
+  float first_rest = 0.0F;       // 1 - beta1
+  float second = 0.0F;           // Adam: beta2. RMSprop: decay
+  float second_rest = 0.0F;      // 1 - second
+  float root_correction = 1.0F;  // square root of Adam's second correction
+  float epsilon = 0.0F;
+};
+
+HIVE_SIMD void adam(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+                    const float* gradient, const float* exp_avg_in, float* exp_avg_out, const float* exp_avg_sq_in,
+                    float* exp_avg_sq_out) {
+  HIVE_INDEPENDENT
+  for (std::size_t i = 0; i < size; ++i) {
+    const float parameter = parameters_in[i];
+    const float slope = by.gradient_scale * gradient[i] + by.l2 * parameter;
+    const float mean = by.first * exp_avg_in[i] + by.first_rest * slope;
+    const float square = by.second * exp_avg_sq_in[i] + by.second_rest * slope * slope;
+    exp_avg_out[i] = mean;
+    exp_avg_sq_out[i] = square;
+    parameters_out[i] =
+        by.keep * parameter - by.step * mean / (std::sqrt(square) / by.root_correction + by.epsilon);
+  }
+}
+
+HIVE_SIMD void rmsprop(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+                       const float* gradient, const float* square_avg_in, float* square_avg_out,
+                       const float* momentum_in, float* momentum_out) {
+  const bool has_momentum = momentum_out != nullptr;
+  HIVE_INDEPENDENT
+  for (std::size_t i = 0; i < size; ++i) {
+    const float parameter = parameters_in[i];
+    const float slope = by.gradient_scale * gradient[i] + by.l2 * parameter;
+    const float square = by.second * square_avg_in[i] + by.second_rest * slope * slope;
+    float direction = slope / (std::sqrt(square) + by.epsilon);
+    square_avg_out[i] = square;
+    if (has_momentum) {
+      direction += by.first * momentum_in[i];
+      momentum_out[i] = direction;
+    }
+    parameters_out[i] = parameter - by.step * direction;
+  }
+}
+
+HIVE_SIMD void sgd(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+                   const float* gradient, const float* momentum_in, float* momentum_out) {
+  const bool has_momentum = momentum_out != nullptr;
+  HIVE_INDEPENDENT
+  for (std::size_t i = 0; i < size; ++i) {
+    const float parameter = parameters_in[i];
+    float direction = by.gradient_scale * gradient[i] + by.l2 * parameter;
+    if (has_momentum) {
+      direction += by.first * momentum_in[i];
+      momentum_out[i] = direction;
+    }
+    parameters_out[i] = parameter - by.step * direction;
+  }
+}
+
+HIVE_SIMD void blend(float keep, float rate, std::size_t size, const float* target_in, const float* source,
+                     float* target_out) {
+  HIVE_INDEPENDENT
+  for (std::size_t i = 0; i < size; ++i) target_out[i] = keep * target_in[i] + rate * source[i];
+}
+
+float narrow(double factor) { return static_cast<float>(factor); }
+
+}  // namespace
+
+void adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+               std::span<const float> gradient, std::span<const float> exp_avg_in, std::span<float> exp_avg_out,
+               std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out) {
+  const auto step = static_cast<double>(settings.step);
+  const double correction = 1.0 - std::pow(settings.beta1, step);
+  const double square_correction = 1.0 - std::pow(settings.beta2, step);
+  const Factors by{
+      .gradient_scale = narrow(settings.gradient_scale),
+      .l2 = narrow(settings.decoupled ? 0.0 : settings.weight_decay),
+      .keep = narrow(settings.decoupled ? 1.0 - settings.learning_rate * settings.weight_decay : 1.0),
+      .step = narrow(settings.learning_rate / correction),
+      .first = narrow(settings.beta1),
+      .first_rest = narrow(1.0 - settings.beta1),
+      .second = narrow(settings.beta2),
+      .second_rest = narrow(1.0 - settings.beta2),
+      .root_correction = narrow(std::sqrt(square_correction)),
+      .epsilon = narrow(settings.epsilon),
+  };
+  adam(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(), exp_avg_in.data(),
+       exp_avg_out.data(), exp_avg_sq_in.data(), exp_avg_sq_out.data());
+}
+
+void rmsprop_step(const RmspropSettings& settings, std::span<const float> parameters_in,
+                  std::span<float> parameters_out, std::span<const float> gradient,
+                  std::span<const float> square_avg_in, std::span<float> square_avg_out,
+                  std::span<const float> momentum_in, std::span<float> momentum_out) {
+  const Factors by{
+      .gradient_scale = narrow(settings.gradient_scale),
+      .l2 = narrow(settings.weight_decay),
+      .step = narrow(settings.learning_rate),
+      .first = narrow(settings.momentum),
+      .second = narrow(settings.decay),
+      .second_rest = narrow(1.0 - settings.decay),
+      .epsilon = narrow(settings.epsilon),
+  };
+  rmsprop(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
+          square_avg_in.data(), square_avg_out.data(), momentum_in.data(), momentum_out.data());
+}
+
+void sgd_step(const SgdSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+              std::span<const float> gradient, std::span<const float> momentum_in, std::span<float> momentum_out) {
+  const Factors by{
+      .gradient_scale = narrow(settings.gradient_scale),
+      .l2 = narrow(settings.weight_decay),
+      .step = narrow(settings.learning_rate),
+      .first = narrow(settings.momentum),
+  };
+  sgd(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(), momentum_in.data(),
+      momentum_out.data());
+}
+
+void polyak(std::span<const float> target_in, std::span<const float> source, std::span<float> target_out,
+            double rate) {
+  if (rate == 1.0) {
+    std::copy(source.begin(), source.end(), target_out.begin());
+  } else {
+    blend(narrow(1.0 - rate), narrow(rate), target_out.size(), target_in.data(), source.data(), target_out.data());
+  }
+}
+
+}  // namespace hive

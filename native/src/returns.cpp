@@ -1,0 +1,88 @@
+#include "hive/returns.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace hive {
+namespace {
+
+// One row of a rollout, t.
+struct Row {
+  const float* rewards;
+  const float* values;
+  const float* next_values;
+  const std::uint8_t* terminated;
+  const std::uint8_t* truncated;
+  const std::uint8_t* valid;
+};
+
+Row row_of(const Rollout& rollout, std::size_t t) {
+  const std::size_t begin = t * rollout.envs;
+  return {rollout.rewards.data() + begin,     rollout.values.data() + begin,    rollout.next_values.data() + begin,
+          rollout.terminated.data() + begin,  rollout.truncated.data() + begin, rollout.valid.data() + begin};
+}
+
+// `carry` holds the advantages of row t+1 and receives those of row t. An invalid row leaves 0 in it, which is what
+// keeps anything from flowing back over it.
+void gae_row(Row row, std::size_t envs, float discount, float decay, float* __restrict carry,
+                       float* __restrict advantages, float* __restrict targets) {
+  for (std::size_t b = 0; b < envs; ++b) {
+    const float value = row.values[b];
+    const float bootstrap = discount * row.next_values[b];
+    const float later = decay * carry[b];
+    const float followed = row.rewards[b] - value + (row.terminated[b] ? 0.0F : bootstrap) +
+                           (row.terminated[b] | row.truncated[b] ? 0.0F : later);
+    const float advantage = row.valid[b] ? followed : 0.0F;
+    carry[b] = advantage;
+    advantages[b] = advantage;
+    targets[b] = value + advantage;
+  }
+}
+
+// `carry` holds the returns from row t+1 and receives those from row t.
+void return_row(Row row, const std::uint8_t* next_valid, std::size_t envs, float discount,
+                          float* __restrict carry) {
+  for (std::size_t b = 0; b < envs; ++b) {
+    const float later = carry[b];
+    const float next_value = row.next_values[b];
+    const float following = row.truncated[b] | !next_valid[b] ? next_value : later;
+    carry[b] = row.rewards[b] + discount * (row.terminated[b] ? 0.0F : following);
+  }
+}
+
+}  // namespace
+
+void gae(const Rollout& rollout, double discount, double lambda, std::span<float> advantages,
+         std::span<float> targets) {
+  std::vector<float> carry(rollout.envs, 0.0F);
+  for (std::size_t t = rollout.steps; t-- > 0;) {
+    gae_row(row_of(rollout, t), rollout.envs, static_cast<float>(discount), static_cast<float>(discount * lambda),
+            carry.data(), advantages.data() + t * rollout.envs, targets.data() + t * rollout.envs);
+  }
+}
+
+void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std::span<float> advantages,
+                    std::span<float> targets) {
+  const std::size_t envs = rollout.envs;
+  const std::vector<std::uint8_t> nothing_follows(envs, 0);
+  std::vector<float> carry(envs);
+  std::size_t previous_end = rollout.steps + 1;
+  for (std::size_t t = rollout.steps; t-- > 0;) {
+    const std::size_t end = n < rollout.steps - t ? t + n : rollout.steps;
+    // Rows whose returns end together are one recursion; others begin anew at their end.
+    for (std::size_t row = end == previous_end ? t + 1 : end; row-- > t;) {
+      const bool is_last = row + 1 == end;
+      const std::uint8_t* next_valid = is_last ? nothing_follows.data() : rollout.valid.data() + (row + 1) * envs;
+      return_row(row_of(rollout, row), next_valid, envs, static_cast<float>(discount), carry.data());
+    }
+    previous_end = end;
+    const Row row = row_of(rollout, t);
+    for (std::size_t b = 0; b < envs; ++b) {
+      const float target = row.valid[b] ? carry[b] : row.values[b];
+      targets[t * envs + b] = target;
+      advantages[t * envs + b] = target - row.values[b];
+    }
+  }
+}
+
+}  // namespace hive

@@ -1,0 +1,131 @@
+// reduce() against plain loops, at sizes around the lanes and tiles and at addresses that are not aligned.
+#include "hive/accumulator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+
+namespace {
+
+constexpr std::size_t kSizes[] = {0, 1, 7, 15, 16, 64, 1023, 1024, 1025, 1000003};
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+using Block = std::vector<float>;
+
+Block random_block(std::size_t size, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+  Block block(size);
+  for (float& value : block) value = uniform(generator);
+  return block;
+}
+
+// The documented order of the sum of squares, element by element.
+double reference_norm(std::span<const float> block) {
+  double total = 0.0;
+  for (std::size_t begin = 0; begin < block.size(); begin += 1024) {
+    double lanes[16] = {};
+    for (std::size_t i = begin; i < std::min(begin + 1024, block.size()); ++i) {
+      const double value = block[i];
+      lanes[(i - begin) % 16] += value * value;
+    }
+    for (std::size_t half = 8; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    total += lanes[0];
+  }
+  return std::sqrt(total);
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+
+void sums_in_order_with_the_same_bits() {
+  const float weights[] = {0.1F, 0.7F, 0.2F};
+  for (const std::size_t size : kSizes) {
+    std::vector<Block> blocks;
+    for (unsigned k = 0; k < 3; ++k) blocks.push_back(random_block(size + 1, k));
+    Block out(size + 3, 5.0F);
+    std::vector<hive::WeightedGradient> gradients;
+    for (std::size_t k = 0; k < 3; ++k) gradients.push_back({std::span(blocks[k]).subspan(1), weights[k]});
+    const std::span<float> result = std::span(out).subspan(2, size);
+    const hive::Reduction reduction = hive::reduce(gradients, result);
+    for (std::size_t i = 0; i < size; ++i) {
+      float expected = weights[0] * blocks[0][i + 1];
+      for (std::size_t k = 1; k < 3; ++k) expected += weights[k] * blocks[k][i + 1];
+      CHECK(result[i] == expected);
+    }
+    CHECK(out[0] == 5.0F && out[1] == 5.0F && out[size + 2] == 5.0F);
+    CHECK(same_bits(reduction.norm, reference_norm(result)));
+    CHECK(same_bits(hive::norm(result), reduction.norm));
+    CHECK(reduction.finite && reduction.bad_input == -1 && reduction.bad_index == -1);
+  }
+}
+
+void weight_one_copies() {
+  const Block block = random_block(1000, 1);
+  Block out(block.size());
+  const hive::WeightedGradient gradient{block, 1.0F};
+  hive::reduce({&gradient, 1}, out);
+  CHECK(out == block);
+}
+
+void weight_zero_is_not_read() {
+  const Block clean = random_block(2000, 1);
+  const Block poisoned(2000, kNaN);
+  Block out(2000, kNaN);
+  const hive::WeightedGradient gradients[] = {{poisoned, 0.0F}, {clean, 1.0F}, {poisoned, 0.0F}};
+  CHECK(hive::reduce(gradients, out).finite);
+  CHECK(out == clean);
+  const hive::WeightedGradient nothing[] = {{poisoned, 0.0F}};
+  const hive::Reduction reduction = hive::reduce(nothing, out);
+  CHECK(reduction.finite && reduction.norm == 0.0);
+  CHECK(out == Block(2000, 0.0F));
+  CHECK(hive::reduce({}, out).norm == 0.0);
+}
+
+void names_the_first_bad_input() {
+  for (const float bad : {kNaN, kInfinity, -kInfinity}) {
+    for (const std::size_t index : {std::size_t{0}, std::size_t{1023}, std::size_t{5000}, std::size_t{9999}}) {
+      std::vector<Block> blocks(4, Block(10000, 0.5F));
+      blocks[2][index] = bad;
+      blocks[3][0] = -bad;
+      blocks[0][0] = bad;  // of weight zero: does no harm, gets no blame
+      Block out(10000);
+      std::vector<hive::WeightedGradient> gradients;
+      for (const Block& block : blocks) gradients.push_back({block, gradients.empty() ? 0.0F : 0.25F});
+      const hive::Reduction reduction = hive::reduce(gradients, out);
+      CHECK(!reduction.finite && !std::isfinite(reduction.norm));
+      CHECK(reduction.bad_input == 2);
+      CHECK(reduction.bad_index == static_cast<std::int64_t>(index));
+    }
+  }
+}
+
+void overflow_blames_nobody() {
+  Block large(100, 1.0F);
+  large[60] = 3e38F;
+  Block out(100);
+  const hive::WeightedGradient gradients[] = {{large, 1.0F}, {large, 1.0F}};
+  const hive::Reduction reduction = hive::reduce(gradients, out);
+  CHECK(!reduction.finite && reduction.bad_input == -1 && reduction.bad_index == 60);
+  // Large but finite: the squares do not overflow either.
+  const hive::Reduction alone = hive::reduce({gradients, 1}, out);
+  CHECK(alone.finite && std::abs(alone.norm / double{3e38F} - 1.0) < 1e-12);
+}
+
+}  // namespace
+
+int main() {
+  sums_in_order_with_the_same_bits();
+  weight_one_copies();
+  weight_zero_is_not_read();
+  names_the_first_bad_input();
+  overflow_blames_nobody();
+}

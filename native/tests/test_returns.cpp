@@ -1,0 +1,97 @@
+// gae() and n_step_returns() against the definitions, term by term, over random masks.
+#include "hive/returns.hpp"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+
+namespace {
+
+constexpr double kDiscount = 0.97;
+constexpr double kLambda = 0.9;
+
+struct Data {
+  Data(std::size_t steps, std::size_t envs, unsigned seed) : rollout{} {
+    std::mt19937 generator(seed);
+    std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+    const std::size_t size = steps * envs;
+    for (std::vector<float>* block : {&rewards, &values, &next_values}) {
+      for (std::size_t i = 0; i < size; ++i) block->push_back(uniform(generator));
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      terminated.push_back(generator() % 8 == 0);
+      truncated.push_back(generator() % 8 == 0);
+      valid.push_back(generator() % 8 != 0);
+    }
+    rollout = {steps, envs, rewards, values, next_values, terminated, truncated, valid};
+  }
+  std::vector<float> rewards, values, next_values;
+  std::vector<std::uint8_t> terminated, truncated, valid;
+  hive::Rollout rollout;
+};
+
+// Whether the episode of the valid step (t, b) has a step t+1 in the rollout.
+bool goes_on(const Data& data, std::size_t t, std::size_t b) {
+  const std::size_t i = t * data.rollout.envs + b;
+  return t + 1 < data.rollout.steps && !data.terminated[i] && !data.truncated[i] &&
+         data.valid[i + data.rollout.envs];
+}
+
+double expected_gae(const Data& data, std::size_t t, std::size_t b) {
+  double sum = 0.0;
+  double factor = 1.0;
+  for (;; ++t, factor *= kDiscount * kLambda) {
+    const std::size_t i = t * data.rollout.envs + b;
+    const double bootstrap = data.terminated[i] ? 0.0 : kDiscount * data.next_values[i];
+    sum += factor * (data.rewards[i] + bootstrap - data.values[i]);
+    if (!goes_on(data, t, b)) return sum;
+  }
+}
+
+double expected_return(const Data& data, std::size_t t, std::size_t b, std::size_t n) {
+  double sum = 0.0;
+  double factor = 1.0;
+  for (std::size_t taken = 1;; ++t, ++taken) {
+    const std::size_t i = t * data.rollout.envs + b;
+    sum += factor * data.rewards[i];
+    factor *= kDiscount;
+    if (taken == n || !goes_on(data, t, b)) return sum + (data.terminated[i] ? 0.0 : factor * data.next_values[i]);
+  }
+}
+
+template <typename Expected>
+void compare(const Data& data, const std::vector<float>& advantages, const std::vector<float>& targets,
+             Expected expected_advantage) {
+  for (std::size_t i = 0; i < data.rewards.size(); ++i) {
+    const std::size_t t = i / data.rollout.envs;
+    const double advantage = data.valid[i] ? expected_advantage(t, i % data.rollout.envs, data.values[i]) : 0.0;
+    CHECK(std::abs(advantages[i] - advantage) < 1e-5);
+    CHECK(std::abs(targets[i] - (data.values[i] + advantage)) < 1e-5);
+    CHECK(data.valid[i] || (advantages[i] == 0.0F && targets[i] == data.values[i]));
+  }
+}
+
+void check_all(std::size_t steps, std::size_t envs, unsigned seed) {
+  const Data data(steps, envs, seed);
+  std::vector<float> advantages(steps * envs);
+  std::vector<float> targets(steps * envs);
+  hive::gae(data.rollout, kDiscount, kLambda, advantages, targets);
+  compare(data, advantages, targets, [&](std::size_t t, std::size_t b, double) { return expected_gae(data, t, b); });
+  for (const std::size_t n : {std::size_t{1}, std::size_t{3}, steps, steps + 5, std::size_t(-1)}) {
+    hive::n_step_returns(data.rollout, kDiscount, n, advantages, targets);
+    compare(data, advantages, targets,
+            [&](std::size_t t, std::size_t b, double value) { return expected_return(data, t, b, n) - value; });
+  }
+}
+
+}  // namespace
+
+int main() {
+  unsigned seed = 0;
+  for (const std::size_t steps : {1, 2, 5, 40}) {
+    for (const std::size_t envs : {0, 1, 7, 64}) check_all(steps, envs, ++seed);
+  }
+  check_all(0, 3, 0);
+}

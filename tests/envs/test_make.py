@@ -1,0 +1,208 @@
+"""Every way in which an environment is missing or cannot be built is one sentence with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_environments
+import gymnasium
+import pytest
+
+from hive.envs.make import describe, make_environment, make_native, takes_native
+from hive.envs.spec import Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
+
+COUNTING = "fake_environments:Counting"
+
+
+@pytest.fixture
+def _registered() -> Iterator[None]:
+    """Two environments of ours, registered: one with a time limit, one that is only vectorised."""
+    gymnasium.register("Counting-v7", COUNTING, max_episode_steps=9)
+    gymnasium.register(
+        "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+    )
+    yield
+    del gymnasium.registry["Counting-v7"], gymnasium.registry["OnlyVectorised-v0"]
+
+
+def test_describe_a_registered_environment() -> None:
+    expected = EnvironmentSpec("CartPole-v1", ObservationSpec((4,), "float32"), Discrete(2), 500)
+    assert describe("CartPole-v1", {}) == expected
+    assert describe("CartPole-v1", {}, "native") == expected
+    assert describe("CartPole-v1", {"max_episode_steps": 7}).max_episode_steps == 7
+    assert describe("CartPole-v1", {"max_episode_steps": 7}, "native").max_episode_steps == 7
+
+
+def test_describe_a_class_of_the_user() -> None:
+    spec = describe("fake_environments:Images", {})
+    assert spec.observation == ObservationSpec((2, 3, 1), "uint8")
+    assert spec.action == MultiDiscrete((3, 4))
+    assert spec.max_episode_steps is None
+    assert describe("fake_environments:Cells", {}).observation == ObservationSpec((4,), "float32", first=5)
+
+
+def test_describe_closes_what_it_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[fake_environments.Counting] = []
+    for kind in (fake_environments.Counting, fake_environments.Dictionary):
+        monkeypatch.setattr(
+            fake_environments, "remembered", lambda k=kind: built.append(k()) or built[-1], raising=False
+        )
+        if kind is fake_environments.Dictionary:
+            with pytest.raises(EnvironmentFailed, match="has Dict observations"):
+                describe("fake_environments:remembered", {})
+        else:
+            describe("fake_environments:remembered", {})
+    assert [environment.closed for environment in built] == [True, True]
+
+
+def test_options_reach_the_constructor() -> None:
+    environment: Any = make_environment(COUNTING, {"terminates": 3, "truncates": 5})
+    assert environment.ends == (3, 5)
+    registered: Any = make_environment("CartPole-v1", {"sutton_barto_reward": True})
+    assert registered.unwrapped._sutton_barto_reward is True
+
+
+def test_only_the_time_limit_is_wrapped_around_a_registered_environment() -> None:
+    environment = make_environment("CartPole-v1", {})
+    assert isinstance(environment, gymnasium.wrappers.TimeLimit)
+    assert environment.env is environment.unwrapped
+    assert gymnasium.registry["CartPole-v1"].order_enforce, "the registry is not ours to change"
+
+
+@pytest.mark.usefixtures("_registered")
+def test_an_id_may_name_the_module_that_registers_it() -> None:
+    environment = make_environment("fake_environments:Counting-v7", {})
+    assert isinstance(environment.unwrapped, fake_environments.Counting)
+    assert describe("fake_environments:Counting-v7", {}).max_episode_steps == 9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("CartPol-v1", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole", "CartPole-v1"),
+        ("LunarLander-v2", "LunarLander-v3"),
+        ("fake_environments:Countin", "fake_environments:Counting"),
+        ("fake_environments:CartPol-v1", "fake_environments:CartPole-v1"),
+    ],
+)
+def test_an_unknown_id_names_the_nearest(wrong: str, right: str) -> None:
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment(wrong, {})
+    assert str(caught.value) == f"no environment `{wrong}`"
+    assert caught.value.hint == f"did you mean `{right}`?"
+
+
+def test_an_unknown_id_with_nothing_near_says_how_to_name_ones_own() -> None:
+    with pytest.raises(EnvironmentMissing, match=r"^no environment `Xyzzyplugh`$") as caught:
+        make_environment("Xyzzyplugh", {})
+    assert '"package.module:Class"' in caught.value.hint
+
+
+def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("ALE/Breakout-v5", {})
+    assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
+    assert caught.value.hint == "it comes with: pip install ale-py"
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("no_such_module.inner:Class", {})
+    assert (
+        str(caught.value)
+        == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
+    )
+    assert caught.value.hint == "start hive where it can be imported"
+
+
+def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_something.py").write_text("import not_installed_at_all.part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("needs_something:Class", {})
+    assert (
+        str(caught.value)
+        == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
+    )
+    assert caught.value.hint == "it comes with: pip install not_installed_at_all"
+
+
+def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raises_on_import.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentFailed) as caught:
+        make_environment("raises_on_import:Class", {})
+    assert str(caught.value) == "importing `raises_on_import` raised ZeroDivisionError: division by zero"
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_constructor_that_lacks_a_package() -> None:
+    text = 'Box2D is not installed, you can run `pip install swig` followed by `pip install "gym[box2d]"`'
+    error = gymnasium.error.DependencyNotInstalled(text)
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("fake_environments:Broken", {"error": error})
+    assert str(caught.value) == "`fake_environments:Broken` cannot be built: Box2D is not installed"
+    assert caught.value.hint == 'it comes with: `pip install swig` and `pip install "gym[box2d]"`'
+    silent = gymnasium.error.DependencyNotInstalled("the simulator is not installed")
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("fake_environments:Broken", {"error": silent})
+    assert caught.value.hint == ""
+    with pytest.raises(
+        EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed"
+    ) as caught:
+        make_environment("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")})
+    assert caught.value.hint == "it comes with: pip install sim"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")]
+)
+def test_a_constructor_that_raises(error: Exception, text: str) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        make_environment("fake_environments:Broken", {"error": error})
+    assert str(caught.value) == f"`fake_environments:Broken` cannot be built: its constructor raised {text}"
+    assert caught.value.__cause__ is error
+    assert not caught.value.permanent
+
+
+def test_an_option_that_the_constructor_does_not_know() -> None:
+    with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
+        make_environment("CartPole-v1", {"colour": "red"})
+    with pytest.raises(EnvironmentFailed, match=r"raised TypeError: .*'colour'"):
+        make_environment(COUNTING, {"colour": "red"})
+
+
+def test_an_object_that_is_no_environment() -> None:
+    with pytest.raises(EnvironmentFailed, match="built an object of type NotAnEnvironment") as caught:
+        make_environment("fake_environments:NotAnEnvironment", {})
+    assert caught.value.permanent
+
+
+def test_the_vectorised_class() -> None:
+    vector = make_native("CartPole-v1", {"max_episode_steps": 30}, 5)
+    assert vector.num_envs == 5
+    assert vector.max_episode_steps == 30  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("id", ["Acrobot-v1", COUNTING])
+def test_no_vectorised_class(id: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_native(id, {}, 2)
+    assert str(caught.value) == f"`{id}` has no vectorised class of its own"
+    assert caught.value.hint == 'set env.vector = "python"'
+
+
+@pytest.mark.usefixtures("_registered")
+def test_auto_means_native_only_where_there_is_nothing_else() -> None:
+    assert not takes_native("CartPole-v1", "auto")
+    assert not takes_native(COUNTING, "auto")
+    assert takes_native("OnlyVectorised-v0", "auto")
+    assert takes_native("CartPole-v1", "native")
+    assert not takes_native("OnlyVectorised-v0", "python")
+    assert describe("OnlyVectorised-v0", {}).action == Discrete(2)

@@ -1,0 +1,280 @@
+"""Single environments in a loop: what is written, when they are reset, and who is blamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_environments import Boxed, Cells, Counting, Images, Reuses, Scripted, Walk, fakes
+
+from hive.envs.make import make_environment
+from hive.envs.python_vector import PythonVector
+from hive.envs.rows import FinalObservations, StepRow
+from hive.envs.spec import observation_spec
+from hive.errors import EnvironmentFailed
+
+
+def started(environments: Any, room: int = 50) -> tuple[PythonVector, StepRow]:
+    """A vector after its reset, and a row of it with `room` for finals."""
+    vector = PythonVector("Fake-v0", environments)
+    spec = observation_spec("Fake-v0", environments[0].observation_space)
+    row = StepRow.allocate(spec, vector.count)
+    vector.reset(range(vector.count), row.observations)
+    finals = FinalObservations(np.zeros((room, *spec.shape), spec.dtype))
+    fields = {name: getattr(row, name) for name in StepRow.__slots__ if name != "finals"}
+    return vector, StepRow(**fields, finals=finals)
+
+
+def stepped(vector: PythonVector, row: StepRow, steps: int) -> dict[str, np.ndarray]:
+    """The rows of `steps` steps as arrays [T, B, ...]."""
+    actions = np.zeros(vector.count, np.int64)
+    rows: dict[str, list[Any]] = {name: [] for name in StepRow.__slots__ if name != "finals"}
+    for _ in range(steps):
+        vector.step(actions, row)
+        for name, values in rows.items():
+            values.append(getattr(row, name).copy())
+    return {name: np.array(values) for name, values in rows.items()}
+
+
+def test_reset_writes_the_first_observations() -> None:
+    _, row = started(fakes(Counting, 3))
+    assert row.observations.tolist() == [[0.0, 0.0]] * 3
+
+
+def test_steps_without_an_end() -> None:
+    rows = stepped(*started(fakes(Counting, 2)), steps=3)
+    assert rows["observations"].tolist() == [[[0.0, t]] * 2 for t in (1, 2, 3)]
+    assert rows["rewards"].tolist() == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
+    assert (rows["valid"] == 1).all()
+    assert (rows["final_index"] == -1).all()
+    for name in ("terminated", "truncated", "episode_returns", "episode_lengths"):
+        assert not rows[name].any(), name
+
+
+def test_terminated_resets_in_the_same_step_and_needs_no_final() -> None:
+    vector, row = started(fakes(Counting, 1, terminates=3))
+    rows = stepped(vector, row, 7)
+    assert rows["terminated"][:, 0].tolist() == [0, 0, 1, 0, 0, 1, 0]
+    assert not rows["truncated"].any()
+    assert rows["observations"][:, 0].tolist() == [[0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [2, 0], [2, 1]]
+    assert rows["episode_returns"][:, 0].tolist() == [0, 0, 6, 0, 0, 6, 0]
+    assert rows["episode_lengths"][:, 0].tolist() == [0, 0, 3, 0, 0, 3, 0]
+    assert row.finals.count == 0
+    assert (rows["valid"] == 1).all()
+
+
+def test_truncated_keeps_the_true_last_observations() -> None:
+    vector, row = started([Counting(truncates=2), Counting(truncates=3), Counting()])
+    rows = stepped(vector, row, 6)
+    assert rows["truncated"].T.tolist() == [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1], [0] * 6]
+    assert not rows["terminated"].any()
+    assert row.finals.observations[: row.finals.count].tolist() == [[0, 2], [0, 3], [1, 2], [2, 2], [1, 3]]
+    assert rows["final_index"].T.tolist() == [[-1, 0, -1, 2, -1, 3], [-1, -1, 1, -1, -1, 4], [-1] * 6]
+    assert rows["observations"][1, 0].tolist() == [1, 0]
+    assert rows["episode_returns"].T.tolist() == [[0, 3, 0, 3, 0, 3], [0, 0, 6, 0, 0, 6], [0] * 6]
+
+
+def test_both_at_once_is_terminated() -> None:
+    vector, row = started(fakes(Counting, 1, terminates=2, truncates=2))
+    rows = stepped(vector, row, 2)
+    assert rows["terminated"][:, 0].tolist() == [0, 1]
+    assert not rows["truncated"].any()
+    assert row.finals.count == 0
+
+
+def test_episodes_of_one_step() -> None:
+    vector, row = started(fakes(Counting, 2, truncates=1))
+    rows = stepped(vector, row, 3)
+    assert (rows["truncated"] == 1).all()
+    assert (rows["episode_lengths"] == 1).all()
+    assert rows["observations"][:, 0].tolist() == [[1, 0], [2, 0], [3, 0]]
+    assert row.finals.observations[:6, 0].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_no_room_for_finals_leaves_them_out() -> None:
+    vector, row = started(fakes(Counting, 2, truncates=1), room=1)
+    rows = stepped(vector, row, 1)
+    assert rows["final_index"].tolist() == [[0, -1]]
+    assert rows["truncated"].tolist() == [[1, 1]]
+
+
+def test_an_environment_that_writes_over_its_observation() -> None:
+    vector, row = started([Reuses(truncates=2), Reuses(truncates=2)])
+    rows = stepped(vector, row, 3)
+    assert rows["observations"][:, 1].tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert row.finals.observations[:2].tolist() == [[0, 2], [0, 2]]
+
+
+def test_returns_are_the_sums_of_rewards_for_random_ends() -> None:
+    vector, row = started([Walk(truncates=4) for _ in range(5)])
+    rows = stepped(vector, row, 60)
+    ended = (rows["terminated"] | rows["truncated"]).astype(bool)
+    assert rows["terminated"].sum() > 10
+    assert rows["truncated"].sum() > 10
+    for b in range(5):
+        total, length = 0.0, 0
+        for t in range(60):
+            total, length = total + float(rows["rewards"][t, b]), length + 1
+            assert rows["episode_lengths"][t, b] == (length if ended[t, b] else 0)
+            assert rows["episode_returns"][t, b] == np.float32(total if ended[t, b] else 0.0)
+            if ended[t, b]:
+                total, length = 0.0, 0
+    assert row.finals.count == rows["truncated"].sum() == (rows["final_index"] >= 0).sum()
+
+
+def test_float16_rewards_are_summed_exactly() -> None:
+    environment = Scripted(when=2, reward=np.float16(2048.0))
+    environment.ends = (3, 0)
+    rows = stepped(*started([environment]), 3)
+    assert rows["episode_returns"][2].tolist() == [1 + 2048 + 3]
+
+
+def test_the_same_seeds_give_the_same_trajectories() -> None:
+    vector, row = started([Walk(truncates=6) for _ in range(3)])
+    vector.reset([5, 6, 5], row.observations)
+    first, one = row.observations.copy(), stepped(vector, row, 30)
+    vector.reset([5, 6, 5], row.observations)
+    assert row.observations.tolist() == first.tolist()
+    two = stepped(vector, row, 30)
+    for name in ("observations", "rewards", "terminated", "truncated", "episode_returns", "episode_lengths"):
+        assert one[name].tolist() == two[name].tolist(), name
+    assert one["observations"][:, 0].tolist() == one["observations"][:, 2].tolist()
+    assert one["observations"][:, 0].tolist() != one["observations"][:, 1].tolist()
+
+
+def test_a_reset_drops_open_episodes() -> None:
+    vector, row = started(fakes(Counting, 1, truncates=3))
+    stepped(vector, row, 2)
+    vector.reset([0], row.observations)
+    rows = stepped(vector, row, 3)
+    assert rows["episode_returns"][:, 0].tolist() == [0, 0, 6]
+    assert rows["episode_lengths"][:, 0].tolist() == [0, 0, 3]
+
+
+def test_discrete_actions_arrive_as_integers_of_python() -> None:
+    environments = fakes(Cells, 2)
+    vector, row = started(environments)
+    assert row.observations.tolist() == [[1.0, 0.0, 0.0, 0.0]] * 2
+    vector.step(np.array([0, 2], np.int64), row)
+    assert [environment.actions for environment in environments] == [[-1], [1]]
+    assert type(environments[0].actions[0]) is int
+    assert row.observations.tolist() == [[0.0, 1.0, 0.0, 0.0]] * 2
+
+
+def test_multi_discrete_actions_and_images() -> None:
+    environments = fakes(Images, 2, truncates=2)
+    vector, row = started(environments)
+    actions = np.array([[0, 3], [2, 1]], np.int64)
+    vector.step(actions, row)
+    assert environments[0].actions[0].tolist() == [1, 5]
+    assert all(environment.action_space.contains(environment.actions[0]) for environment in environments)
+    assert row.observations.dtype == np.uint8
+    assert (row.observations == 1).all()
+    vector.step(actions, row)
+    assert (row.observations == 0).all()
+    assert (row.finals.observations[:2] == 2).all()
+
+
+def test_box_actions_are_clipped_copies() -> None:
+    environments = fakes(Boxed, 2)
+    vector, row = started(environments)
+    actions = np.array([[-0.1, -50.0], [0.05, 50.0]], np.float32)
+    vector.step(actions, row)
+    given = [environment.actions[0] for environment in environments]
+    assert given[0].tolist() == [-0.1, -50.0]
+    assert given[1].tolist() == [float(np.float32(0.05)), 2.0]
+    assert all(environment.action_space.contains(environment.actions[0]) for environment in environments)
+    given[0][:] = 7.0
+    assert actions[0].tolist() == [np.float32(-0.1), -50.0]
+
+
+def test_cartpole_keeps_its_time_limit_apart_from_its_falls() -> None:
+    environments = [make_environment("CartPole-v1", {"max_episode_steps": 12}) for _ in range(8)]
+    vector, row = started(environments, room=200)
+    rows = stepped(vector, row, 100)  # Pushed left all the time, a pole falls after 8 to 11 steps.
+    lengths = rows["episode_lengths"][rows["terminated"] == 1]
+    assert len(lengths) > 50
+    assert lengths.max() < 12
+    alternating = np.arange(8) % 2
+    vector.reset(range(8), row.observations)
+    seen = []
+    for t in range(24):
+        vector.step((alternating + t) % 2, row)
+        seen.append((row.truncated.sum(), row.terminated.sum()))
+    assert seen[11] == seen[23] == (8, 0)
+    last = row.finals.observations[row.final_index]
+    assert last.shape == (8, 4)
+    assert (np.abs(last[:, 2]) < 0.21).all()
+    assert (np.abs(row.observations) <= 0.05).all(), "the row holds the next episode's first observation"
+
+
+@pytest.mark.parametrize(
+    ("options", "when", "text"),
+    [
+        ({"observation": np.zeros(5)}, 0, "returned an observation of shape (5,), expected (2,)"),
+        ({"observation": np.array([0.0, np.nan])}, 2, "returned an observation with nan in it"),
+        ({"observation": np.zeros((2, 1))}, 2, "returned an observation of shape (2, 1), expected (2,)"),
+        ({"reward": float("nan")}, 2, "returned the reward nan, expected a finite number"),
+        ({"reward": None}, 2, "returned the reward None, expected a finite number"),
+        (
+            {"result": np.zeros(2)},
+            0,
+            "returned an object of type ndarray from reset, expected (observation, info)",
+        ),
+        (
+            {"result": (np.zeros(2), 1.0, False, {})},
+            2,
+            "returned 4 values from step, expected (observation, reward, terminated, truncated, info)",
+        ),
+        (
+            {"result": 7},
+            2,
+            "returned an object of type int from step, "
+            "expected (observation, reward, terminated, truncated, info)",
+        ),
+    ],
+)
+def test_what_breaks_the_contract_is_named_and_permanent(
+    options: dict[str, Any], when: int, text: str
+) -> None:
+    environments = [Counting(), Counting(), Scripted(when, **options)]
+    with pytest.raises(EnvironmentFailed) as caught:
+        stepped(*started(environments), 2)
+    assert str(caught.value) == f"Fake-v0 {text} (env 2, step {when} of this collector)"
+    assert caught.value.permanent
+
+
+@pytest.mark.parametrize(("when", "method"), [(0, "reset"), (1, "step"), (3, "step")])
+def test_what_raises_is_named_and_not_permanent(when: int, method: str) -> None:
+    error = ValueError("no fuel")
+    environments = [Counting(), Scripted(when, result=error), Counting()]
+    with pytest.raises(EnvironmentFailed) as caught:
+        stepped(*started(environments), 3)
+    place = f"(env 1, step {when} of this collector)"
+    assert str(caught.value) == f"Fake-v0 raised ValueError: no fuel in {method} {place}"
+    assert caught.value.__cause__ is error
+    assert not caught.value.permanent
+
+
+def test_a_reset_that_raises_in_the_middle_of_a_run() -> None:
+    environment = Scripted(when=-1, result=OSError("lost"))
+    environment.ends = (1, 0)
+    vector, row = started([Counting(), environment])
+    stepped(vector, row, 4)
+    environment.when = 0
+    with pytest.raises(EnvironmentFailed, match=r"raised OSError: lost in reset \(env 1, step 5 of this"):
+        stepped(vector, row, 1)
+
+
+def test_a_last_observation_with_nan_is_named_too() -> None:
+    environment = Scripted(when=2, observation=np.array([np.nan, 0.0]))
+    environment.ends = (0, 2)
+    with pytest.raises(EnvironmentFailed, match=r"an observation with nan in it \(env 0, step 2 "):
+        stepped(*started([environment, Counting()]), 2)
+
+
+def test_closing_closes_each() -> None:
+    environments = fakes(Counting, 3)
+    started(environments)[0].close()
+    assert all(environment.closed for environment in environments)

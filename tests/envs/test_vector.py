@@ -1,0 +1,73 @@
+"""Which kind of vector an id gets, and that both kinds write the same rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hive.envs import StepRow, describe, make_vector
+from hive.envs.native_vector import NativeVector
+from hive.envs.python_vector import PythonVector
+from hive.errors import ConfigError, EnvironmentMissing
+
+
+@pytest.fixture
+def _only_vectorised() -> Iterator[None]:
+    gymnasium.register(
+        "OnlyVectorised-v0", vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
+    )
+    yield
+    del gymnasium.registry["OnlyVectorised-v0"]
+
+
+@pytest.mark.usefixtures("_only_vectorised")
+def test_kinds() -> None:
+    assert isinstance(make_vector("CartPole-v1", {}, 3), PythonVector)
+    assert isinstance(make_vector("CartPole-v1", {}, 3, "python"), PythonVector)
+    assert isinstance(make_vector("CartPole-v1", {}, 3, "native"), NativeVector)
+    assert isinstance(make_vector("OnlyVectorised-v0", {}, 3), NativeVector)
+    assert make_vector("fake_environments:Counting", {"truncates": 3}, 5).count == 5
+    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class of its own"):
+        make_vector("fake_environments:Counting", {}, 3, "native")
+    with pytest.raises(EnvironmentMissing, match="no environment `CartPol-v1`"):
+        make_vector("CartPol-v1", {}, 3)
+
+
+def test_both_kinds_write_the_same_cartpole() -> None:
+    """Same rows; under random actions the same mean length of an episode, which is about 22."""
+    lengths = {}
+    for kind in ("python", "native"):
+        spec = describe("CartPole-v1", {}, kind)
+        assert spec == describe("CartPole-v1", {})
+        vector = make_vector("CartPole-v1", {}, 16, kind)
+        row = StepRow.allocate(spec.observation, 16)
+        vector.reset(range(16), row.observations)
+        assert (np.abs(row.observations) <= 0.05).all()
+        rng = np.random.default_rng(1)
+        seen: list[int] = []
+        for _ in range(300):
+            row.finals.count = 0
+            vector.step(rng.integers(0, 2, 16), row)
+            ended = row.terminated == 1
+            seen += row.episode_lengths[ended].tolist()
+            assert (row.episode_returns == row.episode_lengths).all()
+            assert (row.rewards == row.valid).all()
+            if kind == "python":
+                assert (np.abs(row.observations[ended]) <= 0.05).all()
+            else:
+                assert (np.abs(row.observations[ended][:, [0, 2]]) > 0.2).any(axis=1).all()
+        vector.close()
+        lengths[kind] = float(np.mean(seen))
+        assert len(seen) > 150
+    assert abs(lengths["python"] - lengths["native"]) < 4.0
+    assert 18.0 < lengths["python"] < 26.0
+
+
+def test_gymnasium_is_imported_only_when_an_environment_is_built() -> None:
+    program = "import sys, hive.envs; assert not {'gymnasium', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

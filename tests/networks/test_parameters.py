@@ -1,0 +1,122 @@
+"""NetworkParameters: Coach's fields and defaults, without its faults."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hive.errors import NetworkError
+from hive.networks import (
+    EmbeddingMergerType,
+    GradientClippingMethod,
+    HeadParameters,
+    InputEmbedderParameters,
+    MiddlewareParameters,
+    NetworkParameters,
+    OptimizerSettings,
+    network_parameters_of,
+)
+
+# In the order of Coach's constructor, so that positional arguments mean the same.
+COACH = {
+    "force_cpu": False,
+    "async_training": False,
+    "shared_optimizer": True,
+    "scale_down_gradients_by_number_of_workers_for_sync_training": True,
+    "clip_gradients": None,
+    "gradients_clipping_method": GradientClippingMethod.ClipByGlobalNorm,
+    "l2_regularization": 0,
+    "learning_rate": 0.00025,
+    "learning_rate_decay_rate": 0,
+    "learning_rate_decay_steps": 0,
+    "input_embedders_parameters": {},
+    "embedding_merger_type": EmbeddingMergerType.Concat,
+    "middleware_parameters": None,
+    "heads_parameters": [],
+    "use_separate_networks_per_head": False,
+    "optimizer_type": "Adam",
+    "optimizer_epsilon": 0.0001,
+    "adam_optimizer_beta1": 0.9,
+    "adam_optimizer_beta2": 0.99,
+    "rms_prop_optimizer_decay": 0.9,
+    "batch_size": 32,
+    "replace_mse_with_huber_loss": False,
+    "create_target_network": False,
+    "tensorflow_support": True,
+}
+
+
+def test_every_field_and_default_is_coachs() -> None:
+    names = [field.name for field in fields(NetworkParameters)]
+    assert names[: len(COACH)] == list(COACH)
+    parameters = NetworkParameters()
+    for name, default in COACH.items():
+        assert getattr(parameters, name) == default, name
+    assert names[len(COACH) :] == ["weight_decay", "momentum", "module"]
+
+
+def test_enums_have_coachs_numbers() -> None:
+    assert GradientClippingMethod.ClipByGlobalNorm.value == 0
+    assert EmbeddingMergerType.Concat.value == 0
+
+
+def test_defaults_are_not_shared() -> None:
+    one, two = NetworkParameters(), NetworkParameters()
+    one.input_embedders_parameters["observation"] = InputEmbedderParameters()
+    one.heads_parameters.append(HeadParameters("value"))
+    assert two.input_embedders_parameters == {}
+    assert two.heads_parameters == []
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [NetworkParameters(), InputEmbedderParameters(), MiddlewareParameters(), HeadParameters("value")],
+    ids=lambda parameters: type(parameters).__name__,
+)
+def test_a_misspelt_attribute_raises(parameters: Any) -> None:
+    with pytest.raises(AttributeError, match="lerning_rate"):
+        parameters.lerning_rate = 1e-3
+
+
+def test_copies_of_heads_are_written_out() -> None:
+    assert [head.name for head in NetworkParameters().heads()] == ["policy", "value"]
+    twins = NetworkParameters(
+        heads_parameters=[HeadParameters("value", num_output_head_copies=2), HeadParameters("policy")]
+    )
+    assert [head.name for head in twins.heads()] == ["value", "value", "policy"]
+
+
+def test_the_learning_rate_decays_in_stairs() -> None:
+    assert NetworkParameters(learning_rate=0.5).learning_rate_at(10**6) == 0.5
+    parameters = NetworkParameters(
+        learning_rate=1.0, learning_rate_decay_rate=0.5, learning_rate_decay_steps=3
+    )
+    assert [parameters.learning_rate_at(update) for update in range(7)] == [1, 1, 1, 0.5, 0.5, 0.5, 0.25]
+
+
+def test_a_decay_without_steps_is_refused() -> None:
+    with pytest.raises(NetworkError, match="needs learning_rate_decay_steps"):
+        NetworkParameters(learning_rate_decay_rate=0.9).learning_rate_at(0)
+
+
+def test_optimizer_settings_take_the_fields_over() -> None:
+    parameters = NetworkParameters(optimizer_type="RMSProp", momentum=0.5, weight_decay=0.1)
+    assert parameters.optimizer_settings() == OptimizerSettings("rmsprop", (0.9, 0.99), 1e-4, 0.9, 0.5, 0.1)
+    with pytest.raises(NetworkError, match="no optimizer `adagrad`"):
+        NetworkParameters(optimizer_type="Adagrad").optimizer_settings()
+
+
+def test_parameters_are_found_in_what_agents_have() -> None:
+    main, critic = NetworkParameters(), NetworkParameters(learning_rate=0.1)
+    wrappers = {"main": main, "critic": critic}
+    assert network_parameters_of(main, "anything") is main
+    assert network_parameters_of(wrappers, "critic/target") is critic
+    assert network_parameters_of(SimpleNamespace(network_wrappers=wrappers), "main") is main
+    with pytest.raises(NetworkError, match="no parameters for network `actor`") as error:
+        network_parameters_of(wrappers, "actor/online")
+    assert error.value.hint == "there are: main, critic"
+    with pytest.raises(NetworkError, match="int holds no network parameters"):
+        network_parameters_of(3, "main")

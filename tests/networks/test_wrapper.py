@@ -1,0 +1,199 @@
+"""NetworkWrapper: the copies, and what flows between them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hive.envs.spec import Discrete, ObservationSpec
+from hive.errors import NetworkError
+from hive.networks import NetworkParameters, NetworkWrapper, Spaces, TorchArchitecture
+
+SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
+RNG = np.random.default_rng(0)
+INPUTS = {"observation": RNG.standard_normal((6, 3), dtype=np.float32), "output_0_0": RNG.integers(0, 2, 6)}
+TARGETS = [RNG.standard_normal(6, dtype=np.float32), RNG.standard_normal(6, dtype=np.float32)]
+
+
+def wrapper(has_target: bool = True, has_global: bool = True, **parameters: Any) -> NetworkWrapper:
+    return NetworkWrapper({"main": NetworkParameters(**parameters)}, has_target, has_global, "main", SPACES)
+
+
+def weights(network: TorchArchitecture | None) -> np.ndarray:
+    assert network is not None
+    return np.concatenate([weight.ravel() for weight in network.get_weights()])
+
+
+def shift(network: TorchArchitecture | None, by: float) -> None:
+    assert network is not None
+    network.set_weights([weight + by for weight in network.get_weights()])
+
+
+def test_signatures_are_coachs() -> None:
+    expected = {
+        "__init__": "agent_parameters has_target has_global name spaces"
+        " replicated_device worker_device generator",
+        "apply_gradients_and_sync_networks": "reset_gradients",
+        "apply_gradients_to_global_network": "gradients",
+        "apply_gradients_to_online_network": "gradients",
+        "get_global_variables": "",
+        "get_local_variables": "",
+        "parallel_prediction": "network_input_tuples",
+        "set_is_training": "state",
+        "sync": "",
+        "train_and_sync_networks": "inputs targets additional_fetches importance_weights",
+        "update_online_network": "rate",
+        "update_target_network": "rate",
+    }
+    for method, names in expected.items():
+        found = list(inspect.signature(getattr(NetworkWrapper, method)).parameters)
+        assert found == ["self", *names.split()], method
+
+
+@pytest.mark.parametrize("has_target", [True, False])
+@pytest.mark.parametrize("has_global", [True, False])
+def test_the_copies_exist_on_request_and_start_equal(has_target: bool, has_global: bool) -> None:
+    generator = torch.Generator().manual_seed(4)  # moves on from copy to copy
+    copies = NetworkWrapper(NetworkParameters(), has_target, has_global, "main", SPACES, generator=generator)
+    assert (copies.target_network is not None) == has_target
+    assert (copies.global_network is not None) == has_global
+    assert [network.name for network in copies.networks][-1] == (
+        "main/target" if has_target else "main/online"
+    )
+    for network in copies.networks:
+        assert np.array_equal(weights(network), weights(copies.online_network))
+
+
+def test_sync_goes_from_global_to_online_to_target() -> None:
+    copies = wrapper()
+    shift(copies.global_network, 1.0)
+    copies.sync()
+    assert np.array_equal(weights(copies.online_network), weights(copies.global_network))
+    assert np.array_equal(weights(copies.target_network), weights(copies.global_network))
+
+
+def test_updates_mix_by_their_rate() -> None:
+    copies = wrapper()
+    start = weights(copies.online_network)
+    shift(copies.online_network, 1.0)
+    copies.update_target_network(0.25)
+    np.testing.assert_allclose(weights(copies.target_network), start + 0.25, rtol=1e-6, atol=1e-6)
+    copies.update_online_network(rate=0.5)
+    np.testing.assert_allclose(weights(copies.online_network), start + 0.5, rtol=1e-6, atol=1e-6)
+    copies.update_target_network()
+    assert np.array_equal(weights(copies.target_network), weights(copies.online_network))
+
+
+def test_updates_without_that_copy_do_nothing() -> None:
+    copies = wrapper(has_target=False, has_global=False)
+    before = weights(copies.online_network)
+    copies.sync()
+    assert np.array_equal(weights(copies.online_network), before)
+
+
+@pytest.mark.parametrize("has_global", [True, False])
+@pytest.mark.parametrize("shared_optimizer", [True, False])
+def test_training_is_the_same_with_and_without_a_global_network(
+    has_global: bool, shared_optimizer: bool
+) -> None:
+    reference = TorchArchitecture(NetworkParameters(), SPACES)
+    copies = wrapper(has_global=has_global, shared_optimizer=shared_optimizer)
+    for _ in range(3):
+        assert copies.train_and_sync_networks(INPUTS, TARGETS) == reference.train_on_batch(INPUTS, TARGETS)
+    assert np.array_equal(weights(copies.online_network), weights(reference))
+    assert not np.array_equal(weights(copies.target_network), weights(reference))
+    owner = copies.global_network if has_global and shared_optimizer else copies.online_network
+    assert [network.updates for network in copies.networks] == [
+        3 if network is owner else 0 for network in copies.networks
+    ]
+
+
+def test_two_workers_share_a_global_network_and_its_optimizer() -> None:
+    one, two = wrapper(), wrapper()
+    two.global_network = one.global_network
+    one.train_and_sync_networks(INPUTS, TARGETS)
+    two.train_and_sync_networks(INPUTS, TARGETS)
+    assert one.global_network is not None
+    assert one.global_network.updates == 2
+    assert np.array_equal(weights(two.online_network), weights(one.global_network))
+    assert not np.array_equal(weights(one.online_network), weights(one.global_network))
+    one.update_online_network()
+    assert np.array_equal(weights(one.online_network), weights(two.online_network))
+
+
+def test_reset_gradients_means_reset() -> None:
+    copies = wrapper()
+    copies.online_network.accumulate_gradients(INPUTS, TARGETS)
+    copies.apply_gradients_and_sync_networks(reset_gradients=False)
+    assert any(gradient.any() for gradient in copies.online_network.accumulated_gradients)
+    copies.apply_gradients_and_sync_networks()
+    assert not any(gradient.any() for gradient in copies.online_network.accumulated_gradients)
+
+
+def test_training_replaces_what_was_accumulated() -> None:
+    one, two = wrapper(), wrapper()
+    one.online_network.accumulate_gradients(INPUTS, [10 * target for target in TARGETS])
+    one.train_and_sync_networks(INPUTS, TARGETS)
+    two.train_and_sync_networks(INPUTS, TARGETS)
+    assert np.array_equal(weights(one.online_network), weights(two.online_network))
+
+
+def test_gradients_can_be_brought_along() -> None:
+    one, two = wrapper(), wrapper()
+    one.online_network.accumulate_gradients(INPUTS, TARGETS)
+    gradients = one.online_network.accumulated_gradients
+    two.apply_gradients_to_global_network(gradients)
+    one.apply_gradients_to_global_network()
+    assert np.array_equal(weights(one.global_network), weights(two.global_network))
+    two.apply_gradients_to_online_network(gradients)
+    assert np.array_equal(weights(two.online_network), weights(two.global_network))
+    one.apply_gradients_to_online_network()
+    assert np.array_equal(weights(one.online_network), weights(two.online_network))
+
+
+def test_without_a_global_network_applying_to_it_says_what_to_do() -> None:
+    with pytest.raises(NetworkError, match="network `main` has no global copy") as error:
+        wrapper(has_global=False).apply_gradients_to_global_network()
+    assert "apply_gradients_and_sync_networks" in error.value.hint
+
+
+def test_fetches_and_importance_weights_are_passed_on() -> None:
+    copies = wrapper()
+    total, *_, fetched = copies.train_and_sync_networks(INPUTS, TARGETS, [1], np.zeros(6))
+    assert (total, len(fetched)) == (0.0, 1)
+
+
+def test_parallel_prediction_keeps_the_order() -> None:
+    copies = wrapper()
+    assert copies.target_network is not None
+    shift(copies.target_network, 1.0)
+    states = {"observation": INPUTS["observation"]}
+    outputs = copies.parallel_prediction([(copies.target_network, states), (copies.online_network, states)])
+    expected = [*copies.target_network.predict(states), *copies.online_network.predict(states)]
+    assert all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
+
+
+def test_is_training_reaches_every_copy() -> None:
+    copies = wrapper()
+    copies.set_is_training(False)
+    assert not any(network.module.training for network in copies.networks)
+
+
+def test_variables_are_live_and_local_or_global() -> None:
+    copies = wrapper()
+    local, shared = copies.get_local_variables(), copies.get_global_variables()
+    assert len(local) == 2 * len(shared) == 2 * len(copies.online_network.get_weights())
+    shared[0][:] = 7.0
+    assert copies.global_network is not None
+    assert (copies.global_network.get_weights()[0] == 7.0).all()
+    assert wrapper(has_global=False).get_global_variables() == []
+
+
+def test_other_devices_are_refused() -> None:
+    with pytest.raises(NetworkError, match="cannot live on cuda"):
+        NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, worker_device="cuda")
+    NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, "cpu", torch.device("cpu"))
