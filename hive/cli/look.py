@@ -185,7 +185,7 @@ def run_logs(options: argparse.Namespace) -> int:
 
 
 def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> Iterable[str]:
-    return merge_logs(sorted(run.logs.glob("*.log*")), tail, actors)
+    return merge_logs(sorted(run.logs.glob("*.log*")), tail=tail, actors=actors)
 
 
 # --- text

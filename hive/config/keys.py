@@ -40,10 +40,10 @@ class Limits:
     """The part of a key that its type does not say.
 
     doc: meaning and unit.
-    minimum, above, below, maximum: of the number, or of each in an array; `above` and `below` exclude the
-    bound. choices: the strings it may be. accepts: whether a value of the right type is one; with choices,
-    those it
-        takes besides. expected: the words for both in an error.
+    minimum, above, below, maximum: of the number, or of each in an array; `above` and `below` are exclusive.
+    choices: the strings it may be.
+    accepts: whether a value of the right type will do; with choices, what it takes besides them.
+    expected: what an error calls the right values, where the above does not say it.
     words: strings that stand for a number, and what computes it.
     resolve: computes the default from the other keys of the table.
     """

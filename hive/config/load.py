@@ -163,6 +163,7 @@ class _Loader:
             return
         demanded = f"{smallest}" if smallest == largest else f"at least {smallest}"
         reason = f"{rule.other} = {shown(other)} ({config.origin(rule.other)}) demands {demanded}"
+        # Somebody gave this key: its default, computed from the other, keeps the rule.
         section, name = rule.name.split(".")
         problem = self.given[section, name].source.problem((section, name), f"got {value}, but {reason}")
         section, name = rule.other.split(".")

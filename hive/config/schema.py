@@ -41,7 +41,6 @@ NAME_LENGTH = 64  # of a run: with its number far below the 255 bytes of a file 
 COLLECTORS = 1024  # on one machine: each is a process, and a slip of the finger should not fork a million
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
-DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
 
 COMMUNICATIONS = ("synchronous", "pipelined")
 CLASS = {"accepts": is_reference, "expected": '"package.module:Class"'}
@@ -157,9 +156,9 @@ class GradientsConfig:
     )
     device: str = key(
         "cpu",
-        'where gradients are computed: "cpu", "cuda" or "cuda:N"',
-        accepts=lambda device: DEVICE.fullmatch(device) is not None,
-        expected='"cpu", "cuda" or "cuda:N"',
+        'where gradients are computed: "cpu"',
+        choices=("cpu",),
+        expected='"cpu" (this release computes gradients on the CPU only)',
     )
 
 

@@ -80,10 +80,10 @@ def shown(value: object) -> str:
 
 
 def printable(text: str, length: int | None = None) -> str:
-    """`text` fit for one line of a terminal: no control characters, at most `length` characters."""
+    """`text` for one line of a terminal: no tabs or control characters, at most `length` long."""
     if length is not None and len(text) > length:
         text = text[: length - 3] + "..."
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return "".join(character if character.isprintable() else "?" for character in text.replace("\t", " "))
 
 
 def _quoted(text: str) -> str:

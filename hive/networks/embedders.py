@@ -89,6 +89,6 @@ def _image_layers(image: ImageInput, parameters: InputEmbedderParameters) -> tup
         channels = filters
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
     layers.append(nn.Flatten())
-    widths = widths if parameters.widths is None else parameters.widths
-    dense, width = dense_layers(channels * height * width, widths, parameters.activation)
+    dense_widths = widths if parameters.widths is None else parameters.widths
+    dense, width = dense_layers(channels * height * width, dense_widths, parameters.activation)
     return layers + dense, width

@@ -11,7 +11,7 @@ built-in ones, and building a network disturbs nobody's random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -51,7 +51,7 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
     return layer
 
 
-def dense_layers(inputs: int, widths: tuple[int, ...], activation: str) -> tuple[list[nn.Module], int]:
+def dense_layers(inputs: int, widths: Sequence[int], activation: str) -> tuple[list[nn.Module], int]:
     """A linear layer and an activation for each of `widths`, and the width of what they return."""
     layers: list[nn.Module] = []
     for width in widths:

@@ -7,7 +7,7 @@ AttributeError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -51,7 +51,7 @@ class InputEmbedderParameters:
     widths: dense layers after the input or the convolutions; None: the usual one for an image, else none.
     """
 
-    widths: tuple[int, ...] | None = None
+    widths: Sequence[int] | None = None
     activation: str = "relu"
 
 
@@ -59,7 +59,7 @@ class InputEmbedderParameters:
 class MiddlewareParameters:
     """Dense layers of these widths between the merged embeddings and the heads; `()` for none."""
 
-    widths: tuple[int, ...] = (64, 64)
+    widths: Sequence[int] = (64, 64)
     activation: str = "tanh"
 
 
@@ -150,7 +150,7 @@ class NetworkParameters:
     def learning_rate_at(self, update: int) -> float:
         """The learning rate of update number `update`, counted from 0.
 
-        `learning_rate * decay_rate ** (update // decay_steps)`, a staircase as in Coach; rate 0 is off.
+        `learning_rate * decay_rate ** (update // decay_steps)`: a staircase, as in Coach. Rate 0: no decay.
         """
         if not self.learning_rate_decay_rate:
             return self.learning_rate
@@ -163,7 +163,7 @@ class NetworkParameters:
         return self.learning_rate * self.learning_rate_decay_rate**decays
 
     def optimizer_settings(self) -> OptimizerSettings:
-        """All that the optimizer needs but the learning rate; NetworkError for an unknown `optimizer_type`."""
+        """All that the optimizer needs but the learning rate; NetworkError if `optimizer_type` is unknown."""
         return OptimizerSettings(
             name=self.optimizer_type.lower(),
             betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),

@@ -85,7 +85,8 @@ class NetworkWrapper:
     def apply_gradients_to_global_network(self, gradients: Sequence[Array] | None = None) -> None:
         """One optimizer step on the global network.
 
-        gradients: None: those accumulated in the online network. The optimizer is the global network's if `shared_optimizer`, else the online network's own.
+        gradients: None: those accumulated in the online network.
+        The optimizer is the global network's if `shared_optimizer`, else the online network's own.
         """
         if self.global_network is None:
             raise NetworkError(

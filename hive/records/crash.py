@@ -9,7 +9,6 @@ They are for people. What the terminal shows of a crash is said by who writes th
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,14 +41,14 @@ def write_crash(
     sections = {"doing": doing, "traceback": traceback, "story": "\n".join(story), "stacks": stacks}
     texts = [f"{actor} failed: {' '.join(error.split())}\n"]
     texts += [f"\n{name}\n{text.rstrip()[-SECTION_CHARACTERS:]}\n" for name, text in sections.items() if text]
-    for n in itertools.count(1):
+    n = 1
+    while True:
         path = directory.crash_file(actor, n)
         try:
             with path.open("x" if n < REPORTS else "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.writelines(texts)
+            return path
         except FileExistsError:
-            continue
+            n += 1
         except OSError as reason:
             raise failure("write", path, reason) from reason
-        return path
-    raise AssertionError("integers have no end")

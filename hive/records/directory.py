@@ -14,7 +14,6 @@ This module knows names and places only. What the files hold is told by the modu
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -141,11 +140,11 @@ class RunDirectory:
 
 def _first_free(home: Path, name: str) -> Path:
     """Makes the folder: that it was not there is known only by having made it."""
-    for n in itertools.count(1):
+    n = 1
+    while True:
         path = home / f"{name}-{n}"
         try:
             path.mkdir()
+            return path
         except FileExistsError:
-            continue
-        return path
-    raise AssertionError("integers have no end")
+            n += 1

@@ -34,11 +34,14 @@ OLD_LOGS = 2
 # Long enough to fold a storm, short enough that who watches sees that it goes on.
 FOLD_S = 10.0
 
+# Lines read before a tail begins, to find the time of a traceback that it cuts through. Few are longer.
+LEAD_LINES = 300
+
 HEADER = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \S+ (.*)")
 
 
 def open_log(path: Path, name: str, level: int | str = logging.INFO) -> logging.Logger:
-    """The logger of the actor `name`, writing to `path` and nowhere else. Opened again, it leaves the old file.
+    """The logger of the actor `name`, writing to `path` and nowhere else; opened again, to the new path.
 
     Raises RecordError when the file cannot be opened.
     """
@@ -56,10 +59,11 @@ def open_log(path: Path, name: str, level: int | str = logging.INFO) -> logging.
 
 
 def close_log(logger: logging.Logger) -> None:
-    """Writes what is held back and closes the file."""
+    """Writes what is held back and closes the file; handlers that others added stay."""
     for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+        if isinstance(handler, _FoldingHandler):
+            logger.removeHandler(handler)
+            handler.close()
 
 
 def merge_logs(
@@ -88,12 +92,12 @@ def _timed(prefix: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path, tail: int | None) -> Iterator[str]:
-    """The lines of a log and its rotated files, the oldest first; the last `tail` of them."""
+    """The lines of a log and its rotated files, the oldest first; at least the last `tail` of them."""
     files = [path, *(path.with_name(f"{path.name}.{n}") for n in range(1, OLD_LOGS + 1))]
     if tail is not None:
         found: list[bytes] = []
         for file in files:
-            found = last_lines(file, tail - len(found)) + found
+            found = last_lines(file, tail + LEAD_LINES - len(found)) + found
         yield from (line.decode(errors="replace") for line in found)
         return
     for file in reversed(files):
@@ -149,7 +153,10 @@ class _FoldingHandler(RotatingFileHandler):
     def close(self) -> None:
         with self.lock:  # type: ignore[union-attr]
             self._write_held()
-        super().close()
+        try:
+            super().close()
+        except OSError:
+            pass  # the disk is full: the last lines are lost
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Called while an exception is handled. A line that the disk refuses is lost without a word."""

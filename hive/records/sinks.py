@@ -90,16 +90,20 @@ class SinkSet:
             try:
                 sink.write(record)
             except Exception as error:
-                self._sinks.remove(sink)
-                self._warn(f"{type(sink).__name__} is dropped: {type(error).__name__}: {error}")
-                self._close(sink)
+                self._drop(sink, error)
 
     def close(self) -> None:
-        while self._sinks:
-            self._close(self._sinks.pop())
+        for sink in list(self._sinks):
+            try:
+                self._sinks.remove(sink)
+                sink.close()
+            except Exception as error:
+                self._warn(f"{type(sink).__name__} did not close: {type(error).__name__}: {error}")
 
-    def _close(self, sink: Sink) -> None:
+    def _drop(self, sink: Sink, error: Exception) -> None:
+        self._sinks.remove(sink)
+        self._warn(f"{type(sink).__name__} is dropped: {type(error).__name__}: {error}")
         try:
             sink.close()
-        except Exception as error:
-            self._warn(f"{type(sink).__name__} did not close: {type(error).__name__}: {error}")
+        except Exception:
+            pass  # it was said already that this sink is broken

@@ -53,7 +53,9 @@ def save_weights(
             raise RecordError(f"`{name}` is {tensor.dtype}, a checkpoint holds {ALLOWED}")
     # Unlike other JSON of hive, NaN and infinity stay: what is loaded must equal what was saved.
     state_bytes = json.dumps(dict(state)).encode()
-    for name, data in ((WEIGHTS_FILE, safetensors.numpy.save(dict(tensors))), (STATE_FILE, state_bytes)):
+    # The library writes the memory of an array whatever its strides are, and would scramble a transposed one.
+    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    for name, data in ((WEIGHTS_FILE, safetensors.numpy.save(rows)), (STATE_FILE, state_bytes)):
         try:
             files.write(folder / name, data)
         except OSError as error:
@@ -65,16 +67,19 @@ def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, A
     file = folder / WEIGHTS_FILE
     try:
         entries = safetensors.deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+        tensors = {name: _array(**entry) for name, entry in entries}
     except OSError as error:
         raise failure("read", file, error) from error
     except (safetensors.SafetensorError, ValueError) as error:
-        raise RecordError(f"`{file}` is not a safetensors file: {error}") from error
-    tensors = {}
-    for name, entry in entries:
-        if entry["dtype"] not in DTYPES:
-            raise RecordError(f"`{file}`: `{name}` is {entry['dtype']}, a checkpoint holds {ALLOWED}")
-        tensors[name] = np.ndarray(entry["shape"], DTYPES[entry["dtype"]], buffer=entry["data"])
+        raise RecordError(f"`{file}` cannot be read as weights: {error}") from error
     return tensors, read_object(folder / STATE_FILE)
+
+
+def _array(dtype: str, shape: list[int], data: bytearray) -> npt.NDArray[Any]:
+    """Raises ValueError for what NumPy, or a checkpoint, does not hold."""
+    if dtype not in DTYPES:
+        raise ValueError(f"the dtype is {dtype}, a checkpoint holds {ALLOWED}")
+    return np.ndarray(shape, DTYPES[dtype], buffer=data)
 
 
 def weights_sha256(block: bytes | bytearray | memoryview | npt.NDArray[Any]) -> str:

@@ -62,7 +62,9 @@ class Collector:
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Acts with these weights from now on; they are read in place."""
-        self.flat.bind(weights)
+        seen = weights.view()
+        seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
+        self.flat.bind(seen)
 
     def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
         """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.

@@ -40,7 +40,9 @@ class GWorker:
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Computes with these weights from now on; they are read in place."""
-        self.flat.bind(weights)
+        seen = weights.view()
+        seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
+        self.flat.bind(seen)
 
     def compute(self, rollouts: Sequence[Arrays], out: Arrays, *, sequence: int, version: int) -> None:
         """Writes the gradient of these rollouts into the slot `out` (hive.gradients.blocks draws it)."""

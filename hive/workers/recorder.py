@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hive.records import JsonlSink, MetricsRecord, RunDirectory, Sink, SinkSet, TensorBoardSink, atomic_folder
+from hive.records import JsonlSink, MetricsRecord, RunDirectory, Sink, SinkSet, TensorBoardSink, atomic_folder, remove_unfinished
 from hive.records.weights import save_weights
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.blueprint import Blueprint
@@ -27,7 +27,7 @@ class Recorder(Actor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
         self.directory = RunDirectory.open(directory)
-        self.drained = False
+        remove_unfinished(self.directory.checkpoints)  # of an incarnation that was killed while it wrote
         sinks: list[Sink] = [JsonlSink(self.directory.metrics_file)]
         if "tensorboard" in blueprint.config.record.sinks:
             sinks.append(TensorBoardSink(self.directory.path / "tensorboard"))

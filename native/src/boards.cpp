@@ -7,6 +7,10 @@ namespace hive {
 namespace {
 constexpr std::uint64_t kMagic = 0x68697665626f6172;  // "hiveboar"
 constexpr std::uint32_t kMaxWords = 65536;            // bounds what a torn header can ask for
+
+// The mark WRITING of a block that held `version`. Its own inverse: a block that is not taken gets its version back.
+constexpr std::int64_t mark(std::int64_t version) { return -3 - version; }
+constexpr bool writing(std::int64_t word) { return word < kNoVersion; }
 }  // namespace
 
 std::size_t Board::control_bytes(std::uint32_t blocks, std::uint32_t readers) noexcept {
@@ -38,33 +42,44 @@ Board::Board(void* memory, std::size_t bytes, Board* commit)
   latest_ = commit ? commit->latest_ : &header_->latest;
 }
 
+std::int64_t Board::version(int block) const noexcept {
+  const auto v = word(block);
+  return writing(v) ? mark(v) : v;
+}
+
 bool Board::pinned(int block) const noexcept {
   for (std::uint32_t r = 0; r < readers(); ++r)
     if (pin_[r].block_plus_1.load(std::memory_order_seq_cst) == static_cast<std::uint64_t>(block) + 1) return true;
   return false;
 }
 
-int Board::begin() noexcept {
-  // Oldest first: a version stays readable as long as there is room.
+int Board::oldest() const noexcept {
   const auto newest = latest();
-  std::int64_t tried = -3;  // below every version that exists; blocks are tried in ascending order of version
-  for (std::uint32_t round = 0; round < blocks(); ++round) {
-    int best = -1;
-    std::int64_t best_version = 0;
-    for (int b = 0; b < static_cast<int>(blocks()); ++b) {
-      const auto v = version(b);
-      if (v == kWriting) return b;  // begun and never sealed: still the writer's
-      const bool kept = v >= 0 && v + static_cast<std::int64_t>(header_->keep) > newest;
-      if (kept || v < tried || (best >= 0 && v >= best_version) || pinned(b)) continue;
-      best = b, best_version = v;
-    }
-    if (best < 0) return -1;
-    block_[best].version.store(kWriting, std::memory_order_seq_cst);
-    if (!pinned(best)) return best;
-    block_[best].version.store(best_version, std::memory_order_seq_cst);  // a reader was quicker: its data is untouched
-    tried = best_version;
+  int oldest = -1;
+  for (int b = 0; b < static_cast<int>(blocks()); ++b) {
+    const auto v = word(b);
+    const bool kept = v >= 0 && v + static_cast<std::int64_t>(header_->keep) > newest;
+    if (!writing(v) && !kept && (oldest < 0 || v < word(oldest))) oldest = b;
   }
-  return -1;
+  return oldest;
+}
+
+int Board::begin() noexcept {
+  const auto count = static_cast<int>(blocks());
+  for (int b = 0; b < count; ++b)
+    if (writing(word(b))) return b;  // begun and never sealed: still the writer's
+  // Oldest first: a version stays readable as long as there is room. A block that turns out to be pinned stays marked
+  // while the next is tried, so that no reader can change over to it: of readers + 1 marked blocks one is free.
+  int found = -1;
+  for (int b; found < 0 && (b = oldest()) >= 0;) {
+    block_[b].version.store(mark(word(b)), std::memory_order_seq_cst);
+    if (!pinned(b)) found = b;
+  }
+  for (int b = 0; b < count && found < 0; ++b)
+    if (writing(word(b)) && !pinned(b)) found = b;
+  for (int b = 0; b < count; ++b)  // the others are as they were: nobody wrote to them
+    if (b != found && writing(word(b))) block_[b].version.store(mark(word(b)), std::memory_order_seq_cst);
+  return found;
 }
 
 void Board::seal(int block, std::int64_t version) noexcept { block_[block].version.store(version, std::memory_order_seq_cst); }
@@ -72,7 +87,7 @@ void Board::publish(std::int64_t version) noexcept { latest_->store(version, std
 
 int Board::find(std::int64_t wanted) const noexcept {
   for (int b = 0; b < static_cast<int>(blocks()); ++b)
-    if (version(b) == wanted) return b;
+    if (wanted >= 0 && word(b) == wanted) return b;
   return -1;
 }
 
@@ -87,7 +102,7 @@ int Board::pin(int reader, std::int64_t wanted) noexcept {
       return -1;
     }
     pin_[reader].block_plus_1.store(static_cast<std::uint64_t>(block) + 1, std::memory_order_seq_cst);
-    if (version(block) == target) return block;
+    if (word(block) == target) return block;
     unpin(reader);
   }
 }
@@ -97,8 +112,8 @@ void Board::unpin(int reader) noexcept { pin_[reader].block_plus_1.store(0, std:
 void Board::recover_writer() noexcept {
   const auto newest = latest();
   for (std::uint32_t b = 0; b < blocks(); ++b) {
-    const auto v = version(static_cast<int>(b));
-    if (v == kWriting || v > newest) block_[b].version.store(kNoVersion, std::memory_order_seq_cst);
+    const auto v = word(static_cast<int>(b));
+    if (writing(v) || v > newest) block_[b].version.store(kNoVersion, std::memory_order_seq_cst);
   }
 }
 

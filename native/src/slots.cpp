@@ -122,21 +122,24 @@ void Slab::abandon(int slot, Owner owner) {
 }
 
 int Slab::claim(Owner owner, std::int64_t sequence) noexcept {
-  // Sequences wrap at 2^32; "oldest" is measured from the number of commits, so the wrap does not matter.
-  const auto made = produced();
-  int best = -1;
-  std::uint64_t best_word = 0;
-  std::uint32_t best_age = 0;
-  for (int i = 0; i < static_cast<int>(slots()); ++i) {
-    const auto word = slot_[i].word.load(std::memory_order_acquire);
-    if (state_of(word) != SlotState::full) continue;
-    if (sequence >= 0 && sequence_of(word) != (static_cast<std::uint64_t>(sequence) & 0xffffffff)) continue;
-    const auto age = static_cast<std::uint32_t>(made) - static_cast<std::uint32_t>(sequence_of(word));
-    if (best < 0 || age > best_age) best = i, best_word = word, best_age = age;
+  while (true) {
+    // Sequences wrap at 2^32; age is measured from the number of commits, so the wrap does not matter. What was
+    // committed after that number was read has no age yet: a slot already looked at may hold an older one.
+    const auto made = static_cast<std::uint32_t>(produced());
+    int best = -1;
+    std::uint64_t best_word = 0;
+    std::int32_t best_age = 0;
+    for (int i = 0; i < static_cast<int>(slots()); ++i) {
+      const auto word = slot_[i].word.load(std::memory_order_acquire);
+      if (state_of(word) != SlotState::full) continue;
+      const auto age = static_cast<std::int32_t>(made - static_cast<std::uint32_t>(sequence_of(word)));
+      if (sequence < 0 ? age <= 0 : sequence_of(word) != (static_cast<std::uint64_t>(sequence) & 0xffffffff)) continue;
+      if (best < 0 || age > best_age) best = i, best_word = word, best_age = age;
+    }
+    if (best < 0) return -1;
+    const auto claimed = pack(SlotState::claimed, 0, owner, header_->epoch, sequence_of(best_word));
+    if (swap(best, best_word, claimed)) return best;  // else another consumer was quicker: look for the next
   }
-  if (best < 0) return -1;
-  const auto claimed = pack(SlotState::claimed, 0, owner, header_->epoch, sequence_of(best_word));
-  return swap(best, best_word, claimed) ? best : -1;
 }
 
 void Slab::retire(int slot, Owner owner, int reason) {

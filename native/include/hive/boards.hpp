@@ -23,8 +23,7 @@
 
 namespace hive {
 
-constexpr std::int64_t kNoVersion = -1;  // nothing written yet
-constexpr std::int64_t kWriting = -2;    // the writer has it
+constexpr std::int64_t kNoVersion = -1;  // nothing written yet; what is below it is the mark WRITING
 
 struct alignas(64) BoardHeader {
   std::uint64_t magic;
@@ -44,9 +43,12 @@ class Board {
   std::uint32_t blocks() const noexcept { return header_->blocks; }
   std::uint32_t readers() const noexcept { return header_->readers; }
   std::int64_t latest() const noexcept { return latest_->load(std::memory_order_seq_cst); }
-  std::int64_t version(int block) const noexcept { return block_[block].version.load(std::memory_order_seq_cst); }
+  // What the block holds; while the writer has it, or tries to get it, what it held before. So it is constant for a
+  // reader that has it pinned.
+  std::int64_t version(int block) const noexcept;
 
-  int begin() noexcept;  // a block to write, or -1 when every one is pinned or kept
+  // A block to write. -1 only when versions were sealed and never published: those are kept as well.
+  int begin() noexcept;
   void seal(int block, std::int64_t version) noexcept;
   void publish(std::int64_t version) noexcept;
   // The block that holds `version`, or -1. For the writer, which needs no pin to read its own blocks.
@@ -61,6 +63,8 @@ class Board {
   void recover_writer() noexcept;
 
  private:
+  std::int64_t word(int block) const noexcept { return block_[block].version.load(std::memory_order_seq_cst); }
+  int oldest() const noexcept;  // of the blocks that are neither kept nor marked; or -1
   bool pinned(int block) const noexcept;
 
   BoardHeader* header_;

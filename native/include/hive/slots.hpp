@@ -29,8 +29,8 @@ namespace hive {
 
 enum class SlotState : std::uint8_t { free = 0, filling = 1, committing = 2, full = 3, claimed = 4, retiring = 5 };
 
-// Why a slot was retired. `consumed` is the only one that is no loss. The reason of a retirement in progress lies
-// in the word's epoch field's neighbour: state = retiring + reason (see `pack_state`), so a half state names it.
+// Why a slot was retired, as an index; 0 is consumed, the only one that is no loss. While RETIRING, the state field
+// holds retiring + reason, so that a half state names its tally.
 constexpr int kReasons = 8;
 
 struct Owner {

@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hive.config import Config, load_config
+from hive.config.keys import keys_of
+from hive.config.schema import SECTIONS
+from hive.errors import ConfigError
+
+ENV = '[env]\nid = "CartPole-v1"\n'
+
+BAD = """\
+# Four mistakes.
+[run]
+scheme = "a2c"
+seed = 1
+
+[env]
+
+[collection]
+evns = 8
+rollout = 0
+
+[gradients]
+workers = 1
+
+device = "cuda1"
+"""
+
+BAD_ERROR = """\
+error: 4 problems in `bad.toml`
+
+bad.toml:6: env.id: missing key
+     6 | [env]
+       |  ^^^ add `id = "CartPole-v1"`
+
+bad.toml:9: collection.evns: unknown key
+     9 | evns = 8
+       | ^^^^ did you mean `envs`?
+
+bad.toml:10: collection.rollout: expected an integer >= 1, got 0
+    10 | rollout = 0
+       |           ^
+
+bad.toml:15: gradients.device: expected "cpu" (this release computes gradients on the CPU only), got "cuda1"
+    15 | device = "cuda1"
+       |          ^^^^^^^
+
+hint: `hive init CartPole-v1` writes a config that works; `hive config` on it shows every key"""
+
+
+def load(text: str = ENV, *overrides: str) -> Config:
+    return load_config("run.toml", overrides, text=text)
+
+
+def problems(text: str, *overrides: str) -> list[str]:
+    """The problems of a bad config, each with its lines."""
+    with pytest.raises(ConfigError) as raised:
+        load(text, *overrides)
+    assert raised.value.exit_code == 2
+    header, *found = str(raised.value).split("\n\n")
+    assert re.match(rf"{len(found)} problems? in ", header)
+    return found
+
+
+def test_all_problems_at_once_each_with_its_line() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config("bad.toml", text=BAD)
+    assert raised.value.render() == BAD_ERROR
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "cart pole.toml"
+    file.write_text(f"{ENV}[algorithm]\nlearning_rate = 1\n[network]\nmiddleware = [32, 16]\n")
+    config = load_config(file)
+    assert config.run.name == "cart-pole"
+    assert config.env.id == "CartPole-v1"
+    assert config.algorithm.learning_rate == 1.0
+    assert type(config.algorithm.learning_rate) is float
+    assert config.network.middleware == (32, 16)
+    assert config.origin("network.middleware") == f"{file}:6"
+    assert config.origin("network.activation") == "default"
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no such file: `nothing\.toml`"):
+        load_config("nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("runs/breakout.toml", "breakout"),
+        ("my run (2).toml", "my-run-2-"),
+        (".hidden.toml", "hidden"),
+        ("---.toml", "run"),
+        ("/dev/fd/63", "63"),
+        ("x" * 100, "x" * 64),
+        ("bad\nname.toml", "bad-name"),
+    ],
+)
+def test_the_file_names_the_run(path: str, name: str) -> None:
+    assert load_config(path, text=ENV).run.name == name
+
+
+def test_a_path_cannot_break_an_origin() -> None:
+    assert load_config("a\nb.toml", text=ENV).origin("env.id") == "a?b.toml:2"
+
+
+def test_overrides_win() -> None:
+    config = load(f"{ENV}[run]\nseed = 1\n", "run.seed=2", "run.seed = 3", "env.id=ALE/Pong-v5")
+    assert (config.run.seed, config.env.id) == (3, "ALE/Pong-v5")
+    assert config.origin("run.seed") == config.origin("env.id") == "--set"
+
+
+def test_an_override_may_bring_what_the_file_lacks() -> None:
+    assert load("", "env.id=CartPole-v1").env.id == "CartPole-v1"
+
+
+def test_overrides_reach_into_options() -> None:
+    text = f"{ENV}options = {{ a = 1, b = {{ c = 2 }} }}\n"
+    config = load(text, "env.options.b.d=[3]", "env.options.e=x", "env.options.a.z=true")
+    assert config.env.options == {"a": {"z": True}, "b": {"c": 2, "d": [3]}, "e": "x"}
+    assert load(text, "env.options={f = 1}").env.options == {"f": 1}
+    assert load(ENV, "env.options.a.b=1").env.options == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("collection.evns=4", "unknown key; did you mean `collection.envs`?"),
+        ("collection.envs=0", "expected an integer >= 1, got 0"),
+        ("collection.envs=1O", 'expected an integer >= 1, got "1O"'),
+        ("collection.envs.x=1", "expected an integer >= 1, got a table"),
+        ("collection=1", "expected a table, got 1"),
+        ("colection.envs=1", "unknown table; did you mean `collection`?"),
+        ("envs=1", "unknown key; did you mean `collection.envs`?"),
+        (
+            "run.scheme=sngle",
+            'expected "a2c", "single" or "package.module:function", got "sngle"; did you mean `single`?',
+        ),
+        ("collection.envs", "expected KEY=VALUE, for example collection.envs=16"),
+        ("=4", "expected KEY=VALUE, for example collection.envs=16"),
+        ("a..b=4", "expected KEY=VALUE, for example collection.envs=16"),
+        ("env.id=\udcff", "control characters, or not UTF-8"),
+        ("env.id=a\nb", "control characters, or not UTF-8"),
+        (
+            "env.options.x=nan",
+            "expected a table of strings, finite numbers, booleans, arrays and tables, got nan (not finite)",
+        ),
+    ],
+)
+def test_bad_overrides(override: str, problem: str) -> None:
+    shown = override.replace("\n", "?").replace("\udcff", "?")
+    assert problems(ENV, override) == [f"--set {shown}: {problem}"]
+
+
+def test_a_deep_override_is_refused() -> None:
+    (problem,) = problems(ENV, "env.options" + ".a" * 20_000 + "=1")
+    assert problem.endswith("got a table")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "seed = 1\n",
+            ["run.toml:1: seed: unknown key", "     1 | seed = 1", "       | ^^^^ did you mean `run.seed`?"],
+        ),
+        (
+            "[collectors]\nenvs = 2\nnonsense = 3\n",
+            [
+                "run.toml:1: collectors: unknown table",
+                "     1 | [collectors]",
+                "       |  ^^^^^^^^^^ did you mean `collection`?",
+            ],
+        ),
+        (
+            "[run]\nworkers = 2\n",
+            [
+                "run.toml:2: run.workers: unknown key",
+                "     2 | workers = 2",
+                "       | ^^^^^^^ did you mean `collection.workers` or `gradients.workers`?",
+            ],
+        ),
+        (
+            "[run]\nxyz = 2\n",
+            ["run.toml:2: run.xyz: unknown key", "     2 | xyz = 2", "       | ^^^"],
+        ),
+        (
+            "[[run]]\nseed = 2\n",
+            ["run.toml:1: run: expected a table, got an array", "     1 | [[run]]", "       |   ^^^"],
+        ),
+        (
+            "run.seed = 1.0\n",
+            [
+                "run.toml:1: run.seed: expected an integer >= 0, got 1.0",
+                "     1 | run.seed = 1.0",
+                "       |            ^^^",
+            ],
+        ),
+        (
+            "[network]\nmiddleware = [\n  64,\n  true,\n]\n",
+            [
+                "run.toml:4: network.middleware: expected an array of integers >= 1, got true",
+                "     4 |   true,",
+                "       |   ^^^^",
+            ],
+        ),
+        (
+            "collection = { communication = 'pipelind' }\n",
+            [
+                'run.toml:1: collection.communication: expected "synchronous" or "pipelined", got "pipelind"',
+                "     1 | collection = { communication = 'pipelind' }",
+                "       |                                ^^^^^^^^^^ did you mean `pipelined`?",
+            ],
+        ),
+        (
+            "[gradients]\nworkers = 4\n",
+            [
+                "run.toml:2: gradients.workers: expected 0 or 1 "
+                "(this release runs at most one gradient worker), got 4",
+                "     2 | workers = 4",
+                "       |           ^",
+            ],
+        ),
+        (
+            "[run]\nname = '''\na\nb'''\n",
+            [
+                "run.toml:2: run.name: expected at most 64 letters, digits and `.` `_` `-`, "
+                'beginning with none of `.` `-`, got "a\\u000ab"',
+                "     2 | name = '''",
+                "       |        ^^^",
+            ],
+        ),
+    ],
+)
+def test_problems_of_a_file(text: str, lines: list[str]) -> None:
+    assert problems(text, "env.id=x") == ["\n".join(lines)]
+
+
+def test_a_fault_in_options_is_found_inside() -> None:
+    (problem,) = problems(f"{ENV}\n[env.options.deep]\nok = 1\nlist = [1, 2020-01-01]\n")
+    assert problem.splitlines()[0].startswith(
+        "run.toml:6: env.options.deep.list: expected a table of strings"
+    )
+    assert problem.splitlines()[1:] == ["     6 | list = [1, 2020-01-01]", "       |            ^^^^^^^^^^"]
+
+
+def test_a_rule_shows_both_places() -> None:
+    text = f'{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 2\n'
+    assert problems(text) == [
+        "run.toml:5: collection.max_lag: "
+        'got 2, but collection.communication = "synchronous" (run.toml:4) demands 0\n'
+        "     5 | max_lag = 2\n"
+        "       |           ^\n"
+        '     4 | communication = "synchronous"\n'
+        "       |                 ^^^^^^^^^^^^^"
+    ]
+
+
+def test_a_rule_names_a_default_and_an_override() -> None:
+    reason = 'got 0, but collection.communication = "pipelined" (default) demands at least 1'
+    assert problems(ENV, "collection.max_lag=0") == [f"--set collection.max_lag=0: {reason}"]
+    assert problems(f"{ENV}[gradients]\nmax_lag = 1\n", "gradients.communication=synchronous") == [
+        "run.toml:4: gradients.max_lag: "
+        'got 1, but gradients.communication = "synchronous" (--set) demands 0\n'
+        "     4 | max_lag = 1\n"
+        "       |           ^"
+    ]
+
+
+def test_a_wrong_key_breaks_no_rule() -> None:
+    text = f'{ENV}[collection]\ncommunication = "sync"\nmax_lag = 0\nslots = 2\n'
+    assert [problem.splitlines()[0] for problem in problems(text)] == [
+        'run.toml:4: collection.communication: expected "synchronous" or "pipelined", got "sync"'
+    ]
+
+
+def test_problems_of_file_and_overrides_come_together() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load("[run]\nseed = -1\n", "run.stps=1")
+    heads = [line for line in str(raised.value).splitlines() if re.match(r"\S", line)]
+    assert heads == [
+        "3 problems in `run.toml` and `--set`",
+        "run.toml:2: run.seed: expected an integer >= 0, got -1",
+        "run.toml:2: env.id: missing key",
+        "--set run.stps=1: unknown key; did you mean `run.steps`?",
+    ]
+
+
+def test_a_table_that_is_none_is_one_problem() -> None:
+    assert [problem.splitlines()[0] for problem in problems("env = 3\n")] == [
+        "run.toml:1: env: expected a table, got 3"
+    ]
+
+
+def test_text_that_is_not_unicode_is_an_error() -> None:
+    assert problems("a = '\udcff'\n") == ["run.toml:1: not UTF-8: byte 0xed"]
+
+
+NAMES = sorted({name for table in SECTIONS.values() for name in keys_of(table)})
+ANY_NAME = st.sampled_from([*SECTIONS, *NAMES, "options", "x"]) | st.text(max_size=3)
+ANY_VALUE = st.sampled_from(
+    [
+        "1",
+        "-1",
+        "0.5",
+        "true",
+        "nan",
+        "'auto'",
+        '"synchronous"',
+        "[64, 0]",
+        "[[]]",
+        "{a = 1}",
+        "1979-05-27",
+        "0x" + "f" * 40,
+    ]
+) | st.text(max_size=5)
+PAIR = st.tuples(ANY_NAME, ANY_VALUE).map(" = ".join)
+LINE = PAIR | ANY_NAME.map("[{}]".format) | ANY_NAME.map("[[env.{}]]".format) | st.text(max_size=8)
+TOML_LIKE = st.lists(LINE, max_size=12).map("\n".join)
+OVERRIDES = st.lists(
+    st.text(max_size=8) | st.tuples(ANY_NAME, ANY_NAME, ANY_VALUE).map("{0[0]}.{0[1]}={0[2]}".format),
+    max_size=3,
+)
+
+
+def check_that_it_ends_well(text: str, overrides: list[str]) -> None:
+    """Loads; whatever is wrong must be a ConfigError whose problems all start with their place."""
+    message = ""
+    try:
+        load(text, *overrides)
+    except ConfigError as error:
+        message = str(error)
+    for problem in message.split("\n\n")[1:]:
+        assert re.match(r"run\.toml:\d+: |--set |\.\.\. and ", problem), problem
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOML_LIKE, OVERRIDES)
+@example(ENV, ["run.=1", ".=", "env.id={}", "[run]\nseed=1"])
+@example("a" * 60_000, [])
+@example("\n".join(f"key_{number} = 1" for number in range(3000)), [])
+@example("a = " + "[" * 400 + "]" * 400 + "\n[env]\nid.b = 1", [])
+@example("[env]\nid = 'x'\noptions." + "a." * 2000 + "b = 1", [])
+def test_text_like_toml_never_breaks_it(text: str, overrides: list[str]) -> None:
+    check_that_it_ends_well(text, overrides)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_never_breaks_it(text: str) -> None:
+    check_that_it_ends_well(text, [])
+
+
+@settings(max_examples=100, deadline=None)
+@given(content=st.binary(max_size=60))
+def test_any_file_never_breaks_it(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "fuzz.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError):
+        load_config(file)

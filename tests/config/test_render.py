@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hive.config import Config, load_config, render, template
+from hive.config.keys import Key, keys_of
+from hive.config.schema import SECTIONS
+from hive.config.values import toml_text
+
+ENV = '[env]\nid = "CartPole-v1"\n'
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+FREE = st.recursive(
+    TEXT | st.booleans() | st.integers(-99, 99) | st.floats(-1e9, 1e9),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+SPECIAL = {
+    "run.name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
+    "run.scheme": st.sampled_from(["a2c", "single", "my.schemes:build"]),
+    "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
+    "env.options": st.dictionaries(TEXT, FREE, max_size=2),
+    "gradients.device": st.just("cpu"),
+    "network.module": st.just("my.networks:Torso"),
+    "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
+}
+RULED = {"collection.max_lag", "collection.slots", "gradients.max_lag"}
+
+
+def values_of(name: str, key: Key) -> st.SearchStrategy[Any]:
+    """Any value that the key takes."""
+    if name in SPECIAL:
+        return SPECIAL[name]
+    limits = key.limits
+    if limits.choices:
+        return st.sampled_from(limits.choices)
+    low = limits.minimum if limits.minimum is not None else limits.above
+    high = limits.maximum if limits.maximum is not None else limits.below
+    items: st.SearchStrategy[Any] = st.booleans()
+    if key.kind is int:
+        items = st.integers(int(low or 0), int(high or 2**63 - 1))
+    elif key.kind is float:
+        items = st.floats(
+            low, high or 1e300, exclude_min=limits.above is not None, exclude_max=limits.below is not None
+        )
+    items = items | st.sampled_from(tuple(limits.words)) if limits.words else items
+    return st.lists(items, max_size=3) if key.is_array else items
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """A config with a random part of its keys set to random values."""
+    lines = []
+    for section, table in SECTIONS.items():
+        lines.append(f"[{section}]")
+        for name, key in keys_of(table).items():
+            full = f"{section}.{name}"
+            if full not in RULED and (full == "env.id" or draw(st.booleans())):
+                lines.append(f"{name} = {toml_text(draw(values_of(full, key)))}")
+    config = load_config(draw(TEXT), text="\n".join(lines))
+    extra = draw(st.integers(0, 3))
+    lag = config.collection.max_lag + extra * (config.collection.communication == "pipelined")
+    overrides = [f"collection.max_lag={lag}", f"collection.slots={lag + 2 + extra}"]
+    return load_config(draw(TEXT), overrides, text="\n".join(lines))
+
+
+@settings(max_examples=60, deadline=None)
+@given(configs())
+def test_what_is_rendered_loads_as_the_same_config(config: Config) -> None:
+    text = render(config)
+    again = load_config("resolved.toml", text=text)
+    assert again == config
+    assert again.differences(config) == []
+    unset = [name for name in ("run.stop_at_return", "network.module") if config.value(name) is None]
+    from_the_file = {entry.name for entry in again.entries() if entry.origin.startswith("resolved.toml:")}
+    assert from_the_file == {entry.name for entry in config.entries()} - set(unset)
+
+
+def test_every_line_tells_its_origin() -> None:
+    text = f'[run]\nscheme = "single"\n{ENV}'
+    config = load_config("runs/x.toml", ["run.seed=7"], text=text)
+    lines = render(config).splitlines()
+    docs = {entry.name: entry.doc for entry in config.entries()}
+    assert lines[:7] == [
+        "[run]",
+        f'name = "x"                          # default        {docs["run.name"]}',
+        f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
+        f"seed = 7                            # --set          {docs['run.seed']}",
+        f"steps = 500_000                     # default        {docs['run.steps']}",
+        f"# stop_at_return is not set         # default        {docs['run.stop_at_return']}",
+        "",
+    ]
+    assert f"workers = 0                         # scheme single  {docs['collection.workers']}" in lines
+
+
+def test_a_line_break_in_the_path_stays_in_its_comment() -> None:
+    config = load_config("a\n[run]\nseed = 5 #.toml", text=ENV)
+    assert load_config("x.toml", text=render(config)) == config
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "my.package:Environment", 'odd "name" #\\'])
+def test_the_template_works_and_changes_no_default(env_id: str) -> None:
+    config = load_config("run.toml", text=template(env_id))
+    assert config.env.id == env_id
+    assert config == load_config("run.toml", text=f"[env]\nid = {toml_text(env_id)}\n")
+
+
+def test_the_template_is_short_and_says_what_each_key_means() -> None:
+    lines = template("CartPole-v1").splitlines()
+    assert len(lines) < 30
+    assert max(map(len, lines)) <= 120
+    settings_ = [line for line in lines if " = " in line]
+    assert all(" # " in line for line in settings_)
+    assert tomllib.loads("\n".join(lines))["collection"] == {"workers": 1, "envs": 16, "rollout": 32}
+    assert lines[0].startswith("# Start it with `hive up FILE`")
+    assert lines[4] == "seed = 1                            # everything that is random follows from it"

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hive.config import load_config
+from hive.config.keys import REQUIRED, Key, keys_of
+from hive.config.schema import RULES, SECTIONS
+from hive.errors import ConfigError
+
+ENV = '[env]\nid = "CartPole-v1"\n'
+KEYS = {
+    f"{section}.{name}": key for section, table in SECTIONS.items() for name, key in keys_of(table).items()
+}
+
+DEFAULTS = {
+    "run.name": "cartpole",
+    "run.scheme": "a2c",
+    "run.seed": 1,
+    "run.steps": 500_000,
+    "run.stop_at_return": None,
+    "env.id": "CartPole-v1",
+    "env.options": {},
+    "env.vector": "auto",
+    "collection.workers": 1,
+    "collection.envs": 16,
+    "collection.rollout": 32,
+    "collection.communication": "pipelined",
+    "collection.max_lag": 1,
+    "collection.broadcast_interval": 1,
+    "collection.slots": 3,
+    "gradients.workers": 1,
+    "gradients.communication": "synchronous",
+    "gradients.bootstrap_rounds": 1,
+    "gradients.max_lag": 0,
+    "gradients.device": "cpu",
+    "algorithm.name": "a2c",
+    "algorithm.discount": 0.99,
+    "algorithm.gae_lambda": 1.0,
+    "algorithm.learning_rate": 7e-4,
+    "algorithm.learning_rate_schedule": "constant",
+    "algorithm.optimizer": "adam",
+    "algorithm.adam_optimizer_beta1": 0.9,
+    "algorithm.adam_optimizer_beta2": 0.999,
+    "algorithm.rms_prop_optimizer_decay": 0.99,
+    "algorithm.optimizer_epsilon": 1e-5,
+    "algorithm.momentum": 0.0,
+    "algorithm.weight_decay": 0.0,
+    "algorithm.value_loss_weight": 0.5,
+    "algorithm.entropy_weight": 0.01,
+    "algorithm.clip_gradients": 0.5,
+    "algorithm.normalize_advantages": False,
+    "network.middleware": (64, 64),
+    "network.activation": "tanh",
+    "network.module": None,
+    "network.separate_networks": False,
+    "record.every_s": 1.0,
+    "record.sinks": ("jsonl",),
+    "record.log_level": "info",
+    "supervision.restarts": 5,
+    "supervision.window_s": 60.0,
+    "supervision.phase_limit_s": 60.0,
+    "supervision.drain_s": 30.0,
+}
+
+REFUSED: list[tuple[str, Any]] = [
+    ("run.name", ""),
+    ("run.name", "a/b"),
+    ("run.name", ".hidden"),
+    ("run.name", "-x"),
+    ("run.name", "x" * 65),
+    ("run.name", "x\n"),
+    ("run.scheme", "impala"),
+    ("run.seed", -1),
+    ("run.seed", 2**63),
+    ("run.steps", 0),
+    ("run.stop_at_return", float("inf")),
+    ("env.id", ""),
+    ("env.id", "a\nb"),
+    ("env.options", [1]),
+    ("env.vector", "fast"),
+    ("collection.workers", -1),
+    ("collection.workers", 1025),
+    ("collection.workers", "all"),
+    ("collection.envs", 0),
+    ("collection.rollout", 0),
+    ("collection.communication", "asynchronous"),
+    ("collection.max_lag", -1),
+    ("collection.broadcast_interval", 0),
+    ("collection.slots", 1),
+    ("gradients.workers", 2),
+    ("gradients.communication", "asynchronous"),
+    ("gradients.bootstrap_rounds", 0),
+    ("gradients.device", "gpu"),
+    ("gradients.device", "cuda:"),
+    ("gradients.device", "cuda:0 "),
+    ("algorithm.name", "ppo"),
+    ("algorithm.discount", 1.01),
+    ("algorithm.gae_lambda", -0.1),
+    ("algorithm.learning_rate", 0),
+    ("algorithm.learning_rate_schedule", "cosine"),
+    ("algorithm.optimizer", "lbfgs"),
+    ("algorithm.adam_optimizer_beta1", 1),
+    ("algorithm.optimizer_epsilon", 0.0),
+    ("algorithm.momentum", 1.0),
+    ("algorithm.weight_decay", -1e-9),
+    ("algorithm.clip_gradients", -1),
+    ("algorithm.normalize_advantages", 1),
+    ("network.middleware", [64, 0]),
+    ("network.middleware", 64),
+    ("network.activation", "gelu"),
+    ("network.module", "Module"),
+    ("record.every_s", 0),
+    ("record.sinks", []),
+    ("record.sinks", ["tensorboard"]),
+    ("record.sinks", ["jsonl", "jsonl"]),
+    ("record.sinks", ["jsonl", "wandb"]),
+    ("record.log_level", "trace"),
+    ("supervision.restarts", -1),
+    ("supervision.window_s", 0),
+]
+
+ACCEPTED: list[tuple[str, Any]] = [
+    ("run.name", "_A.b-9"),
+    ("run.scheme", "my.package:topology"),
+    ("run.seed", 2**63 - 1),
+    ("run.stop_at_return", -200),
+    ("env.id", "ALE/Pong-v5"),
+    ("collection.workers", 0),
+    ("collection.workers", "auto"),
+    ("algorithm.discount", 1),
+    ("algorithm.clip_gradients", 0),
+    ("network.middleware", []),
+    ("network.module", "my.networks:Torso"),
+    ("record.sinks", ["tensorboard", "jsonl"]),
+    ("supervision.restarts", 0),
+]
+
+
+def test_every_key_has_its_default() -> None:
+    config = load_config("cartpole.toml", text=ENV)
+    assert {entry.name: entry.value for entry in config.entries()} == DEFAULTS
+    for name, value in DEFAULTS.items():
+        assert type(config.value(name)) is type(value), name
+
+
+def test_only_the_environment_has_no_default() -> None:
+    needed = [name for name, key in KEYS.items() if key.default is REQUIRED and key.limits.resolve is None]
+    assert needed == ["env.id"]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_each_key_is_documented_in_a_line_and_has_a_valid_default(name: str) -> None:
+    key: Key = KEYS[name]
+    assert 3 < len(key.limits.doc) < 105
+    assert not key.limits.doc.endswith(".")
+    if key.default is not REQUIRED and key.default is not None:
+        default = list(key.default) if key.is_array else key.default
+        assert key.fault(default) is None
+        assert key.convert(default) == key.default
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED)
+def test_refused(name: str, value: Any) -> None:
+    assert KEYS[name].fault(value) is not None
+
+
+@pytest.mark.parametrize(("name", "value"), ACCEPTED)
+def test_accepted(name: str, value: Any) -> None:
+    assert KEYS[name].fault(value) is None
+
+
+def test_auto_leaves_one_core() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert load_config("x", ["collection.workers=auto"], text=ENV).collection.workers == max(1, cores - 1)
+
+
+@pytest.mark.parametrize(
+    ("communication", "max_lag", "allowed"),
+    [("synchronous", 0, True), ("synchronous", 1, False), ("pipelined", 0, False), ("pipelined", 3, True)],
+)
+@pytest.mark.parametrize("section", ["collection", "gradients"])
+def test_the_lag_must_suit_the_communication(
+    section: str, communication: str, max_lag: int, allowed: bool
+) -> None:
+    overrides = [f"{section}.communication={communication}", f"{section}.max_lag={max_lag}"]
+    if allowed:
+        assert load_config("x", overrides, text=ENV).value(f"{section}.max_lag") == max_lag
+    else:
+        with pytest.raises(ConfigError, match=f"{section}.communication = .* demands"):
+            load_config("x", overrides, text=ENV)
+
+
+def test_slots_follow_the_lag() -> None:
+    assert load_config("x", ["collection.max_lag=4"], text=ENV).collection.slots == 6
+    assert load_config("x", ["collection.max_lag=4", "collection.slots=9"], text=ENV).collection.slots == 9
+    with pytest.raises(ConfigError, match=r"got 5, but collection\.max_lag = 4 .* demands at least 6"):
+        load_config("x", ["collection.max_lag=4", "collection.slots=5"], text=ENV)
+
+
+def test_rules_are_between_keys() -> None:
+    assert {name for rule in RULES for name in (rule.name, rule.other)} <= set(KEYS)
+
+
+def test_configs_compare_by_value() -> None:
+    one = load_config("a/run.toml", text=ENV)
+    other = load_config("b/run.toml", ["run.seed=1"], text=f"\n\n{ENV}")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.origin("env.id") != other.origin("env.id")
+    assert one.differences(other) == []
+
+
+def test_differences_are_named() -> None:
+    one = load_config("a.toml", text=ENV)
+    other = load_config("b.toml", ["env.options.x=1", "algorithm.learning_rate=1e-3"], text=ENV)
+    assert one.differences(other) == ["run.name", "env.options", "algorithm.learning_rate"]
+    assert one != other
+
+
+def test_configs_are_frozen() -> None:
+    config = load_config("a.toml", text=ENV)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.run.seed = 2  # type: ignore[misc]
+
+
+def test_entries_tell_all() -> None:
+    entry = next(entry for entry in load_config("a.toml", text=ENV).entries() if entry.name == "env.id")
+    assert (entry.value, entry.origin) == ("CartPole-v1", "a.toml:2")
+    assert entry.doc == 'of Gymnasium, or "package.module:Class"'
+
+
+def test_the_config_needs_no_torch() -> None:
+    code = "import sys, hive.config; print({'torch', 'numpy', 'gymnasium'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
