@@ -95,9 +95,9 @@ class MessageSender:
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
 
     def joined(self, consumer: Identity, window: int) -> None:
-        """A consumer is there. A later incarnation of one replaces it."""
+        """A consumer is there. A later incarnation of one replaces it; an earlier one changes nothing."""
         known = self.consumers.get(consumer[0])
-        if known is not None and known.identity == consumer:
+        if known is not None and known.identity[1] >= consumer[1]:
             return
         self.left(consumer[0])
         self.consumers[consumer[0]] = _Consumer(consumer, window)
@@ -138,6 +138,9 @@ class MessageSender:
             targets = self._targets() or []
             if self.when_full == "fail" and not targets:
                 raise ChannelFull(f"channel `{self.name}` has no room", hint='connect it with when_full="wait", or a larger window')
+            if self.pattern == "balance" and not targets:  # nobody is there to drop an older one
+                self.waiter.status.add(self.account.produced, 1)
+                self.account.drop("overflow", 1)
         for consumer in targets:
             # Counted before it leaves: an acknowledgement can then never be ahead of the account.
             self.waiter.status.add(self.account.produced, 1)
@@ -147,7 +150,7 @@ class MessageSender:
 
     def _targets(self) -> list[_Consumer] | None:
         if self.pattern == "balance":
-            free = [c for c in self.consumers.values() if c.room]
+            free = [c for c in self.consumers.values() if c.room or self.when_full == "drop_oldest"]
             return [min(free, key=lambda c: (c.in_flight, c.sent))] if free else None
         everyone = list(self.consumers.values())
         if self.when_full != "drop_oldest" and not all(c.room for c in everyone):
@@ -168,11 +171,18 @@ class MessageReceiver:
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
     def deliver(self, producer: Identity, sequence: int, message: Message) -> None:
-        """A message from the transport. Repeats are ignored; beyond the window the oldest is dropped."""
+        """A message from the transport. Repeats are ignored; beyond the window the oldest is dropped.
+
+        The wire keeps the order, so a gap in the sequence was lost to a full mailbox: dropped, and said at once.
+        """
         totals = self.totals.setdefault(producer, [0, 0, 0])
         if sequence <= totals[0]:
             return
+        missing = sequence - totals[0] - 1
         totals[0] = sequence
+        if missing:
+            totals[2] += missing
+            self._acknowledge(producer)
         self.queue.append((producer, message))
         if self.when_full == "drop_oldest" and totals[0] - totals[1] - totals[2] > self.window:
             self._drop_oldest(producer)

@@ -12,7 +12,8 @@ allows). On the wire a message is
 
 so big arrays are never copied into the msgpack part. A reader gives `decode` the closed set of types that its socket
 may carry. Everything is checked before it is used: types, lengths, array shape x itemsize against the frame, dtype
-against a list. What does not fit raises `WireError`; nothing is executed, no pickle exists here.
+against a list. What does not fit raises `WireError`; nothing is executed, no pickle exists here. A writer refuses, with
+a TypeError that names the field, what a reader would refuse, so that no message is lost on the way without a word.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far belo
 MAX_FRAMES = 256  # arrays of one message
 MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
 MAX_DIMENSIONS = 16
+UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no text must still arrive
 DTYPES = frozenset({"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"})
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
@@ -118,7 +120,7 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
             value = value.item()
         if type(value) not in accepted:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
-        return value
+        return _within_limits(value)
 
     def read(item: Any, frames: Frames, path: str) -> Any:
         if type(item) not in accepted:
@@ -134,20 +136,51 @@ def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
             raise WireError(f"{path}: expected a list, got {type(item).__name__}")
         return tuple(read(x, frames, f"{path}[{i}]") for i, x in enumerate(item))
 
-    return (lambda value, frames: [write(x, frames) for x in value]), read_tuple
+    def write_tuple(value: Any, frames: list[Any]) -> Any:
+        if not isinstance(value, (tuple, list)):
+            raise TypeError(f"expected a tuple, got {type(value).__name__}")
+        return [write(x, frames) for x in _within_limits(value)]
+
+    return write_tuple, read_tuple
 
 
 def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
     def read_dict(item: Any, frames: Frames, path: str) -> Any:
-        if type(item) is not dict or not all(type(key) is str for key in item):
-            raise WireError(f"{path}: expected a map with text keys")
+        if type(item) is not dict:
+            raise WireError(f"{path}: expected a map, got {type(item).__name__}")
         return {key: read(x, frames, f"{path}.{key}") for key, x in item.items()}
 
-    return (lambda value, frames: {str(key): write(x, frames) for key, x in value.items()}), read_dict
+    def write_dict(value: Any, frames: list[Any]) -> Any:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise TypeError(f"expected a map with text keys, got {type(value).__name__}")
+        return {_within_limits(key): write(x, frames) for key, x in _within_limits(value).items()}
+
+    return write_dict, read_dict
+
+
+def _within_limits(value: Any) -> Any:
+    """`value` itself. Raises TypeError for a size that a reader refuses."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise TypeError("an integer of more than 64 bits")
+    if isinstance(value, (str, bytes)):
+        size = len(value.encode(errors=UNICODE_ERRORS) if isinstance(value, str) else value)
+        if size > MAX_TEXT_BYTES:
+            raise TypeError(f"{size} bytes of text; at most {MAX_TEXT_BYTES} travel")
+    elif isinstance(value, (tuple, list, dict)) and len(value) > MAX_ITEMS:
+        raise TypeError(f"{len(value)} items; at most {MAX_ITEMS} travel")
+    return value
 
 
 def _write_tree(value: Any, frames: list[Any]) -> Any:
-    return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {_within_limits(key): _write_tree(x, frames) for key, x in _within_limits(value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_write_tree(x, frames) for x in _within_limits(value)]
+    if value is not None and not isinstance(value, (bool, int, float, str, bytes)):
+        raise TypeError(f"a tree holds scalars, lists and maps with text keys, not {type(value).__name__}")
+    return _within_limits(value)
 
 
 def _read_tree(item: Any, frames: Frames, path: str) -> Any:
@@ -156,8 +189,10 @@ def _read_tree(item: Any, frames: Frames, path: str) -> Any:
 
 def _write_array(value: Any, frames: list[Any]) -> Any:
     array = np.ascontiguousarray(value)
-    if array.dtype.name not in DTYPES:
+    if array.dtype.name not in DTYPES or not array.dtype.isnative:
         raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+    if array.nbytes > MAX_ARRAY_BYTES or len(frames) == MAX_FRAMES:
+        raise TypeError(f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory")
     frames.append(array.reshape(-1).view(np.uint8).data)
     return [len(frames), array.dtype.name, list(np.shape(value))]
 
@@ -183,7 +218,7 @@ def _write_fields(message: Message, frames: list[Any], cls: type[Message]) -> li
     for name, write, _ in _compiled(cls):
         try:
             packed.append(write(getattr(message, name), frames))
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise TypeError(f"{cls.__hive_name__}.{name}: {error}") from None
     return packed
 
@@ -198,8 +233,11 @@ def _read_fields(item: Any, frames: Frames, cls: type[M], path: str) -> M:
 def encode(message: Message) -> list[Frame]:
     """The frames of a message. Raises TypeError when a value is not what its field declares."""
     frames: list[Any] = []
-    body = _write_fields(message, frames, type(message))
-    return [msgpack.packb([type(message).__hive_name__, *body], use_bin_type=True), *frames]
+    name, body = type(message).__hive_name__, _write_fields(message, frames, type(message))
+    try:
+        return [msgpack.packb([name, *body], unicode_errors=UNICODE_ERRORS), *frames]
+    except ValueError as error:  # nested too deep
+        raise TypeError(f"{name}: {error}") from None
 
 
 def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
@@ -216,7 +254,7 @@ def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
         raise WireError(f"a message of type {body[0][:64]!r}, which this socket does not carry")
     try:
         return _read_fields(body[1:], frames, cls, cls.__hive_name__)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"{cls.__hive_name__}: {error}") from None
 
 
@@ -231,9 +269,21 @@ def _unpack(frame: Frame) -> Any:
             max_array_len=MAX_ITEMS,
             max_map_len=MAX_ITEMS,
             max_ext_len=0,
+            object_hook=_text_keys,
+            ext_hook=_no_extension,
         )
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
         raise WireError(f"not msgpack, or beyond its limits: {error}") from None
+
+
+def _text_keys(map_: dict[Any, Any]) -> dict[Any, Any]:
+    if not all(type(key) is str for key in map_):
+        raise ValueError("a map with keys that are not text")
+    return map_
+
+
+def _no_extension(code: int, data: bytes) -> Any:
+    raise ValueError(f"extension type {code}")
 
 
 def type_set(classes: Iterable[type[Message]]) -> dict[str, type[Message]]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from hive.errors import TopologyError
 from hive.runtime.messages import Message
@@ -83,6 +83,11 @@ class Outlet(Port[M]):
 
     def __init__(self, message: type[M], *, pattern: Pattern = "balance", when_full: WhenFull | None = None, optional: bool = False) -> None:
         super().__init__(message, optional=optional)
+        if pattern not in get_args(Pattern) or when_full not in (None, *get_args(WhenFull)):
+            raise TopologyError(
+                f"an outlet cannot be pattern={pattern!r}, when_full={when_full!r}",
+                hint=f"patterns: {', '.join(get_args(Pattern))}; when_full: {', '.join(get_args(WhenFull))}",
+            )
         self.pattern: Pattern = pattern
         self.when_full: WhenFull = when_full or ("wait" if pattern == "balance" else "drop_oldest")
 

@@ -38,6 +38,8 @@ class Blueprint:
     """Everything that follows from the config and the environment. Raises what environments and networks raise."""
 
     def __init__(self, config: Config) -> None:
+        # One thread per actor: the processes are the parallelism, and the bits of a sum depend on who adds what.
+        torch.set_num_threads(1)
         self.config = config
         collection = config.collection
         self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)

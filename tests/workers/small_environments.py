@@ -1,0 +1,180 @@
+"""Environments so small that what there is to learn can be said beforehand, and networks of a user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+ACTIONS = {
+    "discrete": spaces.Discrete(2),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "box": spaces.Box(-10.0, 10.0, (2,), np.float32),
+}
+
+
+class Small(gymnasium.Env[Any, Any]):
+    """Counts the steps of its episode; subclasses say what is seen and earned.
+
+    Terminates with step `terminates` and truncates with step `truncates`.
+    """
+
+    observation_space: Any = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space: Any = ACTIONS["discrete"]
+
+    def __init__(self, terminates: int = 0, truncates: int = 0) -> None:
+        self.ends = terminates, truncates
+        self.at = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.at = 0
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1
+        reward = self.reward(action)
+        return self.observation(), reward, self.terminated(), self.at == self.ends[1], {}
+
+    def observation(self) -> Any:
+        return np.ones(1, np.float32)
+
+    def reward(self, action: Any) -> float:
+        return 1.0
+
+    def terminated(self) -> bool:
+        return self.at == self.ends[0]
+
+
+class OneState(Small):
+    """One state and a reward of 1 for each step: worth 1 / (1 - discount) if it never ends."""
+
+
+class Bandit(Small):
+    """One of two contexts is shown; the action of its number earns 1. An episode is one step."""
+
+    observation_space = spaces.Discrete(2)
+
+    def observation(self) -> Any:
+        self.context = int(self.np_random.integers(2)) if self.at == 0 else 0
+        return self.context
+
+    def reward(self, action: Any) -> float:
+        return float(action == self.context)
+
+    def terminated(self) -> bool:
+        return True
+
+
+class Chain(Small):
+    """Five states in a row, entered in the middle. The left end earns 0.2, the right end 1; both end it."""
+
+    observation_space = spaces.Discrete(5)
+
+    def observation(self) -> Any:
+        if self.at == 0:
+            self.state = 2
+        return self.state
+
+    def reward(self, action: Any) -> float:
+        self.state += 1 if action else -1
+        return {0: 0.2, 4: 1.0}.get(self.state, 0.0)
+
+    def terminated(self) -> bool:
+        return self.state in (0, 4)
+
+
+class Drift(Small):
+    """Drifts by chance and by the action, ends by chance: whoever changes any number anywhere changes it."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+
+    def __init__(self, actions: str = "discrete", truncates: int = 0) -> None:
+        super().__init__(truncates=truncates)
+        self.action_space = ACTIONS[actions]
+
+    def observation(self) -> Any:
+        if self.at == 0:
+            self.state = self.np_random.normal(size=3)
+        return self.state.astype(np.float32)
+
+    def reward(self, action: Any) -> float:
+        self.state = 0.9 * self.state + 0.1 * self.np_random.normal(size=3) + 0.1 * float(np.sum(action))
+        return float(self.state[0])
+
+    def terminated(self) -> bool:
+        return bool(self.np_random.random() < 0.05)
+
+
+class Fails(Small):
+    """Raises in step `when`."""
+
+    def __init__(self, when: int) -> None:
+        super().__init__()
+        self.when = when
+
+    def reward(self, action: Any) -> float:
+        if self.at == self.when:
+            raise RuntimeError("the motor is stuck")
+        return 1.0
+
+
+class Explodes(Small):
+    """Earns 1, but in its steps `when` and after nearly the largest float: the return of the two is infinite."""
+
+    def __init__(self, when: int) -> None:
+        super().__init__()
+        self.when = when
+
+    def reward(self, action: Any) -> float:
+        return 3e38 if self.when <= self.at < self.when + 2 else 1.0
+
+
+class Picture(Small):
+    """uint8 images."""
+
+    observation_space = spaces.Box(0, 255, (36, 36, 1), np.uint8)
+
+    def observation(self) -> Any:
+        return np.full((36, 36, 1), self.at, np.uint8)
+
+
+class Dropping(nn.Module):
+    """A network of a user's own with dropout: what it computes depends on torch's generator while it trains."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        size = int(np.prod(next(iter(given.observations.values())).shape))
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.Tanh(), nn.Dropout(0.5))
+        self.policy, self.value = nn.Linear(16, given.action.n), nn.Linear(16, 1)
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.body(observations)
+        return self.policy(features), self.value(features).squeeze(-1)
+
+
+class Normalising(Dropping):
+    """With BatchNorm, whose buffers are written by a forward pass in training mode; and a constant one."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.body = nn.Sequential(self.body[0], self.body[1], nn.BatchNorm1d(16))
+        self.register_buffer("scale", torch.tensor([1.0, 2.0]))
+
+
+class Silent(nn.Module):
+    """Breaks the contract: returns no value."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 2)
+
+    def forward(self, observations: Tensor) -> Any:
+        return self.layer(observations)
+
+
+NUMBER = 7  # what a reference to something that is no class finds

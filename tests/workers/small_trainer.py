@@ -1,0 +1,124 @@
+"""The trainer in library mode: collectors, gradient workers and a learner in a plain loop, without actors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive import _native
+from hive.config import Config, load_config
+from hive.networks import aligned_block
+from hive.runtime import Layout, Status
+from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
+from hive.workers import Blueprint, Collector, GWorker, Learner
+from hive.workers.learner import Count, Turn, mean_return
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def config_of(id: str, **values: Any) -> Config:
+    """A small config; `collection__envs=2` sets collection.envs."""
+    small = {
+        "collection.envs": 2,
+        "collection.rollout": 8,
+        "collection.communication": '"synchronous"',
+        "network.middleware": [8],
+        **{name.replace("__", "."): value for name, value in values.items()},
+    }
+    text = f'[env]\nid = "{id}"\n'
+    return load_config("small.toml", [f"{name}={value}" for name, value in small.items()], text=text)
+
+
+def allocate(layout: Layout) -> Arrays:
+    """The arrays of a layout in memory of their own, which is full of garbage at first, as slots are."""
+    block = aligned_block(layout.bytes)
+    block[:] = 0xA5
+    return layout.views(block)
+
+
+def copies(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+def same_bytes(one: Arrays, other: Arrays) -> bool:
+    """Also where NaN is."""
+    return all(np.array_equal(one[name].view(np.uint8), other[name].view(np.uint8)) for name in one)
+
+
+class Page:
+    """A status page of our own: `status` for the one who works, `read()` for the one who looks."""
+
+    def __init__(self, name: str = "tester-0") -> None:
+        self.pages = _native.Status(aligned_block(PAGE_BYTES))
+        self.status = Status(self.pages.page(0), name, 1, 0)
+
+    def read(self) -> ActorStatus:
+        return read_status(self.pages, 0)
+
+
+def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:
+    """A block with the initial weights."""
+    block = aligned_block(blueprint.flat.block_bytes)
+    blueprint.flat.initialize_into(block)
+    return block
+
+
+def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Collector:
+    seed = blueprint.config.run.seed
+    return Collector(
+        blueprint.vector(), blueprint.network(), blueprint.distribution, seed=seed, source=source, **options
+    )
+
+
+def worker_of(blueprint: Blueprint, source: int = 0) -> GWorker:
+    return GWorker(
+        blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source
+    )
+
+
+class Trainer:
+    """One collector for each rollout of a round, one gradient worker, one learner; lag 0."""
+
+    def __init__(self, config: Config, collectors: int = 1) -> None:
+        self.blueprint = blueprint = Blueprint(config)
+        self.collectors = [collector_of(blueprint, source) for source in range(collectors)]
+        self.worker = worker_of(blueprint)
+        self.learner = Learner(config.algorithm, blueprint.flat.parameter_elements, config.run.steps)
+        self.rollouts = [allocate(blueprint.rollout_layout) for _ in self.collectors]
+        self.gradient = allocate(blueprint.gradient_layout(collectors))
+        self.weights = [weights_of(blueprint), aligned_block(blueprint.flat.block_bytes)]
+        self.ledgers = [aligned_block(blueprint.ledger_bytes) for _ in range(2)]
+        self.turns = 0
+
+    def round(self) -> Turn:
+        """Collect, differentiate, apply."""
+        now, following = self.turns % 2, (self.turns + 1) % 2
+        for collector, rollout in zip(self.collectors, self.rollouts, strict=True):
+            collector.bind(self.weights[now])
+            collector.collect(rollout, sequence=self.turns, version=self.turns)
+        self.worker.bind(self.weights[now])
+        self.worker.compute(self.rollouts, self.gradient, sequence=self.turns, version=self.turns)
+        turn = self.learner.turn(
+            [self.gradient],
+            self.weights[now],
+            self.ledgers[now],
+            self.weights[following],
+            self.ledgers[following],
+        )
+        self.turns += 1
+        return turn
+
+    def train(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.round()
+
+    @property
+    def ledger(self) -> Arrays:
+        return self.learner.layout.views(self.ledgers[self.turns % 2])
+
+    def mean_return(self) -> float:
+        """Of the last 100 episodes."""
+        return mean_return(self.ledger["returns"], int(self.ledger["counters"][Count.episodes]))
