@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from hive.errors import HiveError, RecordError, UsageError
-from hive.records import RunDirectory, Summary, find_runs, home_folder, merge_logs, process_start_time, read_run_facts, resolve_run, run_state
+from hive.records import RunDirectory, Summary, find_runs, home_folder, merge_logs, process_start_time, read_run_facts, resolve_run, run_state, tail_jsonl
 from hive.runtime.control import open_control
 
 __all__ = ["add_look_commands", "live_run"]
@@ -99,10 +99,13 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
                     row["env_steps"] = int(actor["counters"].get("env_steps", 0))
                     mean = actor["counters"].get("mean_return_100")
                     row["mean_return_100"] = mean if mean == mean else None
+        elif row["state"] == "lost":
+            last = tail_jsonl(run.metrics_file, 1)[0]  # what was written before the end
+            row |= {"env_steps": last["steps"], "mean_return_100": last.get("return/mean_100"), "wall_s": last["seconds"]}
         else:
             summary = Summary.read(run.summary_file)
             row |= {"env_steps": summary.env_steps, "mean_return_100": summary.mean_return_100, "wall_s": summary.wall_s}
-    except HiveError:
+    except (HiveError, LookupError):
         pass  # a run that never began, or ended this moment: what is known is in the row
     return row
 

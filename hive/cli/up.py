@@ -68,8 +68,6 @@ def run_up(options: argparse.Namespace) -> int:
     line = StatusLine()
     if options.detach:
         return _detached(directory, process, client)
-    line.say(f"run {directory.name}  ({directory.path})")
-    line.say("leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down")
     return _Foreground(directory, process, client, line).watch()
 
 
@@ -134,6 +132,7 @@ class _Foreground:
         self.events = _Events(directory)
         self.asked = 0
         self.leaving = False
+        self.greeted = False
 
     def watch(self) -> int:
         with self._signals(), _keys() as keys:
@@ -155,9 +154,15 @@ class _Foreground:
         return _report(self.directory, self.process.returncode)
 
     def show(self) -> None:
-        self.events.show(self.line)
         try:
-            self.line.draw(snapshot_of(self.client.status()))
+            snapshot = snapshot_of(self.client.status())
+            if not self.greeted and snapshot.state != "starting":
+                self.greeted = True
+                self.line.say(f"run {self.directory.name}  ({self.directory.path})")
+                self.line.say("leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down")
+            if self.greeted:
+                self.events.show(self.line)
+                self.line.draw(snapshot)
         except UsageError:
             time.sleep(LOOK_S)  # it is ending, or stopped: poll() in the loop says when it is gone
 

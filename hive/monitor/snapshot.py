@@ -98,4 +98,4 @@ class Rates:
         (start, first), (end, last) = self.seen[0], self.seen[-1]
         if end > start:
             return (last - first) / (end - start)
-        return last / end if end > 0 else 0.0
+        return 0.0

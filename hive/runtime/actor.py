@@ -1,11 +1,11 @@
 """Actors: what users and the trainer itself write.
 
     class Greeter(hive.Actor):
-        names = hive.Inlet(Name)
+        guests = hive.Inlet(Guest)
 
         async def run(self) -> None:
-            async for name in self.names:
-                self.log.info("hello %s", name.text)
+            async for guest in self.guests:
+                self.log.info("hello %s", guest.name)
 
 `setup()` runs before anybody begins, `run()` is the actor's life, `teardown()` its last words. Inside, `self.name` is
 for example `collector-3`, `self.index` its number in its group, `self.log` a logger, `self.status` its status page.
@@ -17,7 +17,7 @@ constructor takes plain parameters; the topology function passes them, and handl
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 def endpoint(method: F) -> F:
     """Marks an `async` method that other actors may call through a handle."""
-    if not asyncio.iscoroutinefunction(method):
+    if not inspect.iscoroutinefunction(method):
         raise TypeError(f"`{method.__qualname__}` is an endpoint and so must be `async def`")
     method.__hive_endpoint__ = True  # type: ignore[attr-defined]
     return method

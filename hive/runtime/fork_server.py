@@ -77,7 +77,6 @@ class Built(Message):
 
 
 class BuildFailed(Message):
-    error: str
     text: str
     hint: str
     exit_code: int
@@ -124,8 +123,9 @@ class _Server:
             assert self.topology is not None
             self.plan = self.topology.plan()
         except Exception as error:
+            text = str(error) if isinstance(error, HiveError) else f"{type(error).__name__} while building the topology: {error}"
             hint, code = (error.hint, error.exit_code) if isinstance(error, HiveError) else ("", 1)
-            send(self.line, BuildFailed(type(error).__name__, str(error), hint, code, "".join(traceback.format_exception(error))))
+            send(self.line, BuildFailed(text, hint, code, "".join(traceback.format_exception(error))))
             return
         gc.collect()
         gc.freeze()  # so that the collector does not touch, and so copy, the pages that actors share

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from hive.errors import ActorFailed, EnvironmentMissing, HiveError, TopologyError
+from hive.errors import ActorFailed, HiveError
 from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked
 from hive.runtime.processes import Exit, OnExit
 from hive.runtime.stream import pack, read
@@ -35,8 +35,7 @@ class BuildError(HiveError):
     """The topology could not be built. Carries the exit code of what went wrong there, and its traceback."""
 
     def __init__(self, failure: BuildFailed) -> None:
-        known = failure.error in {cls.__name__ for cls in (TopologyError, EnvironmentMissing)} or failure.hint or failure.exit_code != 1
-        super().__init__(failure.text if known else f"{failure.error} while building the topology: {failure.text}", hint=failure.hint)
+        super().__init__(failure.text, hint=failure.hint)
         self.exit_code = failure.exit_code
         self.traceback = failure.traceback
 

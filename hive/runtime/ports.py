@@ -27,8 +27,8 @@ from hive.runtime.messages import Message
 if TYPE_CHECKING:
     from hive.runtime.boards import BoardReader, BoardWriter
     from hive.runtime.channels import MessageReceiver, MessageSender
-    from hive.runtime.slabs import SlabReceiver, SlabSender, Slot
     from hive.runtime.memory import Bytes
+    from hive.runtime.slabs import SlabReceiver, SlabSender, Slot
 
 __all__ = ["Inlet", "Outlet", "Port", "Publication", "Subscription", "ports_of"]
 

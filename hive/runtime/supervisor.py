@@ -330,18 +330,19 @@ class Supervisor:
         while process.deaths[0] < now - self.settings.window_s * 1e9:
             process.deaths.popleft()
         self.exact = False
-        text = f"{name} died {where}: {what}"
+        refusal = self._refusal(process, failed)
+        turn = f"; restart {len(process.deaths)} of {self.settings.restarts}" if refusal is None else ""
+        text = f"{name} died {where}: {what}{turn}"
         fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(how), "doing": status.phase}
         if failed:
             fields["crash"] = self.journal.crash(failed, status, list(self.machines[actor].story))
         self.journal.event("died", text, fields)
-        refusal = self._refusal(process, failed)
         if refusal is None:
             process.restarts += 1
             self._spawn(self._restart(process))
         elif not self.ending:
-            error = failed.text if failed else text
-            self._end("failed", f"{name} failed", f"{name} failed: {error}" + (f" ({refusal})" if refusal else ""), failed.hint if failed else "")
+            error = f"{name} failed {where}: {failed.text if failed else what}" + (f" ({refusal})" if refusal else "")
+            self._end("failed", f"{name} failed", error, failed.hint if failed else "")
 
     def _refusal(self, process: _Process, failed: Failed | None) -> str | None:
         """Why this process is not restarted; None when it is. An empty text needs no words."""

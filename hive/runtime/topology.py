@@ -21,7 +21,7 @@ from typing import Any, Literal
 from hive.errors import TopologyError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.memory import BoardPlan, Layout, SegmentPlan, SlabPlan
-from hive.runtime.messages import Message
+from hive.runtime.messages import Message, type_set
 from hive.runtime.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
 
 __all__ = ["Group", "Plan", "PlanActor", "PlanChannel", "PlanSegment", "PortRef", "Topology"]
@@ -185,10 +185,15 @@ class Topology:
             raise TopologyError(f"`{key}` cannot have {count} actors")
         taken = {name for g in self.groups.values() for name in g.names}
         start = sum(name.rpartition("-")[0] == role for name in taken)
-        names = [f"{role}-{start + i}" for i in range(1 if count is None else count)] if cls.numbered else [role]
+        names = [f"{role}-{start + i}" if cls.numbered else role for i in range(1 if count is None else count)]
+        if twice := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
+            raise TopologyError(f"two actors are called `{twice}`", hint="set another `role` on one of their classes")
         if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
             raise TopologyError(f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes", hint="set a shorter `role` on the class")
         added = Group(key, cls, names, process, restart, last, parameters)
+        if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
+            raise TopologyError(f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",
+                                hint="give the port another name")  # fmt: skip
         self.groups[key] = added
         return added
 
@@ -225,35 +230,52 @@ class Topology:
         """
         self._check_pair(source, target)
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
-        key = str(source)
-        known = self._channels.get(key)
+        known = self._channels.get(str(source))
         if known is not None:
             if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
                 raise TopologyError(f"`{source}` is balanced between one group of consumers and is connected twice", hint='use pattern="broadcast"')
+            if any(t.group is target.group for t in known.targets):
+                raise TopologyError(f"`{source}` is connected to `{target.group.key}` twice")
             known.targets.append(target)
             return
-        channel_name = name or source.port.name
-        if any(c.name == channel_name for c in self._channels.values()):
-            channel_name = key
-        if len(channel_name.encode()) > MAX_CHANNEL_BYTES:
-            raise TopologyError(f"the channel name `{channel_name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect")
-        if carrier == "board" and len(source.group.names) != 1:
-            raise TopologyError(f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one")
         options = {
             "slots": slots, "by_share": by_share, "on_death": on_death, "window": window,
             "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with,
         }  # fmt: skip
+        channel = self._open(name, source, carrier, options)
+        channel.targets.append(target)
         if layout is not None:
-            self.layouts[channel_name] = layout
-        self._channels[key] = _Channel(channel_name, source, [target], carrier, options)
+            self.layouts[channel.name] = layout
 
     def publish(self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None) -> None:
         """A publication that no actor subscribes to: state that only its owner's next incarnation reads."""
         options = {"slots": 0, "by_share": False, "on_death": "drop", "window": 1, "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with}
-        self._channels[str(source)] = _Channel(name or source.port.name, source, [], "board", options)
+        if not isinstance(source.port, Publication) or str(source) in self._channels:
+            raise TopologyError(f"`{source}` is not a publication, or is connected already")
+        self._open(name, source, "board", options)
+
+    def _open(self, name: str | None, source: PortRef, carrier: Carrier, options: dict[str, Any]) -> _Channel:
+        """A new channel without targets. Its name is its port's, or "group.port" where that is taken."""
+        taken = {"status", *(c.name for c in self._channels.values())}  # the status pages are a segment too
+        name = name or (source.port.name if source.port.name not in taken else str(source))
+        if name in taken:
+            raise TopologyError(f"two channels are called `{name}`", hint="pass another name=... to connect")
+        if len(name.encode()) > MAX_CHANNEL_BYTES:
+            raise TopologyError(f"the channel name `{name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect")
+        if carrier == "board" and len(source.group.names) != 1:
+            raise TopologyError(f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one")
+        if isinstance(source.port, Outlet) and carrier == "slab" and (source.port.pattern, source.port.when_full) != ("balance", "wait"):
+            raise TopologyError(f"`{source}` has a layout and so must balance and wait", hint="connect it without a layout")
+        channel = self._channels[str(source)] = _Channel(name, source, [], carrier, options)
+        return channel
 
     def _check_pair(self, source: PortRef, target: PortRef) -> None:
         out, into = source.port, target.port
+        for ref in (source, target):
+            if self.groups.get(ref.group.key) is not ref.group:
+                raise TopologyError(f"`{ref}` belongs to another topology")
+        if any(str(target) == str(known) and str(source) != key for key, c in self._channels.items() for known in c.targets):
+            raise TopologyError(f"`{target}` is connected to two sources", hint="declare a second port; each takes one source")
         fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (isinstance(out, Publication) and isinstance(into, Subscription))
         if not fits:
             raise TopologyError(f"`{source}` ({type(out).__name__}) cannot be connected to `{target}` ({type(into).__name__})",
@@ -293,6 +315,8 @@ class Topology:
 
     def _digest_segment(self) -> tuple[str, int]:
         key, count = self._digest
+        if key and key not in self._channels:
+            raise TopologyError(f"the digest is of `{key}`, which is not connected")
         return (self._channels[key].name, count) if key else ("", 0)
 
     def _check_connected(self) -> None:
@@ -300,13 +324,15 @@ class Topology:
         for group in self.groups.values():
             for name, port in ports_of(group.cls).items():
                 if group.names and not port.optional and f"{group.key}.{name}" not in ends:
-                    raise TopologyError(
-                        f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
-                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
-                    )
+                    raise TopologyError(f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
+                                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}")  # fmt: skip
 
     def _plan_channel(self, channel: _Channel, numbers: dict[str, int]) -> tuple[PlanChannel, list[PlanSegment]]:
         o, name = channel.options, channel.name
+        try:
+            type_set([channel.source.port.message])
+        except (TypeError, NameError) as error:
+            raise TopologyError(f"channel `{name}` cannot carry its messages: {error}") from None
         producers = tuple(numbers[n] for n in channel.source.group.names)
         consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
         segments: list[PlanSegment] = []
@@ -318,23 +344,19 @@ class Topology:
         elif channel.carrier == "board":
             if o["block_bytes"] <= 0:
                 raise TopologyError(f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect")
+            if o["commit_with"] and not any(c.name == o["commit_with"] and c.carrier == "board" for c in self._channels.values()):
+                raise TopologyError(f"channel `{name}` commits with `{o['commit_with']}`, which is no board here")
             readers = len(consumers)
             segments = [PlanSegment(name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"])]
         port = channel.source.port
         made = PlanChannel(
-            name=name,
-            carrier=channel.carrier,
+            name=name, carrier=channel.carrier,
             pattern=getattr(port, "pattern", "broadcast"),
             when_full=getattr(port, "when_full", "drop_oldest"),
-            by_share=o["by_share"],
-            reoffer=o["on_death"] == "reoffer",
-            window=o["window"],
-            source=str(channel.source),
-            targets=tuple(str(target) for target in channel.targets),
-            producers=producers,
-            consumers=consumers,
-            segments=tuple(s.name for s in segments),
-        )
+            by_share=o["by_share"], reoffer=o["on_death"] == "reoffer", window=o["window"],
+            source=str(channel.source), targets=tuple(str(target) for target in channel.targets),
+            producers=producers, consumers=consumers, segments=tuple(s.name for s in segments),
+        )  # fmt: skip
         return made, segments
 
     def actor_of(self, number: int) -> tuple[Group, int]:

@@ -50,9 +50,13 @@ class CollectorActor(Actor):
         self.interval = config.collection.broadcast_interval
         self.steps = self.status.counter("env_steps")
         self.collector = Collector(
-            blueprint.vector(), blueprint.network(), blueprint.distribution,
+            blueprint.vector(), blueprint.environment.observation, blueprint.network(), blueprint.distribution,
             seed=config.run.seed, source=self.index, incarnation=self.incarnation, status=self.status,
         )  # fmt: skip
+
+    async def setup(self) -> None:
+        """An environment that cannot even be reset ends the run before it begins."""
+        self.collector.reset()
 
     async def run(self) -> None:
         while True:
@@ -183,13 +187,12 @@ class LearnerActor(Actor):
     def _turn(self, held: list[Slot]) -> None:
         """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
         weights, ledger = self.weights.board, self.ledger.board
-        started = time.monotonic_ns()
         weights_out, ledger_out = weights.begin(), ledger.begin()
         turn = self.learner.turn([slot.arrays for slot in held], weights.read(self.turn), ledger.read(self.turn), weights_out, ledger_out)
         counters = self.learner.layout.views(ledger_out)["counters"]
         counters[Count.rounds] = (self.turn + 1) * self.bootstrap_rounds
-        counters[Count.first_ns] = counters[Count.first_ns] or started
         counters[Count.last_ns] = time.monotonic_ns()
+        counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
         lag = max(self.turn - int(slot.arrays["header"][VERSION]) for slot in held if slot.arrays["header"][SAMPLES]) if turn.samples else 0
         self.turn += 1
         weights.seal(self.turn)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.envs import FinalObservations, StepRow, VectorEnvironment
+from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
 from hive.networks import ActionDistribution, FlatParameters
 from hive.runtime import Status
 from hive.storage import FINALS, LENGTH, VERSION, Purpose, stream, stream_seed, stream_seeds
@@ -42,11 +42,11 @@ class _Prepared:
 class Collector:
     """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
 
-    policy: the module whose weights `bind` exchanges. status: where its phases are shown; None in library use.
+    observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases are shown; None in library use.
     """
 
-    def __init__(self, vector: VectorEnvironment, policy: torch.nn.Module, distribution: ActionDistribution, *, seed: int, source: int,
-                 incarnation: int = 0, status: Status | None = None) -> None:  # fmt: skip
+    def __init__(self, vector: VectorEnvironment, observation: ObservationSpec, policy: torch.nn.Module, distribution: ActionDistribution, *,
+                 seed: int, source: int, incarnation: int = 0, status: Status | None = None) -> None:  # fmt: skip
         self.vector = vector
         self.policy = policy
         self.flat = FlatParameters(policy)
@@ -56,7 +56,8 @@ class Collector:
         self.incarnation = incarnation
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
-        self.current: NDArray[Any] | None = None  # the observations that the next rollout begins with
+        self.observation = observation
+        self.current: NDArray[Any]  # [B, ...]: what the next rollout begins with; `reset` makes it
         self._prepared: dict[int, _Prepared] = {}
         policy.eval()
 
@@ -65,6 +66,16 @@ class Collector:
         seen = weights.view()
         seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
         self.flat.bind(seen)
+
+    def reset(self) -> None:
+        """Starts an episode in every environment. Before the first rollout, and after a cut. Raises EnvironmentFailed."""
+        if self.status:
+            self.status.enter(self.phases[1])
+        envs = self.vector.count
+        self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        self.vector.reset(stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, self.incarnation), self.current)
+        if self.status:
+            self.status.enter(self.status.runtime)
 
     def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
         """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.
@@ -79,11 +90,6 @@ class Collector:
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         enter = self.status.enter if self.status else _nothing
         policy_phase, env_phase = self.phases
-        if self.current is None:
-            enter(env_phase)
-            self.current = np.empty_like(observations[0])
-            first = self.source * envs
-            self.vector.reset(stream_seeds(self.seed, Purpose.environment, first, envs, self.incarnation), self.current)
         observations[0] = self.current
         finals.count, length = 0, steps
         policy, sample, step = self.policy, self.distribution.sample_numpy, self.vector.step

@@ -42,8 +42,8 @@ class Count(enum.IntEnum):
     env_steps = 2  # valid steps that were applied
     episodes = 3
     skipped = 4  # turns whose gradient was not finite
-    first_ns = 5  # monotonic time of the first turn's beginning
-    last_ns = 6  # and of the latest turn's end
+    first_ns = 5  # monotonic time at the end of the first turn
+    last_ns = 6  # and of the latest
 
 
 def ledger_layout(moment_blocks: int, parameter_elements: int) -> Layout:

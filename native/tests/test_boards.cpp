@@ -322,6 +322,24 @@ void the_writer_is_never_locked_out(int turns) {
   for (auto& reader : readers) reader.join();
 }
 
+// A writer that waits for nobody: the latest is there all the same, whichever it is by now.
+void the_latest_is_always_there(std::int64_t last) {
+  Memory memory(3, 1, 1);
+  Board board = memory.board();
+  write(board, 0);
+  std::thread reader([&] {
+    Board mine = memory.board();
+    for (std::int64_t seen = 0; seen < last;) {
+      const int block = mine.pin(0, -1);
+      CHECK(block >= 0 && mine.version(block) >= seen);
+      seen = mine.version(block);
+      mine.unpin(0);
+    }
+  });
+  for (std::int64_t v = 1; v <= last; ++v) write(board, v);
+  reader.join();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -334,6 +352,7 @@ int main(int argc, char** argv) {
         for (const std::int64_t newest : {-1, 0, 1, 4, 20}) begin_for_every_placement(readers, keep, spare, newest);
   recovery_of_the_writer();
   recovery_of_a_reader();
-  Hammer(10000 * scale).run();
-  the_writer_is_never_locked_out(20000 * scale);
+  Hammer(20000 * scale).run();
+  the_writer_is_never_locked_out(50000 * scale);
+  the_latest_is_always_there(400000 * scale);
 }

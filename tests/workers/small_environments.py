@@ -124,7 +124,7 @@ class Fails(Small):
 
 
 class Explodes(Small):
-    """Earns 1, but in its steps `when` and after nearly the largest float: the return of the two is infinite."""
+    """Earns 1, but in its steps `when` and after nearly the largest float: their sum is infinite."""
 
     def __init__(self, when: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Picture(Small):
 
 
 class Dropping(nn.Module):
-    """A network of a user's own with dropout: what it computes depends on torch's generator while it trains."""
+    """A network of a user's own with dropout: while it trains, it draws from torch's generator."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()

@@ -74,9 +74,7 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
 
 
 def worker_of(blueprint: Blueprint, source: int = 0) -> GWorker:
-    return GWorker(
-        blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source
-    )
+    return GWorker(blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
 
 
 class Trainer:

@@ -1,0 +1,82 @@
+"""The C++ tests of native/tests, each built by one compiler call and run; two of them under TSan too.
+
+A program is test_<unit>.cpp with src/<unit>.cpp. HIVE_SANITIZE=<n>, which scripts/sanitize sets, runs all of
+them under both sanitizers instead, and the hammers n times as long.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).parents[2] / "native"
+UNITS = sorted(path.stem.removeprefix("test_") for path in (NATIVE / "tests").glob("test_*.cpp"))
+COMPILER = os.environ.get("CXX", "c++")
+# Those of CMakeLists.txt that results depend on, and all warnings.
+FLAGS = ["-std=c++20", "-pthread", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
+SANITIZERS = {
+    "plain": ["-O2"],
+    "thread": ["-O1", "-g", "-fsanitize=thread"],
+    "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+}
+LENGTH = os.environ.get("HIVE_SANITIZE", "")
+CASES = (
+    [(unit, sanitizer) for sanitizer in ("thread", "address") for unit in UNITS]
+    if LENGTH
+    else [*((unit, "plain") for unit in UNITS), ("boards", "thread"), ("slots", "thread")]
+)
+BUILDS_AT_A_TIME = 2  # a compiler takes some 300 MB
+LIMIT_S = 60 * int(LENGTH or 1)  # for one program; a few seconds are normal
+# TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
+# get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that they run all the same: 28 bits are common.
+FIXED_ADDRESSES = """
+import ctypes, os, sys
+ctypes.CDLL(None).personality(0x0040000)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+HINTS = {
+    "unexpected memory mapping": "too random for TSan: set vm.mmap_rnd_bits=28 or allow personality(2)",
+    "cannot find": "the sanitizer's library is missing: install libtsan, libasan, libubsan (parts of gcc)",
+}
+
+Programs = dict[tuple[str, str], Future[Path]]
+
+
+def run(command: list[str | Path]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    except FileNotFoundError:
+        pytest.fail(f"no C++ compiler called `{command[0]}`: install one or set CXX")
+    if done.returncode:
+        text = done.stdout + done.stderr
+        hints = [hint for sign, hint in HINTS.items() if sign in text]
+        how = f"exit code {done.returncode}: {' '.join(map(str, command))}"
+        pytest.fail("\n".join([how, text[-8000:], *hints]))
+
+
+def build(folder: Path, unit: str, sanitizer: str) -> Path:
+    program = folder / f"{unit}-{sanitizer}"
+    sources = [NATIVE / "tests" / f"test_{unit}.cpp", NATIVE / "src" / f"{unit}.cpp"]
+    run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], f"-I{NATIVE / 'include'}", *sources, "-o", program])
+    return program
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    folder = tmp_path_factory.mktemp("native")
+    builders = ThreadPoolExecutor(BUILDS_AT_A_TIME)
+    yield {case: builders.submit(build, folder, *case) for case in CASES}
+    builders.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize(("unit", "sanitizer"), CASES)
+def test_unit(programs: Programs, unit: str, sanitizer: str) -> None:
+    program = programs[unit, sanitizer].result()
+    launcher = [sys.executable, "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
+    run([*launcher, program, LENGTH or "1"])
