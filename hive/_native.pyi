@@ -6,6 +6,7 @@ overlapping output is a ValueError; each names the argument. The GIL is released
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,3 +127,121 @@ def n_step_returns(
     n: int,
 ) -> None:
     """Write n-step returns (Sutton and Barto 2018, 7.1) to `targets`, and advantages = targets - values."""
+
+# Slabs (slots.hpp). `memory` is writable, starts at a multiple of 64 bytes and stays alive with its slab.
+
+class Slab:
+    """The words of a slab: who holds which slot. Indices are -1 where there is none."""
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None: ...
+    @staticmethod
+    def control_bytes(slots: int) -> int:
+        """Bytes that the words of so many slots take."""
+    @staticmethod
+    def format(memory: NDArray[np.uint8], slots: int) -> None:
+        """Lay out an empty slab."""
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+    @property
+    def produced(self) -> int:
+        """Commits so far; the sequence of the next one."""
+    def reserve(self, actor: int, incarnation: int) -> int:
+        """Producer: a free slot, now being filled."""
+    def commit(self, slot: int, actor: int, incarnation: int) -> int:
+        """Producer: the slot is full; its sequence. RuntimeError when it is not the caller's."""
+    def abandon(self, slot: int, actor: int, incarnation: int) -> None:
+        """Producer: the slot is free again, uncounted."""
+    def claim(self, actor: int, incarnation: int, sequence: int = -1) -> int:
+        """Consumer: the full slot of this sequence, or the oldest, now claimed."""
+    def retire(self, slot: int, actor: int, incarnation: int, reason: int = 0) -> None:
+        """Consumer: the slot is free again, counted under `reason`."""
+    def recover(self, actor: int, incarnation: int, reoffer: bool, reason: int) -> int:
+        """Supervisor: put right what a dead owner held; how many claimed slots it held."""
+    def drain(self, reason: int) -> int:
+        """Supervisor, when nobody is left: retire everything in flight; how many slots."""
+    def counts(self) -> tuple[int, list[int], int]:
+        """(produced, [retired by reason], in flight)."""
+    def state(self, slot: int) -> tuple[int, int, int, int]:
+        """(SlotState, actor, incarnation, sequence modulo 2^32)."""
+
+# Boards (boards.hpp).
+
+class Board:
+    """The versions and pins of a board. Blocks are indices, -1 where there is none."""
+
+    def __init__(self, memory: NDArray[np.uint8], commit: Board | None = None) -> None: ...
+    @staticmethod
+    def control_bytes(blocks: int, readers: int) -> int:
+        """Bytes that the words of so many blocks and readers take."""
+    @staticmethod
+    def format(memory: NDArray[np.uint8], blocks: int, readers: int, keep: int) -> None:
+        """Lay out an empty board. ValueError below readers + keep + 1 blocks."""
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+    @property
+    def readers(self) -> int:
+        """How many readers there are."""
+    @property
+    def latest(self) -> int:
+        """The newest published version, or -1."""
+    def version(self, block: int) -> int:
+        """What the block holds, or held before the writer took it; -1 for nothing."""
+    def begin(self) -> int:
+        """Writer: a block to write; the same again until it is sealed."""
+    def seal(self, block: int, version: int) -> None:
+        """Writer: the block holds `version`, which nobody sees before it is published."""
+    def publish(self, version: int) -> None:
+        """Writer: `version` is the latest."""
+    def find(self, version: int) -> int:
+        """Writer: the block that holds `version`; needs no pin."""
+    def pin(self, reader: int, version: int = -1) -> int:
+        """Reader: the block that holds `version`, or the latest, pinned."""
+    def unpin(self, reader: int) -> None:
+        """Reader, or the supervisor for a dead one: gives up the pin."""
+    def recover_writer(self) -> None:
+        """Supervisor: what a dead writer began or sealed and did not publish is gone."""
+
+# Status pages (status.hpp), 4096 bytes each.
+
+class Status:
+    """All status pages of a run."""
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None: ...
+    @property
+    def pages(self) -> int:
+        """How many pages there are."""
+    def page(self, index: int) -> StatusPage:
+        """One page, for the actor that owns it."""
+    def ring(self, index: int) -> None:
+        """Ring the bell of a page: wakes its actor."""
+    def snapshot(self, index: int) -> dict[str, Any]:
+        """A copy of a page; hive.runtime.status.read_status gives it types."""
+
+class StatusPage:
+    """One actor's own page; only that actor writes it."""
+
+    state: int
+    version: int
+    lag: int
+    def open(self, name: str, pid: int, incarnation: int) -> None:
+        """Take the page over, for a new incarnation as well: times and counters go on."""
+    def phase(self, name: str, kind: int) -> int:
+        """The index of a phase, made at first use. ValueError when there is no room or the name too long."""
+    def counter(self, name: str) -> int:
+        """The index of a counter, likewise."""
+    def enter(self, phase: int) -> None:
+        """Begin a phase; the time since the last `enter` goes to the one before."""
+    def set(self, counter: int, value: float) -> None:
+        """Set a counter."""
+    def add(self, counter: int, delta: float) -> None:
+        """Add to a counter."""
+    def get(self, counter: int) -> float:
+        """The value of a counter."""
+    def seen(self) -> int:
+        """The bell's word, to be read before one looks at what one waits for."""
+    def ring(self) -> None:
+        """Wake whoever waits on this page."""
+    def wait(self, seen: int, limit_ns: int) -> bool:
+        """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. Releases the GIL."""

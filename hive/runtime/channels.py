@@ -126,6 +126,11 @@ class MessageSender:
         known.window = window
         self.waiter.wake()
 
+    @property
+    def settled(self) -> bool:
+        """Nothing is in flight."""
+        return not any(consumer.in_flight for consumer in self.consumers.values())
+
     def _settle(self, reason: str, count: int) -> None:
         self.account.drop(reason, count)
         self.waiter.status.add(self.account.in_flight, -count)

@@ -122,13 +122,17 @@ class Segment:
     @classmethod
     def create(cls, name: str, size: int) -> Segment:
         """A new zeroed segment, owned by this process. Its descriptor stays open so that others can open it."""
+        fd = -1
         try:
             fd = os.memfd_create(f"hive-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            return cls(fd, size)
         except (OSError, AttributeError) as error:
-            raise PlatformError(f"cannot create {size} bytes of shared memory for {name}: {error}", hint="hive needs Linux and memory enough") from None
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        return cls(fd, size)
+            if fd >= 0:
+                os.close(fd)
+            cause = f"cannot create {size} bytes of shared memory for {name}: {error}"
+            raise PlatformError(cause, hint="hive needs Linux and memory enough") from None
 
     @classmethod
     def open(cls, owner_pid: int, owner_fd: int) -> Segment:
@@ -172,7 +176,7 @@ class BoardView:
     """A board: `words` knows versions and pins, `blocks[i]` is the memory of block i."""
 
     def __init__(self, memory: Bytes, plan: BoardPlan, commit: BoardView | None = None) -> None:
-        self.words = _native.Board(memory[: plan.offset], commit.words if commit else None)
+        self.words: _native.Board = _native.Board(memory[: plan.offset], commit.words if commit else None)
         stride = aligned(plan.block_bytes, PAGE)
         starts = range(plan.offset, plan.offset + plan.blocks * stride, stride)
         self.blocks: list[Bytes] = [memory[start : start + plan.block_bytes] for start in starts]
@@ -187,9 +191,10 @@ class BoardView:
 
         Raises VersionGone when it has been overwritten.
         """
+        latest = self.words.latest  # read first: what is published after the attempt is yet to come, not gone
         block = self.words.pin(reader, version)
         if block >= 0:
             return block
-        if 0 <= version <= self.words.latest:
+        if 0 <= version <= latest:
             raise VersionGone(f"version {version} has been overwritten; the latest is {self.words.latest}")
         return None

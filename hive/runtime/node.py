@@ -37,7 +37,7 @@ from hive.runtime.waiting import Waiter
 
 __all__ = ["Hosting", "Node", "NodeContext"]
 
-MAX_PARKED = 1000  # messages that wait for a peer whose Joined has not come yet, or whose queue is full
+SETTLE_S = 0.5  # for the last acknowledgements, which take microseconds from a consumer that lives
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class Node:
             if self.drain_reason is not None:
                 self._drain(self.drain_reason)
             await asyncio.gather(*self.tasks.values())
+            await self._settle()
         finally:
             for task in (*self.tasks.values(), *self.background):
                 task.cancel()
@@ -163,6 +164,15 @@ class Node:
         finally:
             await self._guard(number, actor.teardown())
         self.tell(Done(number, self.context.incarnation))
+
+    async def _settle(self) -> None:
+        """Waits for the acknowledgements of the last messages, so that the account does not end in flight."""
+        for (_, producer), sender in self.senders.items():
+            try:
+                async with asyncio.timeout(SETTLE_S):
+                    await self.waiters[producer].until(lambda sender=sender: sender.settled or None, self.waiters[producer].status.runtime)  # type: ignore[misc]
+            except TimeoutError:
+                self.log.info("channel `%s` ends with messages in flight", sender.name)
 
     async def _guard(self, number: int, work: Awaitable[None]) -> None:
         try:

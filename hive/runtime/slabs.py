@@ -66,10 +66,14 @@ class SlabSender:
         return sequence
 
     async def send(self, message: Message) -> None:
-        """Copies the message's fields into a slot."""
+        """Copies the message's fields into a slot. Raises TypeError or ValueError when one does not fit its field."""
         slot = await self.reserve()
-        for name, array in slot.arrays.items():
-            np.copyto(array, getattr(message, name), casting="same_kind")
+        try:
+            for name, array in slot.arrays.items():
+                np.copyto(array, getattr(message, name), casting="same_kind")
+        except BaseException:
+            self.view.words.abandon(slot.index, *self.me)  # else the slot would be lost until this actor dies
+            raise
         self.commit(slot)
 
 
@@ -111,7 +115,7 @@ class SlabReceiver:
 
     def _rotation(self) -> list[int]:
         self._next += 1
-        cut = self._next % len(self.producers)
+        cut = self._next % max(len(self.producers), 1)  # a share may be empty
         return [*self.producers[cut:], *self.producers[:cut]]
 
     def retire(self, slot: Slot, reason: str = "consumed") -> None:

@@ -37,8 +37,7 @@ class Waiter:
     def wake(self) -> None:
         """Something changed: every wait of this actor looks again."""
         for sleeper in self._sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+            _rouse(sleeper)
 
     async def until(self, attempt: Callable[[], T | None], phase: int, *, memory: bool = False) -> T:
         """The first result of `attempt` that is not None. `memory`: it looks at shared memory only.
@@ -69,9 +68,14 @@ class Waiter:
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
         self._sleepers.add(sleeper)
-        timer = loop.call_later(RESCAN_S, lambda: sleeper.done() or sleeper.set_result(None))
+        timer = loop.call_later(RESCAN_S, _rouse, sleeper)
         try:
             await sleeper
         finally:
             timer.cancel()
             self._sleepers.discard(sleeper)
+
+
+def _rouse(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -28,6 +28,8 @@ __all__ = ["Collector"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
+PREPARED_SLOTS = 128  # more than a slab has; in library use, where every rollout may be new memory, they are let go
+
 
 @dataclass(frozen=True)
 class _Prepared:
@@ -125,6 +127,8 @@ class Collector:
                 for t in range(len(rollout["rewards"]))
             ]
             prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])
+            if len(self._prepared) >= PREPARED_SLOTS:
+                self._prepared.clear()
             self._prepared[id(rollout)] = prepared
         return prepared
 

@@ -73,7 +73,14 @@ py::dict snapshot(const Page& page) {
                   "version"_a = page.version.load(), "lag"_a = page.lag.load(), "phases"_a = phases, "counters"_a = counters);
 }
 
-Owner owner(std::uint32_t actor, std::uint32_t incarnation) { return {actor, incarnation}; }
+Owner owner(std::uint32_t actor, std::uint32_t incarnation) {
+  if (actor >= 1024) throw py::value_error("a slot word has room for actors 0 to 1023");
+  return {actor, incarnation};
+}
+int checked_reason(int reason) {
+  if (reason < 0 || reason >= kReasons) throw py::value_error("no such reason: " + std::to_string(reason));
+  return reason;
+}
 
 }  // namespace
 
@@ -93,8 +100,8 @@ void bind_memory(py::module_& m) {
       .def("abandon", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i) { s.abandon(slot, owner(a, i)); }, "slot"_a, "actor"_a, "incarnation"_a)
       .def("claim", [](PySlab& s, std::uint32_t a, std::uint32_t i, std::int64_t q) { return s.claim(owner(a, i), q); }, "actor"_a, "incarnation"_a, "sequence"_a = -1)
       .def("retire", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i, int reason) { s.retire(slot, owner(a, i), reason); }, "slot"_a, "actor"_a, "incarnation"_a, "reason"_a = 0)
-      .def("recover", [](PySlab& s, std::uint32_t a, std::uint32_t i, bool reoffer, int reason) { return s.recover(owner(a, i), reoffer, reason); }, "actor"_a, "incarnation"_a, "reoffer"_a, "reason"_a)
-      .def("drain", &Slab::drain, "reason"_a)
+      .def("recover", [](PySlab& s, std::uint32_t a, std::uint32_t i, bool reoffer, int reason) { return s.recover(owner(a, i), reoffer, checked_reason(reason)); }, "actor"_a, "incarnation"_a, "reoffer"_a, "reason"_a)
+      .def("drain", [](PySlab& s, int reason) { return s.drain(checked_reason(reason)); }, "reason"_a)
       .def("counts", [](const PySlab& s) {
         const auto c = s.counts();
         return py::make_tuple(c.produced, std::vector<std::uint64_t>(c.retired.begin(), c.retired.end()), c.in_flight);

@@ -34,7 +34,7 @@ CASES = (
 BUILDS_AT_A_TIME = 2  # a compiler takes some 300 MB
 LIMIT_S = 60 * int(LENGTH or 1)  # for one program; a few seconds are normal
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
-# get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that they run all the same: 28 bits are common.
+# get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that, they run all the same: 28 is common.
 FIXED_ADDRESSES = """
 import ctypes, os, sys
 ctypes.CDLL(None).personality(0x0040000)

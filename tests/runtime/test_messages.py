@@ -68,20 +68,44 @@ integers = st.integers(-(2**63), 2**64 - 1)
 texts = st.text(max_size=20)
 points = st.builds(Point, integers, st.floats(allow_nan=False))
 numpy_arrays = st.sampled_from(sorted(DTYPES)).flatmap(
-    lambda dtype: arrays_of.arrays(dtype, arrays_of.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4), elements={"allow_nan": False} if "float" in dtype else None)  # noqa: E501
+    lambda dtype: arrays_of.arrays(
+        dtype,
+        arrays_of.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
+        elements={"allow_nan": False} if "float" in dtype else None,
+    )
 )
 scalars = st.none() | st.booleans() | integers | st.floats(allow_nan=False) | texts | st.binary(max_size=20)
-trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4))
+trees = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+)
 everything = st.builds(
-    Everything, integers, st.floats(allow_nan=False), st.booleans(), texts, st.binary(max_size=50), numpy_arrays, points,
-    st.none() | integers, st.lists(points, max_size=3).map(tuple), st.dictionaries(texts, numpy_arrays, max_size=3), trees,
-)  # fmt: skip
+    Everything,
+    integers,
+    st.floats(allow_nan=False),
+    st.booleans(),
+    texts,
+    st.binary(max_size=50),
+    numpy_arrays,
+    points,
+    st.none() | integers,
+    st.lists(points, max_size=3).map(tuple),
+    st.dictionaries(texts, numpy_arrays, max_size=3),
+    trees,
+)
 
 SAMPLE = Everything(
-    number=-3, real=0.5, flag=True, text="Grüße", raw=b"\x00\xff", array=np.arange(6, dtype=np.float32).reshape(2, 3),
-    point=Point(1, 2.0), maybe=None, points=(Point(3, 4.0), Point(5, 6.0)),
-    arrays={"mask": np.array([True, False])}, tree={"a": [1, None, {"b": b"c"}]},
-)  # fmt: skip
+    number=-3,
+    real=0.5,
+    flag=True,
+    text="Grüße",
+    raw=b"\x00\xff",
+    array=np.arange(6, dtype=np.float32).reshape(2, 3),
+    point=Point(1, 2.0),
+    maybe=None,
+    points=(Point(3, 4.0), Point(5, 6.0)),
+    arrays={"mask": np.array([True, False])},
+    tree={"a": [1, None, {"b": b"c"}]},
+)
 
 
 def over_the_wire(message: Message) -> Message:
@@ -102,7 +126,7 @@ def refusal(frames: list[bytes]) -> str:
 # --- what goes in comes out
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(everything)
 def test_a_message_of_every_kind_of_field_arrives_as_it_was(message: Everything) -> None:
     arrived = over_the_wire(message)
@@ -140,7 +164,14 @@ def test_arrays_are_neither_copied_out_nor_in() -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [np.arange(12).reshape(3, 4)[:, ::2], np.arange(6)[::-1], np.asfortranarray(np.arange(6).reshape(2, 3)), np.float64(3.5), [1, 2, 3]]
+    "array",
+    [
+        np.arange(12).reshape(3, 4)[:, ::2],
+        np.arange(6)[::-1],
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.float64(3.5),
+        [1, 2, 3],
+    ],
 )
 def test_arrays_of_any_strides_numbers_and_lists_become_arrays(array: Any) -> None:
     arrived = over_the_wire(Picture(array))
@@ -204,13 +235,13 @@ def test_every_truncation_is_refused() -> None:
         refusal(frames[:count])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.binary(max_size=60), max_size=4))
 def test_garbage_is_refused(frames: list[bytes]) -> None:
     refusal(frames)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_message_with_a_changed_byte_is_read_or_refused(data: st.DataObject) -> None:
     frames = [bytearray(frame) for frame in encode(SAMPLE)]
@@ -222,8 +253,8 @@ def test_a_message_with_a_changed_byte_is_read_or_refused(data: st.DataObject) -
         pass
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(sorted(TYPES)), st.lists(trees, max_size=11))
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(TYPES)), st.lists(trees, max_size=3))
 def test_well_formed_messages_of_wrong_fields_are_read_or_refused(name: str, fields: list[Any]) -> None:
     try:
         assert type(decode(raw(name, *fields), TYPES)) is TYPES[name]
@@ -279,36 +310,46 @@ def test_what_msgpack_could_say_beyond_our_limits(packed: bytes, text: str) -> N
 
 
 def test_a_chain_too_long_for_the_stack_is_refused() -> None:
-    assert refusal([b"\x92\xa5Chain" + b"\x91" * 900 + b"\xc0"]).startswith("Chain: maximum recursion depth exceeded")
+    refused = refusal([b"\x92\xa5Chain" + b"\x91" * 900 + b"\xc0"])
+    assert refused.startswith("Chain: maximum recursion depth exceeded")
 
 
 @pytest.mark.parametrize(
     ("array", "text"),
     [
-        ([1, "float32", [3]], "Picture.pixels: an array of shape [3] and dtype float32 does not fill a frame of 8 bytes"),
-        ([1, "float64", [2]], "Picture.pixels: an array of shape [2] and dtype float64 does not fill a frame of 8 bytes"),
-        ([1, "float32", []], "Picture.pixels: an array of shape [] and dtype float32 does not fill a frame of 8 bytes"),
-        ([1, "float32", [2**20, 2**20, 2**20]], "Picture.pixels: an array of shape"),
-        ([1, "object", [1]], "Picture.pixels: an array of no known frame or dtype"),
-        ([1, "O", [1]], "Picture.pixels: an array of no known frame or dtype"),
-        ([1, "<f4", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        ([0, "float32", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        ([2, "float32", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        ([-1, "float32", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        (["1", "float32", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        ([True, "float32", [2]], "Picture.pixels: an array of no known frame or dtype"),
-        ([1, ["float32"], [2]], "Picture: unhashable type: 'list'"),
-        ([1, "float32", [-1, -2]], "Picture.pixels: an array of no sensible shape"),
-        ([1, "float32", [2**40, 0]], "Picture.pixels: an array of no sensible shape"),
-        ([1, "float32", [2.0]], "Picture.pixels: an array of no sensible shape"),
-        ([1, "float32", 2], "Picture.pixels: an array of no sensible shape"),
-        ([1, "float32", [1] * 16 + [2]], "Picture.pixels: an array of no sensible shape"),
-        ([1, "float32"], "Picture.pixels: expected an array"),
-        (None, "Picture.pixels: expected an array"),
+        (
+            [1, "float32", [3]],
+            ".pixels: an array of shape [3] and dtype float32 does not fill a frame of 8 bytes",
+        ),
+        (
+            [1, "float64", [2]],
+            ".pixels: an array of shape [2] and dtype float64 does not fill a frame of 8 bytes",
+        ),
+        (
+            [1, "float32", []],
+            ".pixels: an array of shape [] and dtype float32 does not fill a frame of 8 bytes",
+        ),
+        ([1, "float32", [2**20, 2**20, 2**20]], ".pixels: an array of shape"),
+        ([1, "object", [1]], ".pixels: an array of no known frame or dtype"),
+        ([1, "O", [1]], ".pixels: an array of no known frame or dtype"),
+        ([1, "<f4", [2]], ".pixels: an array of no known frame or dtype"),
+        ([0, "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        ([2, "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        ([-1, "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        (["1", "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        ([True, "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        ([1, ["float32"], [2]], ": unhashable type: 'list'"),
+        ([1, "float32", [-1, -2]], ".pixels: an array of no sensible shape"),
+        ([1, "float32", [2**40, 0]], ".pixels: an array of no sensible shape"),
+        ([1, "float32", [2.0]], ".pixels: an array of no sensible shape"),
+        ([1, "float32", 2], ".pixels: an array of no sensible shape"),
+        ([1, "float32", [1] * 16 + [2]], ".pixels: an array of no sensible shape"),
+        ([1, "float32"], ".pixels: expected an array"),
+        (None, ".pixels: expected an array"),
     ],
 )
 def test_arrays_are_checked_against_their_frame(array: Any, text: str) -> None:
-    assert refusal(raw("Picture", array, frames=(bytes(8),))).startswith(text)
+    assert refusal(raw("Picture", array, frames=(bytes(8),))).startswith(f"Picture{text}")
 
 
 def test_an_empty_array_of_an_impossible_shape_is_refused() -> None:
@@ -319,7 +360,8 @@ def test_the_number_and_size_of_frames_are_limited(monkeypatch: pytest.MonkeyPat
     assert refusal([]) == "a message of 0 frames"
     assert refusal([b""] * (messages.MAX_FRAMES + 2)) == f"a message of {messages.MAX_FRAMES + 2} frames"
     monkeypatch.setattr(messages, "MAX_ARRAY_BYTES", 100)
-    assert refusal(raw("Picture", [1, "uint8", [101]], frames=(bytes(101),))) == "a frame of more than 100 bytes"
+    frames = raw("Picture", [1, "uint8", [101]], frames=(bytes(101),))
+    assert refusal(frames) == "a frame of more than 100 bytes"
 
 
 # --- what may not go out
@@ -337,8 +379,11 @@ def test_the_number_and_size_of_frames_are_limited(monkeypatch: pytest.MonkeyPat
         (Chain(Chain(5)), "Chain.following: Chain.following: expected Chain, got int"),  # type: ignore[arg-type]
         (Texts("abc"), "Texts.texts: expected a tuple, got str"),  # type: ignore[arg-type]
         (Texts((None,)), "Texts.texts: expected str, got NoneType"),  # type: ignore[arg-type]
-        (Texts(("x" * (MAX_TEXT_BYTES + 1),)), f"Texts.texts: {MAX_TEXT_BYTES + 1} bytes of text; at most {MAX_TEXT_BYTES} travel"),
-        (Texts(("ü" * (MAX_TEXT_BYTES // 2 + 1),)), f"Texts.texts: {MAX_TEXT_BYTES + 2} bytes of text; at most {MAX_TEXT_BYTES} travel"),
+        (Texts(("x" * (MAX_TEXT_BYTES + 1),)), f"Texts.texts: {MAX_TEXT_BYTES + 1} bytes of text; at most"),
+        (
+            Texts(("ü" * (MAX_TEXT_BYTES // 2 + 1),)),
+            f"Texts.texts: {MAX_TEXT_BYTES + 2} bytes of text; at most",
+        ),
         (Texts(("",) * (MAX_ITEMS + 1)), f"Texts.texts: {MAX_ITEMS + 1} items; at most {MAX_ITEMS} travel"),
         (Counts([1]), "Counts.counts: expected a map with text keys, got list"),  # type: ignore[arg-type]
         (Counts({1: 1}), "Counts.counts: expected a map with text keys, got dict"),  # type: ignore[dict-item]
@@ -346,7 +391,10 @@ def test_the_number_and_size_of_frames_are_limited(monkeypatch: pytest.MonkeyPat
         (Leaf([{1: 2}]), "Leaf.tree: a tree holds scalars, lists and maps with text keys, not dict"),
         (Leaf(np.zeros(2)), "Leaf.tree: a tree holds scalars, lists and maps with text keys, not ndarray"),
         (Leaf({"a": [2**70]}), "Leaf.tree: an integer of more than 64 bits"),
-        (Picture(np.array([object()])), "Picture.pixels: arrays of dtype object cannot travel; use one of bool, float16,"),
+        (
+            Picture(np.array([object()])),
+            "Picture.pixels: arrays of dtype object cannot travel; use one of bool,",
+        ),
         (Picture("text"), "Picture.pixels: arrays of dtype <U4 cannot travel"),  # type: ignore[arg-type]
         (Picture(np.zeros(2, np.complex64)), "Picture.pixels: arrays of dtype complex64 cannot travel"),
         (Picture(np.array([1.0], ">f4")), "Picture.pixels: arrays of dtype >f4 cannot travel"),
@@ -367,8 +415,14 @@ def test_a_tree_too_deep_for_the_stack_does_not_go_out() -> None:
         encode(Leaf(tree))
 
 
-@settings(max_examples=150, deadline=None)
-@given(trees | st.binary() | st.text(st.characters()) | st.integers() | st.dictionaries(st.integers() | texts, st.integers()))
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    trees
+    | st.binary()
+    | st.text(st.characters())
+    | st.integers()
+    | st.dictionaries(st.integers() | texts, st.integers())
+)
 def test_what_a_writer_accepts_a_reader_accepts(tree: Any) -> None:
     try:
         frames = encode(Leaf(tree))
@@ -390,13 +444,15 @@ def test_an_unsupported_annotation_is_named() -> None:
     class Wrong(Message):
         tags: set[str]
 
-    with pytest.raises(TypeError, match=r"Wrong\.tags: a message cannot carry set\[str\]; use int, float, bool, str, bytes"):
+    with pytest.raises(TypeError, match=r"Wrong\.tags: a message cannot carry set\[str\]; use int,"):
         type_set([Wrong])
     with pytest.raises(TypeError, match=r"Wrong\.tags"):
         encode(Wrong({"a"}))
 
 
-@pytest.mark.parametrize("kind", [dict[int, str], tuple[int, str], tuple[()], list[int], int | str, complex, object])
+@pytest.mark.parametrize(
+    "kind", [dict[int, str], tuple[int, str], tuple[()], list[int], int | str, complex, object]
+)
 def test_unsupported_kinds(kind: Any) -> None:
     wrong = type("Wrong", (Message,), {"__annotations__": {"field": kind}})
     with pytest.raises(TypeError, match=r"Wrong\.field: a message cannot carry"):
@@ -412,7 +468,7 @@ def test_two_types_of_one_name_do_not_share_a_socket() -> None:
 
     first, second = another(), another()
     assert type_set([first, first]) == {first.__hive_name__: first}
-    with pytest.raises(TypeError, match="two message types are called .*Twin; give one of them another name"):
+    with pytest.raises(TypeError, match=r"two message types are called .*Twin; give one"):
         type_set([first, second])
 
 
@@ -422,7 +478,7 @@ def test_a_subclass_adds_fields_and_is_another_type() -> None:
 
     types = type_set([Point, Spot])
     assert decode(encode(Spot(1, 2.0, "red")), types) == Spot(1, 2.0, "red")
-    with pytest.raises(TypeError, match="expected Point, got .*Spot"):
+    with pytest.raises(TypeError, match=r"expected Point, got .*Spot"):
         encode(Everything(**{**vars(SAMPLE), "point": Spot(1, 2.0, "red")}))
 
 
@@ -434,8 +490,14 @@ def test_methods_and_defaults_are_those_of_dataclasses() -> None:
         def doubled(self) -> float:
             return 2 * self.size
 
-    assert over_step(Step(), type_set([Step])).doubled == 1.0
+    arrived = decode(encode(Step()), type_set([Step]))
+    assert isinstance(arrived, Step)
+    assert arrived.doubled == 1.0
 
 
-def over_step(message: Any, types: dict[str, type[Message]]) -> Any:
-    return decode(encode(message), types)
+def test_messages_with_arrays_inside_compare_too() -> None:
+    pair = (np.zeros(2), np.ones(0))
+    assert Pictures(pair) == Pictures((np.zeros(2), np.ones(0)))
+    assert Pictures(pair) != Pictures((np.zeros(2), np.ones(1)))
+    assert Pictures(pair) != Pictures(pair[:1])
+    assert Leaf({"a": [1]}) != Leaf({"b": [1]})

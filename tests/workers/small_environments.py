@@ -166,6 +166,14 @@ class Normalising(Dropping):
         self.register_buffer("scale", torch.tensor([1.0, 2.0]))
 
 
+class Shaky(Dropping):
+    """Its policy is only noise of torch's, also while it acts."""
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        policy, value = super().forward(observations)
+        return torch.randn_like(policy) + 0.0 * policy, value
+
+
 class Silent(nn.Module):
     """Breaks the contract: returns no value."""
 

@@ -67,10 +67,16 @@ def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:
 
 
 def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Collector:
-    seed = blueprint.config.run.seed
-    return Collector(
-        blueprint.vector(), blueprint.network(), blueprint.distribution, seed=seed, source=source, **options
+    """Its environments have been reset."""
+    collector = Collector(
+        blueprint.vector(),
+        blueprint.environment.observation,
+        blueprint.network(),
+        blueprint.distribution,
+        **{"seed": blueprint.config.run.seed, "source": source, **options},
     )
+    collector.reset()
+    return collector
 
 
 def worker_of(blueprint: Blueprint, source: int = 0) -> GWorker:

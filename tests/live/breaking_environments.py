@@ -1,0 +1,63 @@
+"""Environments that break after fifty steps, each in its own way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+class Breaking(gymnasium.Env[Any, Any]):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Step:
+        self.count += 1
+        if self.count > 50:
+            return self.broken()
+        return np.zeros(3, np.float32), 1.0, False, self.count % 20 == 0, {}
+
+    def broken(self) -> Step:
+        raise NotImplementedError
+
+
+class Raises(Breaking):
+    def broken(self) -> Step:
+        raise ValueError("the robot fell over")
+
+
+class WrongShape(Breaking):
+    def broken(self) -> Step:
+        return np.zeros(4, np.float32), 1.0, False, False, {}
+
+
+class NotANumber(Breaking):
+    def broken(self) -> Step:
+        return np.full(3, np.nan, np.float32), 1.0, False, False, {}
+
+
+class Hangs(Breaking):
+    def broken(self) -> Step:
+        threading.Event().wait()
+        raise AssertionError
+
+
+class NoReset(Breaking):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        raise RuntimeError("no simulator")
+
+
+class NoConstructor(Breaking):
+    def __init__(self) -> None:
+        raise OSError("no licence")

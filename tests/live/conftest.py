@@ -1,0 +1,133 @@
+"""Live tests: the real command, real processes, real kills.
+
+`house` is a private world for one test: its own HIVE_HOME, its own TMPDIR (short: a unix socket's path has 107 bytes).
+At the end of every test nothing of it may be left: no process, no socket, no segment. A zombie is not a leak.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIMIT_S = 60.0  # for anything to become true on a busy machine
+ROOT = Path(__file__).parents[2]
+
+CARTPOLE = """
+[run]
+steps = {steps}
+{run}
+[env]
+id = "CartPole-v1"
+[collection]
+envs = 8
+rollout = 16
+{more}
+"""
+
+
+class House:
+    """One test's runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "runs"
+        path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        self.env = {**os.environ, "HIVE_HOME": str(self.home), "TMPDIR": str(folder), "PYTHONPATH": path}
+        self.started: list[subprocess.Popen[str]] = []
+
+    def config(self, text: str, name: str = "run.toml") -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def cartpole(self, steps: int = 100_000_000, run: str = "", more: str = "") -> Path:
+        return self.config(CARTPOLE.format(steps=steps, run=run, more=more), "cart.toml")
+
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        """`hive ...` in the background."""
+        command = [sys.executable, "-m", "hive", *map(str, arguments)]
+        process = subprocess.Popen(command, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def hive(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """`hive ...` to its end."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=LIMIT_S * 3)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def summary(self, run: str) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.home / run / "summary.json").read_text())
+        return loaded
+
+    def events(self, run: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.home / run / "events.jsonl").read_text().splitlines()]
+
+    def ps(self, run: str) -> dict[str, dict[str, Any]]:
+        answer = self.hive("ps", run, "--json")
+        assert answer.returncode == 0, answer.stderr
+        return {row["name"]: row for row in json.loads(answer.stdout)}
+
+    def until_steps(self, run: str, steps: int) -> None:
+        """Waits until the learner has applied so many environment steps."""
+        self.until(lambda: self.ps(run)["learner-0"]["counters"]["env_steps"] >= steps)
+
+    @staticmethod
+    def until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+        limit = time.monotonic() + limit_s
+        while not condition():
+            assert time.monotonic() < limit, "it did not happen in time"
+            time.sleep(0.02)
+
+    def processes(self) -> list[int]:
+        """Living processes of this house, by their environment; zombies are not alive."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and f"HIVE_HOME={self.home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def sockets(self) -> list[Path]:
+        return list((self.folder / f"hive-{os.getuid()}").glob("*"))
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        left = self.processes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, f"processes outlived the test: {left}"
+        assert not self.sockets(), f"sockets outlived the test: {self.sockets()}"
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    folder = Path(tempfile.mkdtemp(prefix="hv"))
+    made = House(folder)
+    try:
+        yield made
+        made.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def holds(account: dict[str, Any]) -> bool:
+    """The channel identity, from summary.json alone."""
+    gone = account["consumed"] + sum(account["dropped"].values()) + account["in_flight"]
+    return bool(account["produced"] == gone)

@@ -1,0 +1,78 @@
+"""The commands around a run: detach, look, end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import House
+
+
+def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
+    assert "nothing is running" in house.hive("down").stderr
+    done = house.hive("up", house.cartpole(), "-d", "--name", "quiet", "--seed", "7", "--set", "collection.rollout=32")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "quiet-1\n"
+    rows = json.loads(house.hive("ls", "--json").stdout)
+    assert [row["name"] for row in rows] == ["quiet-1"]
+    assert rows[0]["state"] == "running"
+    assert Path(rows[0]["path"]) == (house.home / "quiet-1").resolve()
+    table = house.ps("quiet")
+    assert set(table) == {"supervisor", "fork-server", "collector-0", "gradient-worker-0", "learner-0", "recorder"}
+    assert all(row["pid"] > 0 and row["restarts"] == 0 and row["state"] == "running" for row in table.values())
+    assert len({row["pid"] for row in table.values()}) == 6
+    logs = house.hive("logs", "quiet-1", "supervisor", "-n", "5")
+    assert "running: 4 actors in 4 processes" in logs.stdout
+    assert "quiet-1" in house.hive("ps").stdout
+    down = house.hive("down", "quiet-1")
+    assert down.returncode == 0, down.stderr
+    assert down.stdout == "quiet-1 stopped\n"
+    summary = house.summary("quiet-1")
+    assert summary["seed"] == 7
+    assert summary["stop_reason"] == "hive down"
+    resolved = (house.home / "quiet-1" / "resolved.toml").read_text()
+    assert "rollout = 32" in resolved
+    assert (house.home / "quiet-1" / "config.toml").read_bytes() == (house.folder / "cart.toml").read_bytes()
+    again = house.hive("down", "quiet-1")
+    assert again.returncode == 2
+    assert "quiet-1 is not running: it stopped" in again.stderr
+    assert house.ps("quiet-1")["learner-0"]["state"] == "stopped"
+
+
+def test_down_now_kills(house: House) -> None:
+    house.hive("up", house.cartpole(), "-d")
+    assert house.hive("down", "--now").returncode == 0
+    assert house.summary("cart-1")["state"] == "stopped"
+
+
+def test_garbage_on_the_control_socket_hurts_nobody(house: House) -> None:
+    import socket
+
+    house.hive("up", house.cartpole(), "-d")
+    path = json.loads((house.home / "cart-1" / "run.json").read_text())["socket_folder"] + "/control"
+    for garbage in (b"\xff" * 64, b"\x05\x00\x00\x00hello", b"\x00", b"GET / HTTP/1.1\r\n\r\n"):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(path)
+            line.sendall(garbage)
+    house.until_steps("cart-1", 2_000)
+    assert house.hive("down").returncode == 0
+
+
+def test_check_config_and_init(house: House) -> None:
+    written = house.hive("init", "CartPole-v1", "-o", "new.toml")
+    assert written.returncode == 0, written.stderr
+    checked = json.loads(house.hive("check", "new.toml", "--json").stdout)
+    assert checked["processes"]["learner-0"] == ["learner-0"]
+    assert {channel["name"] for channel in checked["channels"]} == {"rollouts", "gradients", "ledger", "weights", "behaviour", "metrics"}
+    assert "collectors.rollouts ══> gradient-workers.rollouts" in house.hive("check", "new.toml").stdout
+    keys = json.loads(house.hive("config", "new.toml", "-s", "run.seed=9", "--json").stdout)
+    assert keys["run.seed"] == {"value": 9, "origin": "--set"}
+    assert keys["env.id"]["origin"].startswith("new.toml:")
+    again = house.hive("init", "CartPole-v1", "-o", "new.toml")
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+    unknown = house.hive("init", "CartPol-v1", "-o", "other.toml")
+    assert unknown.returncode == 2
+    assert not (house.folder / "other.toml").exists()

@@ -1,0 +1,144 @@
+"""Killing and stopping every role of a training run: it says who, how and in what, goes on, and accounts for all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import House
+
+FAST = "[supervision]\nrestarts = 50\n"
+
+
+def holds(account: dict[str, Any]) -> bool:
+    return bool(account["produced"] == account["consumed"] + sum(account["dropped"].values()) + account["in_flight"])
+
+
+def started(house: House, **config: Any) -> None:
+    done = house.hive("up", house.cartpole(**config), "-d")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "cart-1"
+    house.until_steps("cart-1", 1_000)
+
+
+def death_of(house: House, name: str) -> dict[str, Any] | None:
+    return next((e for e in reversed(house.events("cart-1")) if e["kind"] == "died" and e.get("actor", "fork-server") == name), None)
+
+
+def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House) -> None:
+    started(house, more=FAST)
+    for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder"):
+        before = house.ps("cart-1")
+        os.kill(before[name]["pid"], signal.SIGKILL)
+        house.until(lambda name=name: house.ps("cart-1")[name]["restarts"] == 1)  # type: ignore[misc]
+        event = death_of(house, name)
+        assert event is not None
+        assert event["how"] == "killed by SIGKILL"
+        assert event["text"].startswith(f"{name} died in `{event['doing']}`")
+        steps = before["learner-0"]["counters"]["env_steps"]
+        house.until_steps("cart-1", int(steps) + 2_000)  # training goes on
+    down = house.hive("down", "cart-1")
+    assert down.returncode == 0, down.stderr
+    summary = house.summary("cart-1")
+    assert summary["state"] == "stopped"
+    assert summary["exact"] is False
+    assert summary["restarts"] == {"collector-0": 1, "gradient-worker-0": 1, "learner-0": 1, "recorder": 1}, house.events("cart-1")
+    for name, account in summary["channels"].items():
+        assert holds(account), (name, account)
+        assert account["in_flight"] == 0
+
+
+def test_a_stopped_actor_is_found_named_and_replaced(house: House) -> None:
+    started(house, more=FAST)
+    os.kill(house.ps("cart-1")["collector-0"]["pid"], signal.SIGSTOP)
+    house.until(lambda: house.ps("cart-1")["collector-0"]["restarts"] == 1)
+    event = death_of(house, "collector-0")
+    assert event is not None
+    assert "it was stopped (SIGSTOP)" in event["text"]
+    steps = house.ps("cart-1")["learner-0"]["counters"]["env_steps"]
+    house.until_steps("cart-1", int(steps) + 2_000)
+    assert house.hive("down").returncode == 0
+    assert all(holds(account) for account in house.summary("cart-1")["channels"].values())
+
+
+def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: House) -> None:
+    started(house, more=FAST)
+    first = house.ps("cart-1")["fork-server"]["pid"]
+    os.kill(first, signal.SIGKILL)
+    os.kill(house.ps("cart-1")["collector-0"]["pid"], signal.SIGKILL)
+    house.until(lambda: house.ps("cart-1")["collector-0"]["restarts"] == 1 and house.ps("cart-1")["collector-0"]["state"] == "running")
+    second = house.ps("cart-1")["fork-server"]
+    assert second["pid"] != first
+    assert second["state"] == "running"
+    assert house.hive("down").returncode == 0
+
+
+def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> None:
+    started(house)
+    assert len(house.processes()) >= 6
+    assert house.sockets()
+    os.kill(house.ps("cart-1")["supervisor"]["pid"], signal.SIGKILL)
+    house.until(lambda: not house.processes() and not house.sockets(), limit_s=2.0)
+    listed = house.hive("ls")
+    assert "lost" in listed.stdout
+
+
+def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> None:
+    started(house)
+    rows = house.ps("cart-1")
+    os.kill(rows["supervisor"]["pid"], signal.SIGSTOP)  # so that it cannot start another fork server
+    os.kill(rows["fork-server"]["pid"], signal.SIGKILL)
+    os.kill(rows["supervisor"]["pid"], signal.SIGKILL)
+    house.until(lambda: not house.processes())
+    assert house.sockets()
+    assert house.hive("ls").returncode == 0
+    assert not house.sockets()
+
+
+def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
+    up = house.start("up", house.cartpole(more="[supervision]\nrestarts = 0\n"))
+    house.until(lambda: (house.home / "cart-1" / "run.json").exists())
+    house.until(lambda: house.hive("ps", "cart-1", "--json").returncode == 0 and "learner-0" in house.ps("cart-1"))
+    house.until_steps("cart-1", 1_000)
+    os.kill(house.ps("cart-1")["gradient-worker-0"]["pid"], signal.SIGKILL)
+    _, err = up.communicate()
+    assert up.returncode == 1
+    assert "error: gradient-worker-0 failed in `" in err
+    assert "killed by SIGKILL (1 times within 60 s; [supervision] restarts = 0)" in err
+    summary = house.summary("cart-1")
+    assert summary["state"] == "failed"
+    assert summary["stop_reason"] == "gradient-worker-0 failed"
+    assert summary["weights_sha256"]
+    assert all(holds(account) for account in summary["channels"].values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains_saves_and_exits_0(house: House, number: signal.Signals) -> None:
+    up = house.start("up", house.cartpole())
+    house.until(lambda: (house.home / "cart-1" / "run.json").exists())
+    house.until(lambda: "learner-0" in house.ps("cart-1"))
+    house.until_steps("cart-1", 1_000)
+    up.send_signal(number)
+    _, err = up.communicate()
+    assert up.returncode == 0, err
+    assert "stopping" in err
+    summary = house.summary("cart-1")
+    assert summary["state"] == "stopped"
+    assert (house.home / "cart-1" / "checkpoints" / f"{summary['updates']:06d}" / "DONE").exists()
+
+
+def test_a_second_signal_stops_now(house: House) -> None:
+    # An actor that cannot drain keeps the run draining until the second signal comes.
+    up = house.start("up", house.config('[run]\nname = "hang"\n[env]\nid = "breaking_environments:Hangs"\n[collection]\nenvs = 2\nrollout = 64\n'))
+    house.until(lambda: (house.home / "hang-1" / "run.json").exists())
+    house.until(lambda: house.ps("hang-1").get("collector-0", {}).get("activity") == "env")
+    up.send_signal(signal.SIGINT)
+    house.until(lambda: any(e["kind"] == "draining" for e in house.events("hang-1")))
+    up.send_signal(signal.SIGINT)
+    _, err = up.communicate()
+    assert up.returncode == 130, err
+    assert house.summary("hang-1")["state"] == "stopped"

@@ -1,0 +1,199 @@
+"""Waiting: nothing is waited for in vain, a ring wakes at once, a lost one costs a rescan, across processes too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from hive import _native
+from hive.runtime import waiting
+from hive.runtime.memory import Segment, SlabPlan, SlabView
+from hive.runtime.status import PAGE_BYTES, WAIT_IN, Status, read_status
+from hive.runtime.waiting import Waiter
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+MINUTE_NS = 60 * 10**9  # a wait of so long that came back true was rung
+
+
+@pytest.fixture
+def pages() -> _native.Status:
+    segment = Segment.create("status", 2 * PAGE_BYTES)
+    segment.close()
+    return _native.Status(segment.memory)
+
+
+@pytest.fixture
+def no_rescan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a ring can end a wait."""
+    monkeypatch.setattr(waiting, "RESCAN_S", 3600.0)
+
+
+def waiter(pages: _native.Status, *, solo: bool) -> tuple[Waiter, int]:
+    status = Status(pages.page(0), "actor", 1, 0)
+    return Waiter(status, solo), status.phase("wait", WAIT_IN)
+
+
+class Source:
+    """Gives None until the attempt number `at`."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.attempts = 0
+
+    def __call__(self) -> str | None:
+        self.attempts += 1
+        return "here" if self.attempts >= self.at else None
+
+
+def fork(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
+
+
+@pytest.mark.parametrize("solo", [False, True])
+async def test_what_is_there_is_not_waited_for(pages: _native.Status, solo: bool) -> None:
+    wait, phase = waiter(pages, solo=solo)
+    progress = read_status(pages, 0).progress
+    assert await wait.until(Source(1), phase, memory=True) == "here"
+    assert read_status(pages, 0).progress == progress
+
+
+async def test_results_that_are_false_are_results(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
+    assert await wait.until(lambda: 0, phase) == 0
+
+
+@pytest.mark.parametrize("solo", [False, True])
+async def test_the_loop_runs_at_every_wait(pages: _native.Status, solo: bool) -> None:
+    wait, phase = waiter(pages, solo=solo)
+    ran: list[int] = []
+    for i in range(3):
+        asyncio.get_running_loop().call_soon(ran.append, i)
+        await wait.until(Source(1), phase, memory=True)
+        assert ran == list(range(i + 1))
+
+
+@pytest.mark.parametrize("solo", [False, True])
+async def test_a_lost_ring_costs_one_rescan(
+    pages: _native.Status, solo: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "RESCAN_S", 0.001)
+    wait, phase = waiter(pages, solo=solo)
+    source = Source(5)
+    assert await wait.until(source, phase, memory=True) == "here"
+    assert source.attempts == 5
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_wake_wakes_every_wait(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
+    sources = [Source(3), Source(3)]
+    tasks = [asyncio.create_task(wait.until(source, phase)) for source in sources]
+    while any(source.attempts < 2 for source in sources):
+        await asyncio.sleep(0)
+    assert read_status(pages, 0).phase == "wait"
+    await asyncio.sleep(0)
+    wait.wake()
+    wait.wake()
+    assert await asyncio.gather(*tasks) == ["here", "here"]
+    assert [source.attempts for source in sources] == [3, 3]
+    assert read_status(pages, 0).phase == "runtime"
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_a_solo_actor_still_hears_messages(pages: _native.Status) -> None:
+    """Its waits for messages leave the loop free, and `wake` ends them."""
+    wait, phase = waiter(pages, solo=True)
+    inbox: list[str] = []
+
+    def deliver() -> None:
+        inbox.append("message")
+        wait.wake()
+
+    asyncio.get_running_loop().call_later(0.005, deliver)
+    assert await wait.until(lambda: inbox.pop() if inbox else None, phase) == "message"
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_a_cancelled_wait_leaves_nothing(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
+    source = Source(100)
+    task = asyncio.create_task(wait.until(source, phase))
+    while source.attempts < 2:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert read_status(pages, 0).phase == "runtime"
+    wait.wake()
+    assert source.attempts == 2
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+async def test_what_the_attempt_raises_is_raised(pages: _native.Status, failing: int) -> None:
+    wait, phase = waiter(pages, solo=True)
+    source = Source(100)
+
+    def attempt() -> str | None:
+        if source.attempts + 1 == failing:
+            raise LookupError("gone")
+        return source()
+
+    with pytest.raises(LookupError, match="gone"):
+        await wait.until(attempt, phase, memory=True)
+    assert read_status(pages, 0).phase == "runtime"
+
+
+# The bell
+
+
+def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) -> None:
+    page = pages.page(0)
+    seen = page.seen()
+    page.ring()
+    assert page.wait(seen, MINUTE_NS)
+    assert not page.wait(page.seen(), 1000)
+    assert not pages.page(1).wait(pages.page(1).seen(), 1000)
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
+    plan = SlabPlan(2, 64)
+    segment = Segment.create("slab", plan.bytes)
+    plan.format(segment.memory)
+    view = SlabView(segment.memory, plan)
+    wait, phase = waiter(pages, solo=True)
+
+    def produce() -> None:
+        for _ in range(20):
+            seen = pages.page(1).seen()
+            while (slot := view.words.reserve(1, 0)) < 0:
+                assert pages.page(1).wait(seen, MINUTE_NS)
+                seen = pages.page(1).seen()
+            view.words.commit(slot, 1, 0)
+            pages.ring(0)
+
+    def claim() -> int | None:
+        slot = view.words.claim(0, 0)
+        return slot if slot >= 0 else None
+
+    pid = fork(produce)
+    for sequence in range(20):
+        slot = await wait.until(claim, phase, memory=True)
+        assert view.words.state(slot)[3] == sequence
+        view.words.retire(slot, 0, 0)
+        pages.ring(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert view.counts() == {"produced": 20, "consumed": 20, "dropped": {}, "in_flight": 0}
+    segment.close()

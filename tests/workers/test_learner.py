@@ -1,0 +1,296 @@
+"""The learner: against torch.optim over many turns, and what it does when there is nothing to apply."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from small_trainer import Arrays, Page, allocate, copies, same_bytes
+
+from hive.config import A2CConfig
+from hive.gradients import EPISODES, SAMPLES, clear, gradient_layout
+from hive.networks import aligned_block
+from hive.runtime.status import BUSY, RUNTIME
+from hive.workers import Learner
+from hive.workers.learner import RETURNS_KEPT, Count, Turn, clip_scale, ledger_layout, mean_return
+
+ELEMENTS = 160
+BUFFER_BYTES = 128  # what follows the parameters in a block of weights
+EPISODES_KEPT = 300
+
+
+def gradient(samples: int, seed: int = 0, scale: float = 1.0) -> Arrays:
+    arrays = allocate(gradient_layout(ELEMENTS, 3, 2, EPISODES_KEPT))
+    clear(arrays, version=0)
+    arrays["header"][SAMPLES] = samples
+    arrays["gradient"][:] = scale * np.random.default_rng(seed).standard_normal(ELEMENTS)
+    return arrays
+
+
+def with_returns(arrays: Arrays, returns: list[float]) -> Arrays:
+    arrays["header"][EPISODES] = len(returns)
+    arrays["episode_returns"][: len(returns)] = returns
+    return arrays
+
+
+class State:
+    """A learner and its two pairs of blocks; every turn is checked to leave its inputs alone."""
+
+    def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None) -> None:
+        self.learner = Learner(config, ELEMENTS, steps, page.status if page else None)
+        self.weights = [aligned_block(4 * ELEMENTS + BUFFER_BYTES) for _ in range(2)]
+        self.ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
+        generator = np.random.default_rng(99)
+        self.weights[0][:] = generator.integers(0, 256, len(self.weights[0]), np.uint8)
+        self.parameters[:] = generator.standard_normal(ELEMENTS)
+        self.weights[1][:], self.ledgers[1][:] = 0xA5, 0xA5
+        self.at = 0
+
+    def turn(self, *gradients: Arrays) -> Turn:
+        now, following = self.at, 1 - self.at
+        before = [copies(g) for g in gradients], self.weights[now].copy(), self.ledgers[now].copy()
+        turn = self.learner.turn(
+            gradients, self.weights[now], self.ledgers[now], self.weights[following], self.ledgers[following]
+        )
+        assert all(same_bytes(g, copy) for g, copy in zip(gradients, before[0], strict=True))
+        assert np.array_equal(self.weights[now], before[1])
+        assert np.array_equal(self.ledgers[now], before[2])
+        self.at = following
+        return turn
+
+    @property
+    def parameters(self) -> NDArray[np.float32]:
+        return self.weights[getattr(self, "at", 0)][: 4 * ELEMENTS].view(np.float32)
+
+    @property
+    def buffers(self) -> bytes:
+        return self.weights[self.at][4 * ELEMENTS :].tobytes()
+
+    @property
+    def ledger(self) -> Arrays:
+        return self.learner.layout.views(self.ledgers[self.at])
+
+    def count(self, which: Count) -> int:
+        return int(self.ledger["counters"][which])
+
+
+OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
+    "adam": (
+        A2CConfig(learning_rate=0.01, adam_optimizer_beta1=0.8, adam_optimizer_beta2=0.95),
+        lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.95), eps=1e-5),
+    ),
+    "adamw": (
+        A2CConfig(optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-5, weight_decay=0.1),
+    ),
+    "rmsprop": (
+        A2CConfig(optimizer="rmsprop", learning_rate=0.01, rms_prop_optimizer_decay=0.9, weight_decay=0.1),
+        lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-5, weight_decay=0.1),
+    ),
+    "rmsprop with momentum": (
+        A2CConfig(optimizer="rmsprop", learning_rate=0.01, momentum=0.9),
+        lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.99, eps=1e-5, momentum=0.9),
+    ),
+    "sgd": (A2CConfig(optimizer="sgd", learning_rate=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+    "sgd with momentum": (
+        A2CConfig(optimizer="sgd", learning_rate=0.1, momentum=0.8, weight_decay=0.01),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.01),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_fifty_turns_are_those_of_torch(name: str) -> None:
+    """Two gradients of unequal samples a turn; some norms lie within the limit of 0.5, some beyond."""
+    config, make = OPTIMIZERS[name]
+    state = State(config)
+    parameters = torch.nn.Parameter(torch.from_numpy(state.parameters.copy()))
+    optimizer = make([parameters])
+    for number in range(50):
+        one, other = gradient(24, number, 0.02 + 0.1 * (number % 2)), gradient(8, 1000 + number, 0.05)
+        mean = 0.75 * one["gradient"].astype(np.float64) + 0.25 * other["gradient"]
+        turn = state.turn(one, other)
+        assert turn.norm == pytest.approx(np.linalg.norm(mean), rel=1e-5)
+        parameters.grad = torch.from_numpy(mean.astype(np.float32))
+        torch.nn.utils.clip_grad_norm_([parameters], 0.5)
+        optimizer.step()
+    expected = parameters.detach().numpy()
+    assert np.linalg.norm(state.parameters - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+def test_clipping_is_off_at_zero() -> None:
+    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
+    before, given = state.parameters.copy(), gradient(4, scale=100.0)
+    state.turn(given)
+    np.testing.assert_allclose(state.parameters, before - given["gradient"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [0.0, 0.1, 0.5, 0.7, 1e6])
+@pytest.mark.parametrize("limit", [0.5, 3.0])
+def test_the_clip_scale_is_that_of_torch(norm: float, limit: float) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    parameter.grad = torch.tensor([norm], dtype=torch.float64)
+    torch.nn.utils.clip_grad_norm_([parameter], limit)
+    assert clip_scale(norm, limit) * norm == pytest.approx(parameter.grad.item(), rel=1e-12)
+
+
+def test_the_linear_schedule_falls_with_the_environment_steps() -> None:
+    config = A2CConfig(
+        optimizer="sgd", learning_rate=0.5, learning_rate_schedule="linear", clip_gradients=0.0
+    )
+    state = State(config, steps=100)
+    given = gradient(40)
+    expected = state.parameters.copy()
+    for rate in (0.5, 0.3, 0.1, 0.0, 0.0):  # after 0, 40, 80, 120, 160 of 100 steps
+        assert state.turn(given).learning_rate == pytest.approx(rate)
+        expected -= np.float32(rate) * given["gradient"]
+        np.testing.assert_allclose(state.parameters, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_constant_schedule_is_constant() -> None:
+    state = State(A2CConfig(learning_rate=0.25), steps=10)
+    assert {state.turn(gradient(40)).learning_rate for _ in range(3)} == {0.25}
+
+
+def test_buffers_pass_on_untouched() -> None:
+    state = State(A2CConfig())
+    before = state.buffers
+    for number in range(3):
+        state.turn(gradient(4, number))
+    assert state.buffers == before
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
+    state = State(A2CConfig(optimizer=optimizer))
+    state.turn(gradient(4, 1))
+    weights, moments = state.weights[state.at].copy(), state.ledger["moments"].copy()
+    good, bad, late = gradient(4, 2), gradient(8, 3), gradient(4, 4)
+    bad["gradient"][ELEMENTS - 1] = late["gradient"][0] = poison
+    turn = state.turn(good, bad, late)
+    assert (turn.applied, turn.bad, turn.samples) == (False, 1, 16)
+    assert not math.isfinite(turn.norm)
+    assert np.array_equal(state.weights[state.at], weights)
+    assert np.array_equal(state.ledger["moments"], moments)
+    assert (state.count(Count.updates), state.count(Count.skipped)) == (1, 1)
+
+
+def test_training_goes_on_after_a_skipped_turn_as_if_it_had_not_been() -> None:
+    """Also the step number that Adam corrects by."""
+    clean, disturbed = State(A2CConfig()), State(A2CConfig())
+    bad = gradient(4)
+    bad["gradient"][:] = np.nan
+    for number in range(4):
+        clean.turn(gradient(4, number))
+        disturbed.turn(gradient(4, number))
+        disturbed.turn(bad)
+    assert np.array_equal(clean.parameters, disturbed.parameters)
+    assert disturbed.count(Count.skipped) == 4
+    assert disturbed.count(Count.updates) == clean.count(Count.updates) == 4
+
+
+def test_zero_samples_pass_everything_on() -> None:
+    state = State(A2CConfig())
+    state.turn(gradient(4, 1))
+    weights, moments = state.weights[state.at].copy(), state.ledger["moments"].copy()
+    lost = gradient(0)
+    lost["gradient"][:] = np.nan
+    turn = state.turn(lost, lost)
+    assert (turn.applied, turn.samples, turn.norm, turn.bad) == (False, 0, 0.0, -1)
+    assert not turn.statistics.any()
+    assert np.array_equal(state.weights[state.at], weights)
+    assert np.array_equal(state.ledger["moments"], moments)
+    counts = [state.count(which) for which in (Count.updates, Count.skipped, Count.env_steps)]
+    assert counts == [1, 0, 4]
+
+
+def test_a_lost_share_weighs_nothing() -> None:
+    whole, part = State(A2CConfig()), State(A2CConfig())
+    lost = gradient(0)
+    lost["gradient"][:] = np.inf
+    whole.turn(gradient(4, 1))
+    turn = part.turn(lost, gradient(4, 1))
+    assert (turn.applied, turn.bad) == (True, -1)
+    assert np.array_equal(whole.parameters, part.parameters)
+
+
+def test_counters() -> None:
+    state = State(A2CConfig())
+    state.turn(with_returns(gradient(4), [1.0, 2.0]), with_returns(gradient(6, 1), [3.0]))
+    state.turn(with_returns(gradient(0), [4.0]))
+    counted = {which.name: state.count(which) for which in Count}
+    wanted = {"updates": 1, "env_steps": 10, "episodes": 4, "skipped": 0, "rounds": 0}
+    assert wanted.items() <= counted.items()
+
+
+def test_statistics_are_means_by_samples() -> None:
+    one, other, lost = gradient(30), gradient(10), gradient(0)
+    one["statistics"][:], other["statistics"][:], lost["statistics"][:] = (1.0, -2.0), (5.0, 2.0), (9.0, 9.0)
+    assert State(A2CConfig()).turn(one, other, lost).statistics.tolist() == pytest.approx([2.0, -1.0])
+
+
+def test_the_last_hundred_returns_are_kept_in_the_order_given() -> None:
+    state = State(A2CConfig())
+    numbers = itertools.count()
+    seen: list[float] = []
+    for sizes in ((3, 0, 40), (70, 1), (0,), (99, 99, 99)):
+        parts = [[float(next(numbers)) for _ in range(size)] for size in sizes]
+        state.turn(*(with_returns(gradient(4), part) for part in parts))
+        seen += [value for part in parts for value in part]
+        ring, count = state.ledger["returns"], state.count(Count.episodes)
+        assert count == len(seen)
+        for position, value in list(enumerate(seen))[-RETURNS_KEPT:]:
+            assert ring[position % RETURNS_KEPT] == value
+        assert mean_return(ring, count) == pytest.approx(np.mean(seen[-RETURNS_KEPT:]))
+
+
+def test_the_mean_return_before_the_first_episode() -> None:
+    assert math.isnan(mean_return(np.zeros(RETURNS_KEPT, np.float32), 0))
+    assert mean_return(np.float32([4.0, 8.0] + [0.0] * 98), 2) == 6.0
+
+
+def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
+    """The episodes were played; only what was learned from them is lost."""
+    state = State(A2CConfig())
+    bad = with_returns(gradient(4), [7.0])
+    bad["gradient"][0] = np.nan
+    state.turn(bad)
+    assert (state.count(Count.episodes), state.ledger["returns"][0]) == (1, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "momentum", "blocks"),
+    [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
+)
+def test_the_ledger_has_room_for_what_the_optimizer_needs(
+    optimizer: str, momentum: float, blocks: int
+) -> None:
+    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), ELEMENTS, 10).layout
+    assert layout.fields == ledger_layout(blocks, ELEMENTS).fields
+    assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
+        "counters": ("int64", (16,)),
+        "returns": ("float32", (100,)),
+        "moments": ("float32", (blocks, ELEMENTS)),
+    }
+
+
+def test_counter_positions() -> None:
+    """They lie in checkpoints: append only."""
+    names = ["updates", "rounds", "env_steps", "episodes", "skipped", "first_ns", "last_ns"]
+    assert [which.name for which in Count] == names
+    assert [int(which) for which in Count] == list(range(7))
+
+
+def test_it_shows_what_it_does() -> None:
+    page = Page()
+    State(A2CConfig(), page=page).turn(gradient(4))
+    shown = page.read()
+    assert shown.spent_ns["update"][0] == BUSY
+    assert shown.spent_ns["update"][1] > 0
+    assert shown.kind == RUNTIME
