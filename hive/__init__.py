@@ -24,9 +24,21 @@ _HOMES = {
     "Topology": "hive.runtime",
     "endpoint": "hive.runtime",
 }
-_MODULES = ("algorithms", "config", "envs", "errors", "networks", "records", "runtime", "schemes", "storage", "testing", "workers")
+_MODULES = (
+    "algorithms",
+    "config",
+    "envs",
+    "errors",
+    "networks",
+    "records",
+    "runtime",
+    "schemes",
+    "storage",
+    "testing",
+    "workers",
+)
 
-__all__ = ["__version__", *sorted(_HOMES), *_MODULES]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOMES), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

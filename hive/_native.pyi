@@ -29,9 +29,7 @@ class Reduction:
     def bad_index(self) -> int:
         """Its first bad element; the result's, where finite gradients overflowed; or -1."""
 
-def reduce(
-    gradients: Sequence[NDArray[np.float32]], weights: Sequence[float], out: NDArray[np.float32]
-) -> Reduction:
+def reduce(gradients: Sequence[NDArray[np.float32]], weights: Sequence[float], out: NDArray[np.float32]) -> Reduction:
     """Write the sum of weight * gradient to `out`, in order. A gradient of weight zero is not read."""
 
 def norm_and_finite(block: NDArray[np.float32]) -> tuple[float, bool]:

@@ -22,8 +22,14 @@ __all__ = ["run_inline"]
 INLINE_ADDRESS = "memory://inline/supervisor"
 
 
-def run_inline(topology: Topology, *, virtual: bool = False, seconds: float | None = None, settings: Settings | None = None,
-               watch: Callable[[Supervisor], None] | None = None) -> Outcome:  # fmt: skip
+def run_inline(
+    topology: Topology,
+    *,
+    virtual: bool = False,
+    seconds: float | None = None,
+    settings: Settings | None = None,
+    watch: Callable[[Supervisor], None] | None = None,
+) -> Outcome:
     """Runs `topology` until it ends itself, or for `seconds`; returns the outcome. Raises what an actor raised.
 
     `watch` is given the supervisor before it starts, for tests that look at it or ask it to end.
@@ -37,7 +43,9 @@ def run_inline(topology: Topology, *, virtual: bool = False, seconds: float | No
         transport = MemoryTransport()
         processes = InlineProcesses(topology, plan, memory, transport, clock, INLINE_ADDRESS)
         journal = Journal(event=lambda kind, text, fields: None, crash=lambda failed, status, story: "")
-        supervisor = Supervisor(plan, processes, transport, memory, clock, settings or Settings(), journal, INLINE_ADDRESS)
+        supervisor = Supervisor(
+            plan, processes, transport, memory, clock, settings or Settings(), journal, INLINE_ADDRESS
+        )
         if watch is not None:
             watch(supervisor)
         if seconds is not None:

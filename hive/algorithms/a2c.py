@@ -11,6 +11,7 @@ observation, a terminated one with nothing. `gae_lambda = 1` gives n-step return
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ Floats = NDArray[np.float32]
 class A2C:
     """One gradient per share of a round."""
 
-    statistics = ("policy_loss", "value_loss", "entropy", "value_mean")
+    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean")
 
     def __init__(self, config: A2CConfig, distribution: ActionDistribution) -> None:
         self.config = config
@@ -72,8 +73,18 @@ class A2C:
             if final_values.size:
                 following[cut] = final_values[rollout.final_index[cut]]
             a, r = np.empty_like(rollout.rewards), np.empty_like(rollout.rewards)
-            _native.gae(rollout.rewards, np.ascontiguousarray(mine[:-1]), following, rollout.terminated, rollout.truncated, rollout.valid,
-                        a, r, discount=self.config.discount, gae_lambda=self.config.gae_lambda)  # fmt: skip
+            _native.gae(
+                rollout.rewards,
+                np.ascontiguousarray(mine[:-1]),
+                following,
+                rollout.terminated,
+                rollout.truncated,
+                rollout.valid,
+                a,
+                r,
+                discount=self.config.discount,
+                gae_lambda=self.config.gae_lambda,
+            )
             advantages.append(a)
             targets.append(r)
         flat, valid = _flat(advantages), _flat([rollout.valid for rollout in rollouts]).astype(bool)
@@ -115,6 +126,7 @@ def _acted_rows(rollouts: Sequence[Rollout]) -> Tensor | None:
     return torch.from_numpy(np.concatenate(rows))
 
 
-def _flat(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:  # [T, B, ...] each -> [sum T * B, ...]
+def _flat(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """[T, B, ...] each -> [sum of T * B, ...]."""
     flat = [part.reshape(-1, *part.shape[2:]) for part in parts]
     return flat[0] if len(flat) == 1 else np.concatenate(flat)

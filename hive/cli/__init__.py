@@ -38,14 +38,21 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
             near = difflib.get_close_matches(str(value), list(action.choices), 1)
-            raise UsageError(f"no command `{value}`" + (f"; did you mean `{near[0]}`?" if near else ""), hint="`hive --help` lists the commands")
+            raise UsageError(
+                f"no command `{value}`" + (f"; did you mean `{near[0]}`?" if near else ""),
+                hint="`hive --help` lists the commands",
+            )
         super()._check_value(action, value)
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = _Parser(prog="hive", description="Reinforcement learning on one machine with many processes.", epilog=EXAMPLES,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    top = _Parser(
+        prog="hive",
+        description="Reinforcement learning on one machine with many processes.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     top.add_argument("--version", action="version", version=f"hive {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     add_run_commands(commands)
@@ -58,7 +65,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """The `hive` command."""
     try:
         if sys.platform != "linux":
-            raise PlatformError(f"hive runs on Linux only, this is {sys.platform}", hint="a container or a virtual machine with Linux will do")
+            raise PlatformError(
+                f"hive runs on Linux only, this is {sys.platform}",
+                hint="a container or a virtual machine with Linux will do",
+            )
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())  # "package.module:Class" of a user's own, as `python -m` would find it
         known = parser()

@@ -16,18 +16,30 @@ __all__ = ["add_file_commands"]
 
 
 def add_file_commands(commands: Any) -> None:
-    init = commands.add_parser("init", help="write a config for an environment", description="Writes a commented config that works.",
-                               epilog="example: hive init CartPole-v1 -o cartpole.toml")  # fmt: skip
+    init = commands.add_parser(
+        "init",
+        help="write a config for an environment",
+        description="Writes a commented config that works.",
+        epilog="example: hive init CartPole-v1 -o cartpole.toml",
+    )
     init.add_argument("env", help="an environment id, or package.module:Class")
     init.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to; never overwritten")
     init.set_defaults(run=run_init)
-    config = commands.add_parser("config", help="every key of a config, with its origin", description="Shows the resolved config.",
-                                 epilog="example: hive config cartpole.toml -s collection.workers=4")  # fmt: skip
+    config = commands.add_parser(
+        "config",
+        help="every key of a config, with its origin",
+        description="Shows the resolved config.",
+        epilog="example: hive config cartpole.toml -s collection.workers=4",
+    )
     _add_config(config)
     config.add_argument("--json", action="store_true", help="one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
-    check = commands.add_parser("check", help="build everything, start nothing", description="Checks config, environment, network and topology, and draws it.",
-                                epilog="example: hive check cartpole.toml")  # fmt: skip
+    check = commands.add_parser(
+        "check",
+        help="build everything, start nothing",
+        description="Checks config, environment, network and topology, and draws it.",
+        epilog="example: hive check cartpole.toml",
+    )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="one JSON object")
     check.set_defaults(run=run_check)
@@ -35,7 +47,9 @@ def add_file_commands(commands: Any) -> None:
 
 def _add_config(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", type=Path)
-    command.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)")
+    command.add_argument(
+        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)"
+    )
 
 
 def run_init(options: argparse.Namespace) -> int:
@@ -55,7 +69,11 @@ def run_init(options: argparse.Namespace) -> int:
 def run_config(options: argparse.Namespace) -> int:
     config = load_config(options.config, options.set)
     if options.json:
-        print(json.dumps({entry.name: {"value": entry.value, "origin": entry.origin} for entry in config.entries()}, indent=2))
+        print(
+            json.dumps(
+                {entry.name: {"value": entry.value, "origin": entry.origin} for entry in config.entries()}, indent=2
+            )
+        )
     else:
         print(render(config), end="")
     return 0
@@ -69,7 +87,9 @@ def run_check(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_as_data(plan), indent=2))
         return 0
-    print(f"{len(plan.actors)} actors in {len(plan.processes)} processes, {plan.bytes / 2**20:.1f} MiB of shared memory")
+    print(
+        f"{len(plan.actors)} actors in {len(plan.processes)} processes, {plan.bytes / 2**20:.1f} MiB of shared memory"
+    )
     for process, numbers in plan.processes.items():
         print(f"  {process:<20} {', '.join(plan.actors[n].name for n in numbers)}")
     sizes = {s.name: s for s in plan.segments}
@@ -89,7 +109,13 @@ def _as_data(plan: Plan) -> dict[str, Any]:
     return {
         "processes": {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()},
         "channels": [
-            {"name": c.name, "carrier": c.carrier, "source": c.source, "targets": list(c.targets), "bytes": sum(sizes[s] for s in c.segments)}
+            {
+                "name": c.name,
+                "carrier": c.carrier,
+                "source": c.source,
+                "targets": list(c.targets),
+                "bytes": sum(sizes[s] for s in c.segments),
+            }
             for c in plan.channels
         ],
         "bytes": plan.bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +13,18 @@ from typing import Any
 import psutil
 
 from hive.errors import HiveError, RecordError, UsageError
-from hive.records import RunDirectory, Summary, find_runs, home_folder, merge_logs, process_start_time, read_run_facts, resolve_run, run_state, tail_jsonl
+from hive.records import (
+    RunDirectory,
+    Summary,
+    find_runs,
+    home_folder,
+    merge_logs,
+    process_start_time,
+    read_run_facts,
+    resolve_run,
+    run_state,
+    tail_jsonl,
+)
 from hive.runtime.control import open_control
 
 __all__ = ["add_look_commands", "live_run"]
@@ -21,19 +33,40 @@ FOLLOW_S = 0.2  # between two looks of `logs -f`
 
 
 def add_look_commands(commands: Any) -> None:
-    ls = commands.add_parser("ls", help="runs", description="Lists the runs in $HIVE_HOME (default ./runs).", epilog="example: hive ls --json")
+    ls = commands.add_parser(
+        "ls",
+        help="runs",
+        description="Lists the runs in $HIVE_HOME (default ./runs).",
+        epilog="example: hive ls --json",
+    )
     ls.add_argument("--json", action="store_true", help="one JSON array")
     ls.set_defaults(run=run_ls)
-    ps = commands.add_parser("ps", help="the processes of a run", description="Lists the processes of a run.", epilog="example: hive ps cartpole-1")
-    ps.add_argument("run_name", nargs="?", metavar="RUN", help="name, beginning of a name, path or `latest`; default: the only live run, else the newest")
+    ps = commands.add_parser(
+        "ps",
+        help="the processes of a run",
+        description="Lists the processes of a run.",
+        epilog="example: hive ps cartpole-1",
+    )
+    ps.add_argument(
+        "run_name",
+        nargs="?",
+        metavar="RUN",
+        help="name, beginning of a name, path or `latest`; default: the only live run, else the newest",
+    )
     ps.add_argument("--json", action="store_true", help="one JSON array")
     ps.set_defaults(run=run_ps)
-    logs = commands.add_parser("logs", help="logs of a run, merged by time", description="Shows logs, merged by time.",
-                               epilog="example: hive logs cartpole-1 learner-0 -n 20")  # fmt: skip
+    logs = commands.add_parser(
+        "logs",
+        help="logs of a run, merged by time",
+        description="Shows logs, merged by time.",
+        epilog="example: hive logs cartpole-1 learner-0 -n 20",
+    )
     logs.add_argument("run_name", nargs="?", metavar="RUN", help="as for ps")
     logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these")
     logs.add_argument("-n", "--tail", type=int, default=100, help="so many lines (default 100)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C leaves the run alone")
+    logs.add_argument(
+        "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C leaves the run alone"
+    )
     logs.add_argument("--json", action="store_true", help="one JSON array of lines")
     logs.set_defaults(run=run_logs)
 
@@ -77,16 +110,32 @@ def run_ls(options: argparse.Namespace) -> int:
     if not rows:
         print(f"no run in {home_folder()} yet")
         return 0
-    _table(("NAME", "STATE", "STEPS", "RETURN", "WALL"), [
-        (row["name"], row["state"], f"{row['env_steps']:,}" if row["env_steps"] is not None else "–", _number(row["mean_return_100"]), _seconds(row["wall_s"]))
-        for row in rows
-    ])  # fmt: skip
+    _table(
+        ("NAME", "STATE", "STEPS", "RETURN", "WALL"),
+        [
+            (
+                row["name"],
+                row["state"],
+                f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
+                _number(row["mean_return_100"]),
+                _seconds(row["wall_s"]),
+            )
+            for row in rows
+        ],
+    )
     return 0
 
 
 def _run_row(run: RunDirectory) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": run.name, "state": run_state(run), "path": str(run.path.resolve()), "env_steps": None,
-                           "mean_return_100": None, "wall_s": None, "started": None}  # fmt: skip
+    row: dict[str, Any] = {
+        "name": run.name,
+        "state": run_state(run),
+        "path": str(run.path.resolve()),
+        "env_steps": None,
+        "mean_return_100": None,
+        "wall_s": None,
+        "started": None,
+    }
     try:
         facts = read_run_facts(run)
         row["started"] = facts.started
@@ -98,13 +147,21 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
                 if actor["name"] == status["results_actor"]:
                     row["env_steps"] = int(actor["counters"].get("env_steps", 0))
                     mean = actor["counters"].get("mean_return_100")
-                    row["mean_return_100"] = mean if mean == mean else None
+                    row["mean_return_100"] = _finite(mean)
         elif row["state"] == "lost":
             last = tail_jsonl(run.metrics_file, 1)[0]  # what was written before the end
-            row |= {"env_steps": last["steps"], "mean_return_100": last.get("return/mean_100"), "wall_s": last["seconds"]}
+            row |= {
+                "env_steps": last["steps"],
+                "mean_return_100": last.get("return/mean_100"),
+                "wall_s": last["seconds"],
+            }
         else:
             summary = Summary.read(run.summary_file)
-            row |= {"env_steps": summary.env_steps, "mean_return_100": summary.mean_return_100, "wall_s": summary.wall_s}
+            row |= {
+                "env_steps": summary.env_steps,
+                "mean_return_100": summary.mean_return_100,
+                "wall_s": summary.wall_s,
+            }
     except (HiveError, LookupError):
         pass  # a run that never began, or ended this moment: what is known is in the row
     return row
@@ -126,12 +183,41 @@ def run_ps(options: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     print(f"{run.name}  {state}")
-    _table(("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE", "BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"), [
-        (row["name"], _number(row["pid"]), row["state"], _number(row.get("cpu_percent")), _bytes(row.get("memory_bytes")), row.get("activity") or "–",
-         _seconds(row.get("since_s")), _percent(row.get("busy")), _percent(row.get("wait_in")), _percent(row.get("wait_out")),
-         _number(row.get("version")), _number(row.get("lag")), _number(row["restarts"]))
-        for row in rows
-    ])  # fmt: skip
+    _table(
+        (
+            "NAME",
+            "PID",
+            "STATE",
+            "CPU%",
+            "MEM",
+            "ACTIVITY",
+            "SINCE",
+            "BUSY",
+            "WAIT-IN",
+            "WAIT-OUT",
+            "VERSION",
+            "LAG",
+            "RESTARTS",
+        ),
+        [
+            (
+                row["name"],
+                _number(row["pid"]),
+                row["state"],
+                _number(row.get("cpu_percent")),
+                _bytes(row.get("memory_bytes")),
+                row.get("activity") or "–",
+                _seconds(row.get("since_s")),
+                _percent(row.get("busy")),
+                _percent(row.get("wait_in")),
+                _percent(row.get("wait_out")),
+                _number(row.get("version")),
+                _number(row.get("lag")),
+                _number(row["restarts"]),
+            )
+            for row in rows
+        ],
+    )
     return 0
 
 
@@ -139,12 +225,26 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = _status(run)
     rows: list[dict[str, Any]] = [{"name": "supervisor", "pid": status["pid"], "state": status["state"], "restarts": 0}]
     rows += [{**helper, "restarts": 0} for helper in status["helpers"]]
-    kept = ("name", "pid", "state", "restarts", "activity", "since_s", "busy", "wait_in", "wait_out", "version", "lag", "phases", "counters")
+    kept = (
+        "name",
+        "pid",
+        "state",
+        "restarts",
+        "activity",
+        "since_s",
+        "busy",
+        "wait_in",
+        "wait_out",
+        "version",
+        "lag",
+        "phases",
+        "counters",
+    )
     rows += [{key: actor[key] for key in kept} for actor in status["actors"]]
     for row in rows:
         row |= _process_facts(row["pid"])
         for name, value in row.get("counters", {}).items():
-            row["counters"][name] = value if value == value else None
+            row["counters"][name] = _finite(value)
     return rows
 
 
@@ -163,7 +263,9 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
         restarts = Summary.read(run.summary_file).restarts
     except RecordError:
         restarts = {}
-    return [{"name": name, "pid": None, "state": state, "restarts": n} for name, n in {"supervisor": 0, **restarts}.items()]
+    return [
+        {"name": name, "pid": None, "state": state, "restarts": n} for name, n in {"supervisor": 0, **restarts}.items()
+    ]
 
 
 def run_logs(options: argparse.Namespace) -> int:
@@ -189,6 +291,11 @@ def run_logs(options: argparse.Namespace) -> int:
 
 def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> Iterable[str]:
     return merge_logs(sorted(run.logs.glob("*.log*")), tail=tail, actors=actors)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN: what is not known yet is null."""
+    return None if value is None or math.isnan(value) else value
 
 
 # --- text

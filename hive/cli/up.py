@@ -32,21 +32,50 @@ from hive.runtime.control import ControlClient, open_control
 __all__ = ["add_run_commands"]
 
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
-SHOWN = ("running", "died", "restarted", "killed", "lost", "not finite", "saved", "draining")  # events a foreground prints
+SHOWN = (
+    "running",
+    "died",
+    "restarted",
+    "killed",
+    "lost",
+    "not finite",
+    "saved",
+    "draining",
+)  # events a foreground prints
 
 
 def add_run_commands(commands: Any) -> None:
-    up = commands.add_parser("up", help="start a run from a config", description="Starts a run and shows it.",
-                             epilog="example: hive up examples/cartpole.toml --set collection.workers=2")  # fmt: skip
+    up = commands.add_parser(
+        "up",
+        help="start a run from a config",
+        description="Starts a run and shows it.",
+        epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
+    )
     up.add_argument("config", type=Path, help="a TOML file; `hive init ENV` writes one")
     up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
-    up.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)")
+    up.add_argument(
+        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)"
+    )
     up.add_argument("--seed", type=int, help="the same as --set run.seed=SEED")
     up.add_argument("-n", "--name", help="the same as --set run.name=NAME; a number is appended")
-    up.add_argument("--inline", action="store_true", help="everything in this one process, for debugging: no restarts, breakpoints work")
+    up.add_argument(
+        "--inline",
+        action="store_true",
+        help="everything in this one process, for debugging: no restarts, breakpoints work",
+    )
     up.set_defaults(run=run_up)
-    down = commands.add_parser("down", help="end a run: drain, save, stop", description="Ends a run and waits for it.", epilog="example: hive down cartpole-1")
-    down.add_argument("run_name", nargs="?", metavar="RUN", help="name, beginning of a name, path or `latest`; default: the only live run")
+    down = commands.add_parser(
+        "down",
+        help="end a run: drain, save, stop",
+        description="Ends a run and waits for it.",
+        epilog="example: hive down cartpole-1",
+    )
+    down.add_argument(
+        "run_name",
+        nargs="?",
+        metavar="RUN",
+        help="name, beginning of a name, path or `latest`; default: the only live run",
+    )
     down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
     down.set_defaults(run=run_down)
 
@@ -92,7 +121,10 @@ def _raise_failure(directory: RunDirectory, code: int) -> None:
     """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
     path = directory.path / "failure.json"
     if not path.exists():
-        raise ActorFailed(f"the supervisor ended with code {code} before the run began", hint=f"its output is in {directory.logs / 'supervisor.out'}")
+        raise ActorFailed(
+            f"the supervisor ended with code {code} before the run began",
+            hint=f"its output is in {directory.logs / 'supervisor.out'}",
+        )
     failure = json.loads(path.read_text())
     error = HiveError(failure["error"], hint=failure["hint"])
     error.exit_code = failure["exit_code"]
@@ -124,7 +156,9 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
 class _Foreground:
     """The view that `up` is."""
 
-    def __init__(self, directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient, line: StatusLine) -> None:
+    def __init__(
+        self, directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient, line: StatusLine
+    ) -> None:
         self.directory = directory
         self.process = process
         self.client = client
@@ -138,18 +172,26 @@ class _Foreground:
         with self._signals(), _keys() as keys:
             while self.process.poll() is None and not self.leaving:
                 self.show()
-                if select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0] and os.read(sys.stdin.fileno(), 1) == b"d":
+                if (
+                    select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0]
+                    and os.read(sys.stdin.fileno(), 1) == b"d"
+                ):
                     self.leaving = True
         self.line.erase()
         if self.leaving and self.process.poll() is None:
-            self.process.returncode = 0  # it lives on without us
-            self.line.say(f"left {self.directory.name} running · look: hive ps {self.directory.name} · stop: hive down {self.directory.name}")
+            self.process.returncode, name = 0, self.directory.name  # it lives on without us
+            self.line.say(
+                f"left {name} running · look: hive ps {name} · stop: hive down {name}"
+            )
             return 0
         self.events.show(self.line)
         if not self.directory.summary_file.exists():
             if self.process.returncode < 0:
                 name = signal.Signals(-self.process.returncode).name
-                raise ActorFailed(f"the supervisor was killed ({name}); the run {self.directory.name} is lost", hint=f"its files are in {self.directory.path}")
+                raise ActorFailed(
+                    f"the supervisor was killed ({name}); the run {self.directory.name} is lost",
+                    hint=f"its files are in {self.directory.path}",
+                )
             _raise_failure(self.directory, self.process.returncode)
         return _report(self.directory, self.process.returncode)
 
@@ -159,7 +201,9 @@ class _Foreground:
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
                 self.line.say(f"run {self.directory.name}  ({self.directory.path})")
-                self.line.say("leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down")
+                self.line.say(
+                    "leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down"
+                )
             if self.greeted:
                 self.events.show(self.line)
                 self.line.draw(snapshot)
@@ -265,8 +309,11 @@ def _report(directory: RunDirectory, code: int) -> int:
         print(f"error: {summary.error}", file=out)
     rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
     mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
-    print(f"{summary.state}: {summary.stop_reason} · {summary.env_steps:,} steps, {summary.updates:,} updates · return {mean} · "
-          f"{summary.wall_s:.1f} s, {rate} · {directory.path}", file=out)  # fmt: skip
+    print(
+        f"{summary.state}: {summary.stop_reason} · {summary.env_steps:,} steps, {summary.updates:,} updates · "
+        f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}",
+        file=out,
+    )
     return code
 
 
@@ -283,5 +330,3 @@ def run_down(options: argparse.Namespace) -> int:
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
     print(f"{directory.name} {summary.state if summary else run_state(directory)}")
     return 0
-
-

@@ -29,9 +29,7 @@ __all__ = ["load_config"]
 SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
-def load_config(
-    path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None
-) -> Config:
+def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None) -> Config:
     """Reads the config at `path`, or `text` under that name.
 
     overrides: `KEY=VALUE` each, a dotted key and a TOML value; what is not TOML is taken as a string.

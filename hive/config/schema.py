@@ -75,9 +75,7 @@ class RunConfig:
     )
     seed: int = key(1, "everything that is random follows from it", minimum=0)
     steps: int = key(500_000, "environment steps, then the run has finished", minimum=1)
-    stop_at_return: float | None = key(
-        None, "finish once the mean of the last 100 training returns is this high"
-    )
+    stop_at_return: float | None = key(None, "finish once the mean of the last 100 training returns is this high")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,9 +205,7 @@ class RecordConfig:
         accepts=lambda sinks: sorted(sinks) in (["jsonl"], ["jsonl", "tensorboard"]),
         expected='["jsonl"] or ["jsonl", "tensorboard"]',
     )
-    log_level: str = key(
-        "info", "debug, info, warning or error", choices=("debug", "info", "warning", "error")
-    )
+    log_level: str = key("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
 
 @dataclass(frozen=True, kw_only=True)

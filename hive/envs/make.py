@@ -82,9 +82,7 @@ def describe(id: str, options: Mapping[str, Any], kind: str = "auto") -> Environ
     `kind` as for `make_vector`: a vectorised class may have other spaces than the single environment (Atari's
     has stacked frames of 84 x 84).
     """
-    environment: Any = (
-        make_native(id, options, 1) if takes_native(id, kind) else make_environment(id, options)
-    )
+    environment: Any = make_native(id, options, 1) if takes_native(id, kind) else make_environment(id, options)
     try:
         observations = getattr(environment, "single_observation_space", environment.observation_space)
         actions = getattr(environment, "single_action_space", environment.action_space)

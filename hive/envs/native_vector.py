@@ -43,9 +43,7 @@ class NativeVector:
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
         if mode not in ("NextStep", "SameStep"):
-            raise ConfigError(
-                f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"'
-            )
+            raise ConfigError(f"the vectorised class of `{id}` does not reset itself", hint='set env.vector = "python"')
         self.count = vector.num_envs
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"

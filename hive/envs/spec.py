@@ -142,8 +142,6 @@ def action_converter(space: Space[Any]) -> Callable[[NDArray[Any]], NDArray[Any]
     if isinstance(space, spaces.Box):
         low, high, dtype = space.low, space.high, space.dtype
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
-    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete), (
-        "action_spec has let nothing else through"
-    )
+    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete), "action_spec has let nothing else through"
     start = np.asarray(space.start, np.int64)
     return (lambda actions: actions + start) if start.any() else np.ndarray.copy

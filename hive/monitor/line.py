@@ -1,6 +1,6 @@
 """The status line of a run in the foreground: redrawn in place on a terminal, plain lines elsewhere.
 
-    ▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ left 00:04 │ d detach
+▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ left 00:04 │ d detach
 """
 
 from __future__ import annotations

@@ -120,9 +120,7 @@ class Architecture(ABC):
 
     @staticmethod
     @abstractmethod
-    def parallel_predict(
-        sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]
-    ) -> tuple[Array, ...]:
+    def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
         """The outputs of several networks, or of one for several inputs, in order and flat.
 
         sess: a session in Coach; not used here.

@@ -168,9 +168,7 @@ class FlatParameters:
     def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
         data = np.frombuffer(block, np.uint8)
         if data.nbytes < self.block_bytes:
-            raise NetworkError(
-                f"a block of {data.nbytes} bytes does not hold {self.block_bytes} bytes of weights"
-            )
+            raise NetworkError(f"a block of {data.nbytes} bytes does not hold {self.block_bytes} bytes of weights")
         return data
 
     def _views_of(self, data: Bytes) -> tuple[list[Tensor], list[Tensor]]:

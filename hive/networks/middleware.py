@@ -40,9 +40,7 @@ class Merger(nn.Module):
         self.width = widths[0] if self.adds else sum(widths)
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
-        embeddings = [
-            embedder(observations[name]) for name, embedder in zip(self.names, self.embedders, strict=True)
-        ]
+        embeddings = [embedder(observations[name]) for name, embedder in zip(self.names, self.embedders, strict=True)]
         return torch.stack(embeddings).sum(0) if self.adds else torch.cat(embeddings, -1)
 
 

@@ -107,8 +107,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
         if parameters.module is not None:
             return from_module(parameters.module(spaces), spaces)
         heads = [
-            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss)
-            for head in parameters.heads()
+            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
         ]
         if parameters.use_separate_networks_per_head:
             return NetworkPerHead([Network(*_layers(parameters, spaces), [head]) for head in heads])
@@ -143,14 +142,8 @@ def from_module(module: nn.Module, spaces: Spaces) -> nn.Module:
         raise NetworkError(f"`{kind}` returns {found}, expected a tuple (policy, value)", hint=hint)
     for (name, shape), output in zip(expected, outputs, strict=False):
         if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
-            found = (
-                f"{output.dtype} {list(output.shape)}"
-                if isinstance(output, Tensor)
-                else type(output).__name__
-            )
-            raise NetworkError(
-                f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint
-            )
+            found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+            raise NetworkError(f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint)
     return module
 
 
@@ -160,9 +153,7 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
     unknown = sorted(chosen.keys() - available.keys())
     if unknown:
-        raise NetworkError(
-            f"no input `{unknown[0]}` to embed", hint=f"inputs: {', '.join(sorted(available))}"
-        )
+        raise NetworkError(f"no input `{unknown[0]}` to embed", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
     embedders = [embedder_layers(available[name], chosen[name]) for name in names]
     if len(available) == 1:

@@ -55,8 +55,7 @@ class TorchArchitecture(Architecture):
         self.flat = FlatParameters(self.module)
         # Losses depend on no weights, so these heads serve modules of users' own as well.
         self.heads = [
-            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss)
-            for head in parameters.heads()
+            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
         ]
         settings = parameters.optimizer_settings()
         self._optimizer = LimitedMemoryBFGS(settings) if settings.name == "lbfgs" else FlatOptimizer(settings)
@@ -99,9 +98,7 @@ class TorchArchitecture(Architecture):
         else:
             self._accumulated += self._gradient
         fetched = [
-            outputs[fetch].detach().numpy().copy()
-            if isinstance(fetch, int)
-            else self.get_variable_value(fetch)
+            outputs[fetch].detach().numpy().copy() if isinstance(fetch, int) else self.get_variable_value(fetch)
             for fetch in additional_fetches or ()
         ]
         return float(total.detach()), [float(loss.detach()) for loss in losses], norm, fetched
@@ -109,9 +106,7 @@ class TorchArchitecture(Architecture):
     def apply_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
         self.apply_gradients_to(self, gradients, scaler)
 
-    def apply_gradients_to(
-        self, network: TorchArchitecture, gradients: Sequence[Array], scaler: float = 1.0
-    ) -> None:
+    def apply_gradients_to(self, network: TorchArchitecture, gradients: Sequence[Array], scaler: float = 1.0) -> None:
         """One step of this network's optimizer on the weights of an identical `network`."""
         views = self.flat.gradient_arrays(self._gradient)
         _check_fit(views, gradients, f"gradients of network `{self.name}`")
@@ -160,15 +155,11 @@ class TorchArchitecture(Architecture):
     ) -> Any:
         with torch.inference_mode():
             results = self.module(self._observations({**inputs, **(initial_feed_dict or {})}))
-        chosen = tuple(
-            results[index].numpy() for index in (range(len(results)) if outputs is None else outputs)
-        )
+        chosen = tuple(results[index].numpy() for index in (range(len(results)) if outputs is None else outputs))
         return chosen[0] if squeeze_output and len(chosen) == 1 else chosen
 
     @staticmethod
-    def parallel_predict(
-        sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]
-    ) -> tuple[Array, ...]:
+    def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
         return tuple(
             output
             for network, inputs in network_input_tuples
@@ -206,9 +197,7 @@ class TorchArchitecture(Architecture):
         known = [*specs, *extra_input_names(self.heads)]
         for name in inputs:
             if name not in known:
-                raise NetworkError(
-                    f"network `{self.name}` has no input `{name}`", hint=f"inputs: {', '.join(known)}"
-                )
+                raise NetworkError(f"network `{self.name}` has no input `{name}`", hint=f"inputs: {', '.join(known)}")
         for name in self.network_parameters.input_embedders_parameters or specs:
             if name not in inputs:
                 raise NetworkError(

@@ -66,9 +66,7 @@ def close_log(logger: logging.Logger) -> None:
             handler.close()
 
 
-def merge_logs(
-    paths: Iterable[Path], *, tail: int | None = None, actors: Collection[str] = ()
-) -> Iterator[str]:
+def merge_logs(paths: Iterable[Path], *, tail: int | None = None, actors: Collection[str] = ()) -> Iterator[str]:
     """Lines of several logs in the order of time, each as `collector-3 | 2026-11-21 01:12:37.221 WARN text`.
 
     `tail` gives the last lines of all together, `actors` only those of these (none given: all). Rotated files
@@ -126,9 +124,7 @@ class _FoldingHandler(RotatingFileHandler):
     """Rotates, and counts a message that is logged again and again instead of writing it."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8", errors="backslashreplace"
-        )
+        super().__init__(path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8", errors="backslashreplace")
         self.shown: tuple[int, str] | None = None  # level and text of the last line
         self.held: logging.LogRecord | None = None  # the newest of those not written
         self.repeats = 0

@@ -1,6 +1,6 @@
 """The actor system: actors, ports, topologies, and the supervisor that keeps them alive. No torch, no learning.
 
-    from hive.runtime import Actor, Inlet, Message, Outlet, Topology
+from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 """
 
 from hive.runtime.actor import Actor, Handle, endpoint

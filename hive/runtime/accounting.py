@@ -19,7 +19,9 @@ from hive.runtime.topology import Plan
 __all__ = ["channel_accounts", "holds"]
 
 
-def channel_accounts(plan: Plan, open_segment: Callable[[str], Bytes], pages: _native.Status) -> dict[str, dict[str, Any]]:
+def channel_accounts(
+    plan: Plan, open_segment: Callable[[str], Bytes], pages: _native.Status
+) -> dict[str, dict[str, Any]]:
     """Channel name -> {produced, consumed, dropped: {reason: n}, in_flight}. Boards have no account: latest wins."""
     accounts: dict[str, dict[str, Any]] = {}
     sizes = {s.name: s.plan for s in plan.segments}
@@ -44,7 +46,12 @@ def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
         for reason, count in part["dropped"].items():
             dropped[reason] = dropped.get(reason, 0) + count
     total = {key: sum(part[key] for part in parts) for key in ("produced", "consumed", "in_flight")}
-    return {"produced": total["produced"], "consumed": total["consumed"], "dropped": dropped, "in_flight": total["in_flight"]}
+    return {
+        "produced": total["produced"],
+        "consumed": total["consumed"],
+        "dropped": dropped,
+        "in_flight": total["in_flight"],
+    }
 
 
 def holds(account: dict[str, Any]) -> bool:

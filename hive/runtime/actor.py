@@ -17,7 +17,7 @@ constructor takes plain parameters; the topology function passes them, and handl
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Actor", "Handle", "endpoint", "endpoints_of"]
 
+ENDPOINT = "__hive_endpoint__"  # the mark that `endpoint` leaves on a method
 CALL_DEADLINE_S = 5.0  # longer than any healthy endpoint takes, short enough to notice a hang
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -39,15 +40,16 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 def endpoint(method: F) -> F:
     """Marks an `async` method that other actors may call through a handle."""
-    if not inspect.iscoroutinefunction(method):
+    is_async: bool = asyncio.iscoroutinefunction(method)
+    if not is_async:
         raise TypeError(f"`{method.__qualname__}` is an endpoint and so must be `async def`")
-    method.__hive_endpoint__ = True  # type: ignore[attr-defined]
+    setattr(method, ENDPOINT, True)
     return method
 
 
 def endpoints_of(cls: type) -> set[str]:
     """The names of a class's endpoints."""
-    return {name for name in dir(cls) if getattr(getattr(cls, name, None), "__hive_endpoint__", False)}
+    return {name for name in dir(cls) if getattr(getattr(cls, name, None), ENDPOINT, False)}
 
 
 class Actor:

@@ -41,7 +41,9 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
     position = planned.producers.index(number)
     if planned.carrier == "slab":
         ring = _ringer(node, _consumers_of(planned, position))
-        return SlabSender(planned.name, _slab(node, planned, position), (number, node.context.incarnation), waiter, ring)
+        return SlabSender(
+            planned.name, _slab(node, planned, position), (number, node.context.incarnation), waiter, ring
+        )
 
     def deliver(consumer: tuple[int, int], sequence: int, message: Message) -> None:
         node.deliver(channel, number, consumer, sequence, message)
@@ -60,7 +62,9 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         views = [_slab(node, planned, p) for p in range(len(planned.producers))]
         mine = [p for p in range(len(views)) if position in _share(planned, p)]
         rings = [_ringer(node, [producer]) for producer in planned.producers]
-        return SlabReceiver(planned.name, node._message_type(channel), views, mine, (number, node.context.incarnation), waiter, rings)
+        return SlabReceiver(
+            planned.name, node._message_type(channel), views, mine, (number, node.context.incarnation), waiter, rings
+        )
 
     def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
         node.acknowledge(channel, number, producer, consumed, dropped, window)

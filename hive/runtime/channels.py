@@ -126,10 +126,9 @@ class MessageSender:
         known.window = window
         self.waiter.wake()
 
-    @property
-    def settled(self) -> bool:
-        """Nothing is in flight."""
-        return not any(consumer.in_flight for consumer in self.consumers.values())
+    def settled(self) -> bool | None:
+        """True when nothing is in flight, else None: an attempt to wait with."""
+        return None if any(consumer.in_flight for consumer in self.consumers.values()) else True
 
     def _settle(self, reason: str, count: int) -> None:
         self.account.drop(reason, count)
@@ -142,7 +141,9 @@ class MessageSender:
         else:
             targets = self._targets() or []
             if self.when_full == "fail" and not targets:
-                raise ChannelFull(f"channel `{self.name}` has no room", hint='connect it with when_full="wait", or a larger window')
+                raise ChannelFull(
+                    f"channel `{self.name}` has no room", hint='connect it with when_full="wait", or a larger window'
+                )
             if self.pattern == "balance" and not targets:  # nobody is there to drop an older one
                 self.waiter.status.add(self.account.produced, 1)
                 self.account.drop("overflow", 1)
@@ -222,4 +223,9 @@ def account_of(name: str, counters: Mapping[str, float]) -> dict[str, object]:
     """A message channel's account from its producer's counters, as `summary.json` prints it."""
     mine = {key.removeprefix(f"{name}:"): int(value) for key, value in counters.items() if key.startswith(f"{name}:")}
     dropped = {reason: n for reason, n in mine.items() if reason not in ("produced", "consumed", "in_flight") and n}
-    return {"produced": mine.get("produced", 0), "consumed": mine.get("consumed", 0), "dropped": dropped, "in_flight": mine.get("in_flight", 0)}
+    return {
+        "produced": mine.get("produced", 0),
+        "consumed": mine.get("consumed", 0),
+        "dropped": dropped,
+        "in_flight": mine.get("in_flight", 0),
+    }

@@ -104,7 +104,9 @@ class ControlClient:
             send(self.line, request)
             answer = receive(self.line, ANSWERS)
         except TimeoutError:
-            raise UsageError("the supervisor does not answer", hint="it may be stopped: look at its state with `ps`") from None
+            raise UsageError(
+                "the supervisor does not answer", hint="it may be stopped: look at its state with `ps`"
+            ) from None
         except OSError as error:
             raise UsageError(f"the supervisor is gone ({error})") from None
         if answer is None:

@@ -29,7 +29,9 @@ def socket_root() -> Path:
         root.mkdir(mode=0o700, exist_ok=True)
         facts = root.lstat()
     except OSError as error:
-        raise PlatformError(f"cannot make {root} for sockets: {error}", hint="set TMPDIR to a folder of yours") from None
+        raise PlatformError(
+            f"cannot make {root} for sockets: {error}", hint="set TMPDIR to a folder of yours"
+        ) from None
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise PlatformError(f"{root} is not a private folder of yours", hint=f"remove it, or: chmod 700 {root}")
     return root

@@ -123,7 +123,11 @@ class _Server:
             assert self.topology is not None
             self.plan = self.topology.plan()
         except Exception as error:
-            text = str(error) if isinstance(error, HiveError) else f"{type(error).__name__} while building the topology: {error}"
+            text = (
+                str(error)
+                if isinstance(error, HiveError)
+                else f"{type(error).__name__} while building the topology: {error}"
+            )
             hint, code = (error.hint, error.exit_code) if isinstance(error, HiveError) else ("", 1)
             send(self.line, BuildFailed(text, hint, code, "".join(traceback.format_exception(error))))
             return
@@ -153,14 +157,25 @@ class _Server:
         """The actor's process. Never returns into the fork server's code."""
         code = 1
         try:
-            assert self.build is not None and self.topology is not None and self.plan is not None
+            assert self.build is not None
+            assert self.topology is not None
+            assert self.plan is not None
             self.line.close()
             _tie_to(self.build.supervisor)
             log_folder = Path(self.build.log_folder)
             _redirect_output(log_folder / f"{request.process}.out")
             _name_process(request.process)
-            code = host(self.topology, self.plan, request.process, request.incarnation, request.address, request.supervisor_address,
-                        self.build.supervisor, request.segments, log_folder)  # fmt: skip
+            code = host(
+                self.topology,
+                self.plan,
+                request.process,
+                request.incarnation,
+                request.address,
+                request.supervisor_address,
+                self.build.supervisor,
+                request.segments,
+                log_folder,
+            )
         except BaseException:
             traceback.print_exc()
         finally:
@@ -229,4 +244,3 @@ if __name__ == "__main__":
     from hive.runtime import fork_server
 
     fork_server.main(sys.argv[1:])
-

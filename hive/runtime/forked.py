@@ -26,7 +26,7 @@ from hive.runtime.topology import Plan
 __all__ = ["BuildError", "ForkedProcesses"]
 
 PR_SET_CHILD_SUBREAPER = 36
-THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")}
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
 FORK_LIMIT_S = 10.0  # a fork takes milliseconds
 
@@ -69,7 +69,15 @@ class ForkedProcesses:
         command = [sys.executable, "-m", "hive.runtime.fork_server", str(theirs.fileno())]
         environment = {**os.environ, **THREADS}
         with theirs, (Path(self.build.log_folder) / "fork-server.out").open("ab") as out:
-            self.server = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            self.server = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self._watch_pid(self.server.pid)
         self.reader, self.writer = await asyncio.open_unix_connection(sock=ours)
         self.writer.write(pack(self.build))
@@ -86,7 +94,10 @@ class ForkedProcesses:
             async with asyncio.timeout(limit_s):
                 return await read(self.reader, REPLIES)
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
-            raise ActorFailed(f"the fork server did not answer ({type(error).__name__})", hint=f"its output is in {self.build.log_folder}/fork-server.out") from None
+            raise ActorFailed(
+                f"the fork server did not answer ({type(error).__name__})",
+                hint=f"its output is in {self.build.log_folder}/fork-server.out",
+            ) from None
 
     async def _renew(self) -> None:
         """After the death of the fork server."""

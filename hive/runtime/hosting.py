@@ -25,8 +25,17 @@ __all__ = ["host"]
 LINGER_S = 1.0  # for the last messages to leave; the supervisor reads at once, so it takes microseconds
 
 
-def host(topology: Topology, plan: Plan, process: str, incarnation: int, address: str, supervisor_address: str,
-         supervisor: int, segments: dict[str, int], log_folder: Path) -> int:  # fmt: skip
+def host(
+    topology: Topology,
+    plan: Plan,
+    process: str,
+    incarnation: int,
+    address: str,
+    supervisor_address: str,
+    supervisor: int,
+    segments: dict[str, int],
+    log_folder: Path,
+) -> int:
     """Runs one process of the plan; returns its exit code."""
 
     @functools.cache

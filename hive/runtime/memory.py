@@ -33,7 +33,19 @@ import numpy as np
 from hive import _native
 from hive.errors import PlatformError, TopologyError, VersionGone
 
-__all__ = ["ALIGNMENT", "REASONS", "BoardPlan", "BoardView", "Bytes", "Layout", "Segment", "SegmentPlan", "SlabPlan", "SlabView", "aligned"]
+__all__ = [
+    "ALIGNMENT",
+    "REASONS",
+    "BoardPlan",
+    "BoardView",
+    "Bytes",
+    "Layout",
+    "Segment",
+    "SegmentPlan",
+    "SlabPlan",
+    "SlabView",
+    "aligned",
+]
 
 ALIGNMENT = 64
 PAGE = 4096
@@ -63,7 +75,9 @@ class Layout:
     def views(self, block: Bytes) -> Arrays:
         """The fields as arrays that look into `block`."""
         return {
-            name: block[self.offsets[name] : self.offsets[name] + dtype.itemsize * prod(shape)].view(dtype).reshape(shape)
+            name: block[self.offsets[name] : self.offsets[name] + dtype.itemsize * prod(shape)]
+            .view(dtype)
+            .reshape(shape)
             for name, (dtype, shape) in self.fields.items()
         }
 

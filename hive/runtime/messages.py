@@ -38,7 +38,9 @@ MAX_FRAMES = 256  # arrays of one message
 MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
 MAX_DIMENSIONS = 16
 UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no text must still arrive
-DTYPES = frozenset({"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"})
+DTYPES = frozenset(
+    {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
+)
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
 Frame: TypeAlias = bytes | bytearray | memoryview
@@ -196,7 +198,9 @@ def _write_array(value: Any, frames: list[Any]) -> Any:
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
         raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
     if array.nbytes > MAX_ARRAY_BYTES or len(frames) == MAX_FRAMES:
-        raise TypeError(f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory")
+        raise TypeError(
+            f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory"
+        )
     frames.append(array.reshape(-1).view(np.uint8).data)
     return [len(frames), array.dtype.name, list(np.shape(value))]
 
@@ -207,11 +211,17 @@ def _read_array(item: Any, frames: Frames, path: str) -> Any:
     index, dtype, shape = item
     if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
         raise WireError(f"{path}: an array of no known frame or dtype")
-    if type(shape) is not list or len(shape) > MAX_DIMENSIONS or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape):
+    if (
+        type(shape) is not list
+        or len(shape) > MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape)
+    ):
         raise WireError(f"{path}: an array of no sensible shape")
     frame = frames[index]
     if prod(shape) * np.dtype(dtype).itemsize != len(frame):
-        raise WireError(f"{path}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes")
+        raise WireError(
+            f"{path}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes"
+        )
     return np.frombuffer(frame, dtype).reshape(shape)
 
 

@@ -28,8 +28,24 @@ from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.memory import Bytes
 from hive.runtime.messages import Frames, Message, Tree, decode, encode, type_set
 from hive.runtime.protocol import (
-    NODE_TYPES, Ack, Begin, Call, Deliver, Done, Doorbell, Drain, Failed, Hello, Joined, Left, Member, Note, Ready, Reply, RunOver,
-)  # fmt: skip
+    NODE_TYPES,
+    Ack,
+    Begin,
+    Call,
+    Deliver,
+    Done,
+    Doorbell,
+    Drain,
+    Failed,
+    Hello,
+    Joined,
+    Left,
+    Member,
+    Note,
+    Ready,
+    Reply,
+    RunOver,
+)
 from hive.runtime.status import Status
 from hive.runtime.topology import Plan, Topology
 from hive.runtime.transport import Transport
@@ -96,7 +112,7 @@ class Node:
         self.types = [type_set([self._message_type(i)]) for i in range(len(self.plan.channels))]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
-        self.background: set[asyncio.Task[Any]] = set()
+        self.background: set[asyncio.Future[Any]] = set()
         self.bad_messages = 0
         self.log = logging.getLogger("hive.runtime")
 
@@ -149,7 +165,9 @@ class Node:
 
     def _bind_handles(self, value: Any, caller: int) -> Any:
         if isinstance(value, Handle):
-            return value.bound(lambda name, method, arguments, deadline: self.call(caller, name, method, arguments, deadline))
+            return value.bound(
+                lambda name, method, arguments, deadline: self.call(caller, name, method, arguments, deadline)
+            )
         if isinstance(value, (list, tuple)) and any(isinstance(v, Handle) for v in value):
             return type(value)(self._bind_handles(v, caller) for v in value)
         return value
@@ -168,9 +186,10 @@ class Node:
     async def _settle(self) -> None:
         """Waits for the acknowledgements of the last messages, so that the account does not end in flight."""
         for (_, producer), sender in self.senders.items():
+            waiter = self.waiters[producer]
             try:
                 async with asyncio.timeout(SETTLE_S):
-                    await self.waiters[producer].until(lambda sender=sender: sender.settled or None, self.waiters[producer].status.runtime)  # type: ignore[misc]
+                    await waiter.until(sender.settled, waiter.status.runtime)
             except TimeoutError:
                 self.log.info("channel `%s` ends with messages in flight", sender.name)
 
@@ -230,7 +249,10 @@ class Node:
         for (channel, _), sender in self.senders.items():
             if message.actor in self.plan.channels[channel].consumers:
                 sender.left(message.actor)
-        if not any(m.address == member.address for m in self.members.values()) and member.address != self.context.address:
+        if (
+            not any(m.address == member.address for m in self.members.values())
+            and member.address != self.context.address
+        ):
             self.context.transport.forget(member.address)
         self._wake_all()
 
@@ -259,7 +281,7 @@ class Node:
         task.add_done_callback(self._background_done)
 
     def _background_done(self, task: asyncio.Future[Any]) -> None:
-        self.background.discard(task)  # type: ignore[arg-type]
+        self.background.discard(task)
         if not task.cancelled() and task.exception() is not None:
             for running in self.tasks.values():
                 running.cancel()
@@ -280,7 +302,9 @@ class Node:
         receiver = self.receivers[envelope.channel, envelope.consumer]
         receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, message)
 
-    def acknowledge(self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
+    def acknowledge(
+        self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int
+    ) -> None:
         ack = Ack(channel, producer[0], consumer, self.context.incarnation, producer[1], consumed, dropped, window)
         if (channel, producer[0]) in self.senders:
             self._on_ack(ack)
@@ -316,7 +340,9 @@ class Node:
         deadline = asyncio.get_running_loop().time() + deadline_s
         try:
             async with asyncio.timeout(deadline_s):
-                await self.waiters[caller].until(lambda: number in self.members or None, self.waiters[caller].status.runtime)
+                await self.waiters[caller].until(
+                    lambda: number in self.members or None, self.waiters[caller].status.runtime
+                )
                 key = max(self.calls, default=0) + 1
                 answer = self.calls[key] = asyncio.get_running_loop().create_future()
                 try:
@@ -329,7 +355,11 @@ class Node:
             raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
         if reply.error:
             pid = self.pages.snapshot(number)["pid"]
-            raise RemoteError(f"[{name} pid {pid}] {reply.error}: {reply.text}", remote_type=reply.error, remote_traceback=reply.traceback)
+            raise RemoteError(
+                f"[{name} pid {pid}] {reply.error}: {reply.text}",
+                remote_type=reply.error,
+                remote_traceback=reply.traceback,
+            )
         return reply.value
 
     def _send_call(self, call: Call) -> None:
@@ -350,7 +380,14 @@ class Node:
             reply = Reply(call.call, call.caller, value, "", "", "")
             frames = encode(reply)
         except Exception as error:
-            reply = Reply(call.call, call.caller, None, type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+            reply = Reply(
+                call.call,
+                call.caller,
+                None,
+                type(error).__name__,
+                str(error),
+                "".join(traceback.format_exception(error)),
+            )
             frames = encode(reply)
         if call.caller in self.actors:
             self._on_reply(reply)

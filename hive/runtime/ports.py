@@ -68,7 +68,7 @@ class Port(Generic[M]):
         if self.line is None:
             raise TopologyError(
                 f"port `{self.name}` is not connected",
-                hint="connect it in the topology function; ports work inside setup() and run(), not while the topology is built",
+                hint="connect it in the topology function; ports work inside setup() and run(), not while it is built",
             )
         return self.line
 
@@ -81,7 +81,14 @@ class Outlet(Port[M]):
 
     direction = "out"
 
-    def __init__(self, message: type[M], *, pattern: Pattern = "balance", when_full: WhenFull | None = None, optional: bool = False) -> None:
+    def __init__(
+        self,
+        message: type[M],
+        *,
+        pattern: Pattern = "balance",
+        when_full: WhenFull | None = None,
+        optional: bool = False,
+    ) -> None:
         super().__init__(message, optional=optional)
         if pattern not in get_args(Pattern) or when_full not in (None, *get_args(WhenFull)):
             raise TopologyError(

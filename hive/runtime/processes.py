@@ -99,8 +99,16 @@ class InlineProcesses:
 
     restarts = False
 
-    def __init__(self, topology: Topology, plan: Plan, memory: SharedMemory, transport: Transport, clock: Clock, supervisor: str,
-                 open_log: Callable[[str], logging.Logger] = logging.getLogger) -> None:  # fmt: skip
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Plan,
+        memory: SharedMemory,
+        transport: Transport,
+        clock: Clock,
+        supervisor: str,
+        open_log: Callable[[str], logging.Logger] = logging.getLogger,
+    ) -> None:
         self.topology = topology
         self.plan = plan
         self.memory = memory

@@ -13,9 +13,25 @@ from __future__ import annotations
 from hive.runtime.messages import Message, Tree, type_set
 
 __all__ = [
-    "NODE_TYPES", "SUPERVISOR_TYPES", "Ack", "Begin", "Call", "Deliver", "Done", "Doorbell", "Drain", "Failed", "Hello",
-    "Joined", "Left", "Member", "Note", "Ready", "Reply", "RunOver",
-]  # fmt: skip
+    "NODE_TYPES",
+    "SUPERVISOR_TYPES",
+    "Ack",
+    "Begin",
+    "Call",
+    "Deliver",
+    "Done",
+    "Doorbell",
+    "Drain",
+    "Failed",
+    "Hello",
+    "Joined",
+    "Left",
+    "Member",
+    "Note",
+    "Ready",
+    "Reply",
+    "RunOver",
+]
 
 
 class Member(Message):

@@ -31,10 +31,19 @@ import uvloop
 from hive.clock import RealClock
 from hive.config import Config, load_config
 from hive.errors import HiveError, PlatformError
-from hive.records import JsonlWriter, RunDirectory, RunFacts, Summary, open_log, process_start_time, write_crash, write_run_facts
+from hive.records import (
+    JsonlWriter,
+    RunDirectory,
+    RunFacts,
+    Summary,
+    open_log,
+    process_start_time,
+    write_crash,
+    write_run_facts,
+)
 from hive.runtime.control import ControlServer, control_path
-from hive.runtime.fork_server import Build
 from hive.runtime.folders import make_socket_folder
+from hive.runtime.fork_server import Build
 from hive.runtime.forked import BuildError, ForkedProcesses
 from hive.runtime.messages import Tree
 from hive.runtime.processes import InlineProcesses, ProcessTable, SharedMemory
@@ -73,7 +82,16 @@ class _Run:
 
     def write_facts(self) -> None:
         start = process_start_time(os.getpid()) or 0
-        facts = RunFacts(self.directory.name, os.getpid(), start, str(self.socket_folder), self.started, sys.argv, self.version, platform.python_version())
+        facts = RunFacts(
+            self.directory.name,
+            os.getpid(),
+            start,
+            str(self.socket_folder),
+            self.started,
+            sys.argv,
+            self.version,
+            platform.python_version(),
+        )
         write_run_facts(self.directory, facts)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
@@ -84,7 +102,16 @@ class _Run:
     def crash(self, failed: Failed, status: ActorStatus, story: list[str]) -> str:
         doing = f"{failed.doing} (version {status.version}, {status.progress:,} phase changes)"
         try:
-            return str(write_crash(self.directory, status.name, error=f"{failed.error}: {failed.text}", traceback=failed.traceback, doing=doing, story=story))
+            return str(
+                write_crash(
+                    self.directory,
+                    status.name,
+                    error=f"{failed.error}: {failed.text}",
+                    traceback=failed.traceback,
+                    doing=doing,
+                    story=story,
+                )
+            )
         except HiveError as error:  # a full disk must not stop a restart
             self.log.warning("%s", error)
             return ""
@@ -97,10 +124,21 @@ class _Run:
             self.supervisor.request(reason, now=self.now)
 
     def status(self) -> dict[str, Tree]:
-        base: dict[str, Tree] = {"run": self.directory.name, "pid": os.getpid(), "started": self.started, "steps": self.config.run.steps}
-        return base | (self.supervisor.status() if self.supervisor else {"state": "starting", "actors": [], "helpers": [], "channels": {}})
+        base: dict[str, Tree] = {
+            "run": self.directory.name,
+            "pid": os.getpid(),
+            "started": self.started,
+            "steps": self.config.run.steps,
+        }
+        return base | (
+            self.supervisor.status()
+            if self.supervisor
+            else {"state": "starting", "actors": [], "helpers": [], "channels": {}}
+        )
 
-    async def supervise(self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str) -> Outcome:
+    async def supervise(
+        self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str
+    ) -> Outcome:
         settings = Settings(**dataclasses.asdict(self.config.supervision))
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
@@ -131,7 +169,9 @@ class _Run:
             weights_sha256=outcome.digest,
             channels=outcome.channels,
             restarts=outcome.restarts,
-            error=HiveError(outcome.error, hint=outcome.hint).render().removeprefix("error: ") if outcome.error else None,
+            error=HiveError(outcome.error, hint=outcome.hint).render().removeprefix("error: ")
+            if outcome.error
+            else None,
         )
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
         summary.write(self.directory.summary_file)
@@ -160,7 +200,7 @@ def check_memory(plan: Plan) -> None:
     if plan.bytes > MEMORY_SHARE * free:
         raise PlatformError(
             f"this run needs {plan.bytes / 2**30:.1f} GiB of shared memory, {free / 2**30:.1f} GiB are free",
-            hint="lower collection.slots, collection.envs or collection.rollout; `hive check` shows what each channel takes",
+            hint="lower collection.slots, envs or rollout; `hive check` shows what each channel takes",
         )
 
 

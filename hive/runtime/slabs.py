@@ -132,6 +132,8 @@ class SlabReceiver:
     async def receive(self) -> Message:
         """A copy of the oldest message; its slot is retired at once."""
         slot = await self.claim()
-        message = self.message(**{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()})
+        message = self.message(
+            **{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()}
+        )
         self.retire(slot)
         return message

@@ -143,7 +143,9 @@ class Machine(Generic[S, E]):
         following = self.table[self.state].get(event)
         if following is None:
             story = "; ".join(list(self.story)[-5:]) or "no transition yet"
-            raise BadTransition(f"{self.name} in state `{self.state.value}` cannot handle `{event.value}` (before: {story})")
+            raise BadTransition(
+                f"{self.name} in state `{self.state.value}` cannot handle `{event.value}` (before: {story})"
+            )
         self.story.append(f"{self.state.value} -{event.value}-> {following.value}" + (f" ({why})" if why else ""))
         self.state = following
         return following

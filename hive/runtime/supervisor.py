@@ -36,8 +36,19 @@ from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabVie
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.processes import Exit, ProcessTable, SharedMemory
 from hive.runtime.protocol import (
-    SUPERVISOR_TYPES, Begin, Done, Drain, Failed, Hello, Joined, Left, Member, Note, Ready, RunOver,
-)  # fmt: skip
+    SUPERVISOR_TYPES,
+    Begin,
+    Done,
+    Drain,
+    Failed,
+    Hello,
+    Joined,
+    Left,
+    Member,
+    Note,
+    Ready,
+    RunOver,
+)
 from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 from hive.runtime.status import BUSY, RUNTIME, ActorStatus, read_status
 from hive.runtime.topology import Plan
@@ -110,8 +121,17 @@ class _Process:
 class Supervisor:
     """See the module. `run` is the whole run; `request` asks it to end."""
 
-    def __init__(self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, clock: Clock,
-                 settings: Settings, journal: Journal, address: str) -> None:  # fmt: skip
+    def __init__(
+        self,
+        plan: Plan,
+        processes: ProcessTable,
+        transport: Transport,
+        memory: SharedMemory,
+        clock: Clock,
+        settings: Settings,
+        journal: Journal,
+        address: str,
+    ) -> None:
         self.plan = plan
         self.processes = processes
         self.transport = transport
@@ -233,10 +253,16 @@ class Supervisor:
         for actor in process.actors:
             if self.machines[actor].knows(ActorEvent.ready):
                 self.machines[actor].handle(ActorEvent.ready)
-        if self.run_machine.state is RunState.running and all(self.machines[a].state is ActorState.ready for a in process.actors):
+        if self.run_machine.state is RunState.running and all(
+            self.machines[a].state is ActorState.ready for a in process.actors
+        ):
             self._begin(process)
             took = (self.clock.now_ns() - process.started_ns) / 1e6
-            self.journal.event("restarted", f"{process.name} is back after {took:.0f} ms", {"process": process.name, "incarnation": process.incarnation})
+            self.journal.event(
+                "restarted",
+                f"{process.name} is back after {took:.0f} ms",
+                {"process": process.name, "incarnation": process.incarnation},
+            )
 
     def _on_done(self, message: Done) -> None:
         machine = self.machines[message.actor]
@@ -353,7 +379,8 @@ class Supervisor:
         if not all(self.plan.actors[a].restart for a in process.actors):
             return "it is not to be restarted"
         if len(process.deaths) > self.settings.restarts:
-            return f"{len(process.deaths)} times within {self.settings.window_s:g} s; [supervision] restarts = {self.settings.restarts}"
+            window = f"{len(process.deaths)} times within {self.settings.window_s:g} s"
+            return f"{window}; [supervision] restarts = {self.settings.restarts}"
         return None
 
     async def _restart(self, process: _Process) -> None:
@@ -432,7 +459,11 @@ class Supervisor:
     async def _kill_rest(self, wave: list[_Process]) -> None:
         for process in wave:
             if process.alive:
-                self.journal.event("killed", f"{process.name} did not stop within {self.settings.drain_s:g} s", {"process": process.name})
+                self.journal.event(
+                    "killed",
+                    f"{process.name} did not stop within {self.settings.drain_s:g} s",
+                    {"process": process.name},
+                )
                 self._kill(process, "it did not stop in time")
         await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
 
@@ -450,7 +481,11 @@ class Supervisor:
             error=self.error,
             hint=self.hint,
             exact=self.exact,
-            restarts={name: process.restarts for process in self.table.values() for name in (self.plan.actors[a].name for a in process.actors)},
+            restarts={
+                name: process.restarts
+                for process in self.table.values()
+                for name in (self.plan.actors[a].name for a in process.actors)
+            },
             channels=channel_accounts(self.plan, self.memory.open, self.pages),
             results=results,
             digest=self._digest(),

@@ -189,11 +189,16 @@ class Topology:
         if twice := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
             raise TopologyError(f"two actors are called `{twice}`", hint="set another `role` on one of their classes")
         if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-            raise TopologyError(f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes", hint="set a shorter `role` on the class")
+            raise TopologyError(
+                f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
+                hint="set a shorter `role` on the class",
+            )
         added = Group(key, cls, names, process, restart, last, parameters)
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
-            raise TopologyError(f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",
-                                hint="give the port another name")  # fmt: skip
+            raise TopologyError(
+                f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",
+                hint="give the port another name",
+            )
         self.groups[key] = added
         return added
 
@@ -233,23 +238,41 @@ class Topology:
         known = self._channels.get(str(source))
         if known is not None:
             if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
-                raise TopologyError(f"`{source}` is balanced between one group of consumers and is connected twice", hint='use pattern="broadcast"')
+                raise TopologyError(
+                    f"`{source}` is balanced between one group of consumers and is connected twice",
+                    hint='use pattern="broadcast"',
+                )
             if any(t.group is target.group for t in known.targets):
                 raise TopologyError(f"`{source}` is connected to `{target.group.key}` twice")
             known.targets.append(target)
             return
         options = {
-            "slots": slots, "by_share": by_share, "on_death": on_death, "window": window,
-            "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with,
-        }  # fmt: skip
+            "slots": slots,
+            "by_share": by_share,
+            "on_death": on_death,
+            "window": window,
+            "block_bytes": block_bytes,
+            "keep": keep,
+            "commit_with": commit_with,
+        }
         channel = self._open(name, source, carrier, options)
         channel.targets.append(target)
         if layout is not None:
             self.layouts[channel.name] = layout
 
-    def publish(self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None) -> None:
+    def publish(
+        self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None
+    ) -> None:
         """A publication that no actor subscribes to: state that only its owner's next incarnation reads."""
-        options = {"slots": 0, "by_share": False, "on_death": "drop", "window": 1, "block_bytes": block_bytes, "keep": keep, "commit_with": commit_with}
+        options = {
+            "slots": 0,
+            "by_share": False,
+            "on_death": "drop",
+            "window": 1,
+            "block_bytes": block_bytes,
+            "keep": keep,
+            "commit_with": commit_with,
+        }
         if not isinstance(source.port, Publication) or str(source) in self._channels:
             raise TopologyError(f"`{source}` is not a publication, or is connected already")
         self._open(name, source, "board", options)
@@ -261,11 +284,21 @@ class Topology:
         if name in taken:
             raise TopologyError(f"two channels are called `{name}`", hint="pass another name=... to connect")
         if len(name.encode()) > MAX_CHANNEL_BYTES:
-            raise TopologyError(f"the channel name `{name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect")
+            raise TopologyError(
+                f"the channel name `{name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect"
+            )
         if carrier == "board" and len(source.group.names) != 1:
-            raise TopologyError(f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one")
-        if isinstance(source.port, Outlet) and carrier == "slab" and (source.port.pattern, source.port.when_full) != ("balance", "wait"):
-            raise TopologyError(f"`{source}` has a layout and so must balance and wait", hint="connect it without a layout")
+            raise TopologyError(
+                f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one"
+            )
+        if (
+            isinstance(source.port, Outlet)
+            and carrier == "slab"
+            and (source.port.pattern, source.port.when_full) != ("balance", "wait")
+        ):
+            raise TopologyError(
+                f"`{source}` has a layout and so must balance and wait", hint="connect it without a layout"
+            )
         channel = self._channels[str(source)] = _Channel(name, source, [], carrier, options)
         return channel
 
@@ -274,14 +307,24 @@ class Topology:
         for ref in (source, target):
             if self.groups.get(ref.group.key) is not ref.group:
                 raise TopologyError(f"`{ref}` belongs to another topology")
-        if any(str(target) == str(known) and str(source) != key for key, c in self._channels.items() for known in c.targets):
-            raise TopologyError(f"`{target}` is connected to two sources", hint="declare a second port; each takes one source")
-        fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (isinstance(out, Publication) and isinstance(into, Subscription))
+        if any(
+            str(target) == str(known) and str(source) != key for key, c in self._channels.items() for known in c.targets
+        ):
+            raise TopologyError(
+                f"`{target}` is connected to two sources", hint="declare a second port; each takes one source"
+            )
+        fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (
+            isinstance(out, Publication) and isinstance(into, Subscription)
+        )
         if not fits:
-            raise TopologyError(f"`{source}` ({type(out).__name__}) cannot be connected to `{target}` ({type(into).__name__})",
-                                hint="connect an Outlet to an Inlet, or a Publication to a Subscription")  # fmt: skip
+            raise TopologyError(
+                f"`{source}` ({type(out).__name__}) cannot be connected to `{target}` ({type(into).__name__})",
+                hint="connect an Outlet to an Inlet, or a Publication to a Subscription",
+            )
         if out.message is not into.message:
-            raise TopologyError(f"`{source}` carries {out.message.__name__}, `{target}` accepts {into.message.__name__}")
+            raise TopologyError(
+                f"`{source}` carries {out.message.__name__}, `{target}` accepts {into.message.__name__}"
+            )
 
     def results(self, group: Group, *counters: str) -> None:
         """The summary shows these counters of the group's first actor."""
@@ -296,7 +339,9 @@ class Topology:
     def plan(self) -> Plan:
         """Checks the topology and describes it as data. Raises TopologyError."""
         actors = tuple(
-            PlanActor(name, g.key, i, g.process or name, g.restart, g.last) for g in self.groups.values() for i, name in enumerate(g.names)
+            PlanActor(name, g.key, i, g.process or name, g.restart, g.last)
+            for g in self.groups.values()
+            for i, name in enumerate(g.names)
         )
         if not actors:
             raise TopologyError("a topology without actors", hint="add one with topology.add(...)")
@@ -324,8 +369,10 @@ class Topology:
         for group in self.groups.values():
             for name, port in ports_of(group.cls).items():
                 if group.names and not port.optional and f"{group.key}.{name}" not in ends:
-                    raise TopologyError(f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
-                                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}")  # fmt: skip
+                    raise TopologyError(
+                        f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
+                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
+                    )
 
     def _plan_channel(self, channel: _Channel, numbers: dict[str, int]) -> tuple[PlanChannel, list[PlanSegment]]:
         o, name = channel.options, channel.name
@@ -338,25 +385,44 @@ class Topology:
         segments: list[PlanSegment] = []
         if channel.carrier == "slab":
             if o["slots"] < 2:
-                raise TopologyError(f"channel `{name}` has {o['slots']} slots per producer", hint="one to write and one to read are the least")
+                raise TopologyError(
+                    f"channel `{name}` has {o['slots']} slots per producer",
+                    hint="one to write and one to read are the least",
+                )
             size = self.layouts[name].bytes
-            segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "") for n in channel.source.group.names]
+            segments = [
+                PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "") for n in channel.source.group.names
+            ]
         elif channel.carrier == "board":
             if o["block_bytes"] <= 0:
-                raise TopologyError(f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect")
-            if o["commit_with"] and not any(c.name == o["commit_with"] and c.carrier == "board" for c in self._channels.values()):
+                raise TopologyError(
+                    f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect"
+                )
+            if o["commit_with"] and not any(
+                c.name == o["commit_with"] and c.carrier == "board" for c in self._channels.values()
+            ):
                 raise TopologyError(f"channel `{name}` commits with `{o['commit_with']}`, which is no board here")
             readers = len(consumers)
-            segments = [PlanSegment(name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"])]
+            segments = [
+                PlanSegment(
+                    name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"]
+                )
+            ]
         port = channel.source.port
         made = PlanChannel(
-            name=name, carrier=channel.carrier,
+            name=name,
+            carrier=channel.carrier,
             pattern=getattr(port, "pattern", "broadcast"),
             when_full=getattr(port, "when_full", "drop_oldest"),
-            by_share=o["by_share"], reoffer=o["on_death"] == "reoffer", window=o["window"],
-            source=str(channel.source), targets=tuple(str(target) for target in channel.targets),
-            producers=producers, consumers=consumers, segments=tuple(s.name for s in segments),
-        )  # fmt: skip
+            by_share=o["by_share"],
+            reoffer=o["on_death"] == "reoffer",
+            window=o["window"],
+            source=str(channel.source),
+            targets=tuple(str(target) for target in channel.targets),
+            producers=producers,
+            consumers=consumers,
+            segments=tuple(s.name for s in segments),
+        )
         return made, segments
 
     def actor_of(self, number: int) -> tuple[Group, int]:
@@ -383,8 +449,10 @@ def _check_cycles(plan: Plan) -> None:
         path = next(_cycles(edges, start), None)
         if path:
             names = " -> ".join(plan.actors[number].name for number in path)
-            raise TopologyError(f"a cycle of waiting channels has no room for one full turn: {names}",
-                                hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"')  # fmt: skip
+            raise TopologyError(
+                f"a cycle of waiting channels has no room for one full turn: {names}",
+                hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"',
+            )
 
 
 def _cycles(edges: dict[int, set[int]], start: int) -> Iterator[list[int]]:

@@ -51,7 +51,7 @@ class ZmqTransport:
         inbox.set(zmq.MAXMSGSIZE, MAX_ARRAY_BYTES)
         inbox.bind(address)
         self.inbox, self.receive = inbox, receive
-        asyncio.get_running_loop().add_reader(inbox.get(zmq.FD), self._readable)
+        asyncio.get_running_loop().add_reader(int(inbox.get(zmq.FD)), self._readable)
         self._tick()
 
     def _tick(self) -> None:
@@ -107,7 +107,7 @@ class ZmqTransport:
         if self.again is not None:
             self.again.cancel()
         if self.inbox is not None:
-            asyncio.get_running_loop().remove_reader(self.inbox.get(zmq.FD))
+            asyncio.get_running_loop().remove_reader(int(self.inbox.get(zmq.FD)))
             self.inbox.close(linger=0)
             self.inbox = None
         for peer in self.peers.values():

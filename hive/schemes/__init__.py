@@ -25,7 +25,10 @@ def build(config: Config, directory: Path) -> Topology:
     try:
         scheme = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise TopologyError(f"the scheme `{config.run.scheme}` cannot be loaded: {error}", hint="it is a name, or package.module:function on the Python path") from None
+        raise TopologyError(
+            f"the scheme `{config.run.scheme}` cannot be loaded: {error}",
+            hint="it is a name, or package.module:function on the Python path",
+        ) from None
     topology: Topology = scheme(config, directory)
     return topology
 

@@ -24,20 +24,37 @@ def trainer(config: Config, directory: Path) -> Topology:
     collectors = max(collection.workers, 1)
 
     t = Topology()
-    collector = t.add(CollectorActor, count=collectors, process=None if collection.workers else nest, blueprint=blueprint)
+    collector = t.add(
+        CollectorActor, count=collectors, process=None if collection.workers else nest, blueprint=blueprint
+    )
     worker = t.add(GradientWorkerActor, count=max(gradients.workers, 1), process=home, blueprint=blueprint)
     learner = t.add(LearnerActor, blueprint=blueprint)
     recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
 
     share = -(-collectors // len(worker.names))
-    t.connect(collector.rollouts, worker.rollouts, layout=blueprint.rollout_layout, slots=collection.slots, by_share=True)
-    t.connect(worker.gradients, learner.gradients, layout=blueprint.gradient_layout(share),
-              slots=gradients.bootstrap_rounds + gradients.max_lag + 1, on_death="reoffer")  # fmt: skip
+    t.connect(
+        collector.rollouts, worker.rollouts, layout=blueprint.rollout_layout, slots=collection.slots, by_share=True
+    )
+    t.connect(
+        worker.gradients,
+        learner.gradients,
+        layout=blueprint.gradient_layout(share),
+        slots=gradients.bootstrap_rounds + gradients.max_lag + 1,
+        on_death="reoffer",
+    )
     # The ledger's version is the commit word of the learner's state: weights and moments change together or not at all.
     t.publish(learner.ledger, block_bytes=blueprint.ledger_bytes)
-    t.connect(learner.weights, worker.state, block_bytes=blueprint.flat.block_bytes, keep=gradients.max_lag + 1, commit_with="ledger")
+    t.connect(
+        learner.weights,
+        worker.state,
+        block_bytes=blueprint.flat.block_bytes,
+        keep=gradients.max_lag + 1,
+        commit_with="ledger",
+    )
     t.connect(learner.weights, recorder.weights)
-    t.connect(learner.behaviour, collector.behaviour, block_bytes=blueprint.flat.block_bytes, keep=collection.max_lag + 1)
+    t.connect(
+        learner.behaviour, collector.behaviour, block_bytes=blueprint.flat.block_bytes, keep=collection.max_lag + 1
+    )
     t.connect(learner.metrics, recorder.metrics)
 
     t.results(learner, *RESULTS)

@@ -3,4 +3,15 @@
 from hive.storage.rollouts import FINALS, LENGTH, VERSION, Rollout, final_capacity, rollout_layout
 from hive.storage.streams import Purpose, stream, stream_seed, stream_seeds
 
-__all__ = ["FINALS", "LENGTH", "VERSION", "Purpose", "Rollout", "final_capacity", "rollout_layout", "stream", "stream_seed", "stream_seeds"]
+__all__ = [
+    "FINALS",
+    "LENGTH",
+    "VERSION",
+    "Purpose",
+    "Rollout",
+    "final_capacity",
+    "rollout_layout",
+    "stream",
+    "stream_seed",
+    "stream_seeds",
+]

@@ -41,7 +41,9 @@ def final_capacity(steps: int, envs: int, max_episode_steps: int | None) -> int:
     return envs * (per_env + 1)
 
 
-def rollout_layout(steps: int, envs: int, observation: tuple[tuple[int, ...], str], action: tuple[tuple[int, ...], str], finals: int) -> Layout:
+def rollout_layout(
+    steps: int, envs: int, observation: tuple[tuple[int, ...], str], action: tuple[tuple[int, ...], str], finals: int
+) -> Layout:
     """The layout of a rollout of `steps` steps of `envs` environments. `observation` and `action`: (shape, dtype)."""
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)

@@ -50,9 +50,15 @@ class CollectorActor(Actor):
         self.interval = config.collection.broadcast_interval
         self.steps = self.status.counter("env_steps")
         self.collector = Collector(
-            blueprint.vector(), blueprint.environment.observation, blueprint.network(), blueprint.distribution,
-            seed=config.run.seed, source=self.index, incarnation=self.incarnation, status=self.status,
-        )  # fmt: skip
+            blueprint.vector(),
+            blueprint.environment.observation,
+            blueprint.network(),
+            blueprint.distribution,
+            seed=config.run.seed,
+            source=self.index,
+            incarnation=self.incarnation,
+            status=self.status,
+        )
 
     async def setup(self) -> None:
         """An environment that cannot even be reset ends the run before it begins."""
@@ -86,7 +92,9 @@ class GradientWorkerActor(Actor):
         config = blueprint.config
         self.lag = config.gradients.max_lag
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
-        self.worker = GWorker(blueprint.network(), blueprint.algorithm(), seed=config.run.seed, source=self.index, status=self.status)
+        self.worker = GWorker(
+            blueprint.network(), blueprint.algorithm(), seed=config.run.seed, source=self.index, status=self.status
+        )
 
     async def run(self) -> None:
         sequence = await self._speak_for_the_dead()
@@ -123,7 +131,11 @@ class GradientWorkerActor(Actor):
             clear(slot.arrays, version=-1)
             self.gradients.commit(slot)
         if first > committed:
-            self.note("lost", f"the gradients {committed} to {first - 1} of {self.name} count as zero samples", rounds=first - committed)
+            self.note(
+                "lost",
+                f"the gradients {committed} to {first - 1} of {self.name} count as zero samples",
+                rounds=first - committed,
+            )
         return first
 
 
@@ -188,12 +200,18 @@ class LearnerActor(Actor):
         """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
         weights, ledger = self.weights.board, self.ledger.board
         weights_out, ledger_out = weights.begin(), ledger.begin()
-        turn = self.learner.turn([slot.arrays for slot in held], weights.read(self.turn), ledger.read(self.turn), weights_out, ledger_out)
+        turn = self.learner.turn(
+            [slot.arrays for slot in held], weights.read(self.turn), ledger.read(self.turn), weights_out, ledger_out
+        )
         counters = self.learner.layout.views(ledger_out)["counters"]
         counters[Count.rounds] = (self.turn + 1) * self.bootstrap_rounds
         counters[Count.last_ns] = time.monotonic_ns()
         counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
-        lag = max(self.turn - int(slot.arrays["header"][VERSION]) for slot in held if slot.arrays["header"][SAMPLES]) if turn.samples else 0
+        lag = (
+            max(self.turn - int(slot.arrays["header"][VERSION]) for slot in held if slot.arrays["header"][SAMPLES])
+            if turn.samples
+            else 0
+        )
         self.turn += 1
         weights.seal(self.turn)
         ledger.publish(self.turn)
@@ -203,7 +221,12 @@ class LearnerActor(Actor):
         if turn.bad >= 0:
             slot = held[turn.bad]
             worker = f"gradient-worker-{slot.producer}"
-            self.note("not finite", f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied", worker=worker, turn=self.turn)
+            self.note(
+                "not finite",
+                f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied",
+                worker=worker,
+                turn=self.turn,
+            )
 
     def _publish_behaviour(self, rounds: int | None = None) -> None:
         """The behaviour version that is due after so many rounds, if it is missing."""

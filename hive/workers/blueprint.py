@@ -61,7 +61,9 @@ class Blueprint:
     def wrapper(self) -> NetworkWrapper:
         """The network copies of one process, with the run's initial weights."""
         generator = torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
-        return NetworkWrapper(self.parameters, has_target=False, has_global=False, name="main", spaces=self.spaces, generator=generator)
+        return NetworkWrapper(
+            self.parameters, has_target=False, has_global=False, name="main", spaces=self.spaces, generator=generator
+        )
 
     def network(self) -> nn.Module:
         return self.wrapper().online_network.module
@@ -76,7 +78,9 @@ class Blueprint:
     def gradient_layout(self, collectors: int) -> Any:
         """The layout of the gradient of a share of `collectors` collectors."""
         most = collectors * self.config.collection.rollout * self.config.collection.envs
-        return gradient_layout(self.flat.parameter_elements, len(self.flat.parameters), len(self.algorithm().statistics), most)
+        return gradient_layout(
+            self.flat.parameter_elements, len(self.flat.parameters), len(self.algorithm().statistics), most
+        )
 
 
 def network_parameters(config: Config) -> NetworkParameters:
@@ -98,5 +102,8 @@ def load_module(reference: str) -> Callable[[Spaces], nn.Module]:
     try:
         found: Callable[[Spaces], nn.Module] = getattr(importlib.import_module(name), attribute)
     except (ImportError, AttributeError) as error:
-        raise NetworkError(f"[network] module `{reference}` cannot be loaded: {error}", hint="it is looked up as package.module:Class on the Python path") from None
+        raise NetworkError(
+            f"[network] module `{reference}` cannot be loaded: {error}",
+            hint="it is looked up as package.module:Class on the Python path",
+        ) from None
     return found

@@ -2,7 +2,7 @@
 
     for each step t     outputs = policy(observations[t])      phase "policy"
                         actions[t] = sample(outputs, noise[t])
-                        step the environments                  phase "env"    writes row t, and row t + 1 of observations
+                        step the environments                  phase "env"    writes rows t, observations t + 1
 
 A synchronous object without ports: memory and weights come from outside, the rollout goes outside. Nothing is stacked
 afterwards: the environments write straight into the rollout's rows. Noise is that of the rollout's own stream, so a
@@ -44,11 +44,22 @@ class _Prepared:
 class Collector:
     """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
 
-    observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases are shown; None in library use.
+    observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases
+    are shown; None in library use.
     """
 
-    def __init__(self, vector: VectorEnvironment, observation: ObservationSpec, policy: torch.nn.Module, distribution: ActionDistribution, *,
-                 seed: int, source: int, incarnation: int = 0, status: Status | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        vector: VectorEnvironment,
+        observation: ObservationSpec,
+        policy: torch.nn.Module,
+        distribution: ActionDistribution,
+        *,
+        seed: int,
+        source: int,
+        incarnation: int = 0,
+        status: Status | None = None,
+    ) -> None:
         self.vector = vector
         self.policy = policy
         self.flat = FlatParameters(policy)
@@ -70,12 +81,14 @@ class Collector:
         self.flat.bind(seen)
 
     def reset(self) -> None:
-        """Starts an episode in every environment. Before the first rollout, and after a cut. Raises EnvironmentFailed."""
+        """Starts an episode in every environment: before the first rollout, after a cut. Raises EnvironmentFailed."""
         if self.status:
             self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
-        self.vector.reset(stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, self.incarnation), self.current)
+        self.vector.reset(
+            stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, self.incarnation), self.current
+        )
         if self.status:
             self.status.enter(self.status.runtime)
 
@@ -123,7 +136,11 @@ class Collector:
             finals = FinalObservations(rollout["final_observations"])
             names = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
             rows = [
-                StepRow(observations=rollout["observations"][t + 1], finals=finals, **{name: rollout[name][t] for name in names})
+                StepRow(
+                    observations=rollout["observations"][t + 1],
+                    finals=finals,
+                    **{name: rollout[name][t] for name in names},
+                )
                 for t in range(len(rollout["rewards"]))
             ]
             prepared = _Prepared(rollout, finals, rows, [torch.from_numpy(row) for row in rollout["observations"]])

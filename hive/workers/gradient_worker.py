@@ -29,7 +29,15 @@ Arrays = Mapping[str, NDArray[Any]]
 class GWorker:
     """Computes gradients of `network` by `algorithm`. `source` is its number in the run."""
 
-    def __init__(self, network: torch.nn.Module, algorithm: Algorithm, *, seed: int, source: int = 0, status: Status | None = None) -> None:
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        algorithm: Algorithm,
+        *,
+        seed: int,
+        source: int = 0,
+        status: Status | None = None,
+    ) -> None:
         self.network = network
         self.flat = FlatParameters(network)
         self.algorithm = algorithm

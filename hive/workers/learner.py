@@ -70,9 +70,11 @@ class Turn:
 
 
 class Learner:
-    """Applies gradients to flat blocks of `parameter_elements` floats. `total_steps` is the horizon of a linear schedule."""
+    """Applies gradients to flat blocks of `parameter_elements` floats. A linear schedule ends at `total_steps`."""
 
-    def __init__(self, config: A2CConfig, parameter_elements: int, total_steps: int, status: Status | None = None) -> None:
+    def __init__(
+        self, config: A2CConfig, parameter_elements: int, total_steps: int, status: Status | None = None
+    ) -> None:
         self.config = config
         self.optimizer = FlatOptimizer(optimizer_settings(config))
         self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements)
@@ -87,8 +89,14 @@ class Learner:
             return self.config.learning_rate * max(0.0, 1.0 - env_steps / self.total_steps)
         return self.config.learning_rate
 
-    def turn(self, gradients: Sequence[Arrays], weights: NDArray[np.uint8], ledger: NDArray[np.uint8], weights_out: NDArray[np.uint8],
-             ledger_out: NDArray[np.uint8]) -> Turn:  # fmt: skip
+    def turn(
+        self,
+        gradients: Sequence[Arrays],
+        weights: NDArray[np.uint8],
+        ledger: NDArray[np.uint8],
+        weights_out: NDArray[np.uint8],
+        ledger_out: NDArray[np.uint8],
+    ) -> Turn:
         """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order."""
         if self.status:
             self.status.enter(self.phase)
@@ -105,8 +113,8 @@ class Learner:
                 weights[:size].view(np.float32),
                 weights_out[:size].view(np.float32),
                 self.gradient,
-                before["moments"],
-                after["moments"],
+                list(before["moments"]),
+                list(after["moments"]),
                 step=int(counters[Count.updates]) + 1,
                 learning_rate=rate,
                 gradient_scale=clip_scale(reduction.norm, self.config.clip_gradients),
@@ -122,7 +130,14 @@ class Learner:
             self._count_episodes(gradient, after)
         if self.status:
             self.status.enter(self.status.runtime)
-        return Turn(applied, samples, reduction.norm, rate, -1 if reduction.finite else reduction.bad_input, _mean_statistics(gradients, samples))
+        return Turn(
+            applied,
+            samples,
+            reduction.norm,
+            rate,
+            -1 if reduction.finite else reduction.bad_input,
+            _mean_statistics(gradients, samples),
+        )
 
     def _count_episodes(self, gradient: Arrays, ledger: Arrays) -> None:
         count = int(gradient["header"][EPISODES])
@@ -145,7 +160,7 @@ def optimizer_settings(config: A2CConfig) -> OptimizerSettings:
 
 
 def clip_scale(norm: float, limit: float) -> float:
-    """The factor that brings a gradient of this global norm within `limit`; a limit of 0 is off. As torch's clip_grad_norm_."""
+    """What brings a gradient of this global norm within `limit` (0: off), as torch's clip_grad_norm_ does."""
     return min(1.0, limit / (norm + 1e-6)) if limit > 0 else 1.0
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hive.records import JsonlSink, MetricsRecord, RunDirectory, Sink, SinkSet, TensorBoardSink, atomic_folder, remove_unfinished
+from hive.records import (
+    JsonlSink,
+    MetricsRecord,
+    RunDirectory,
+    Sink,
+    SinkSet,
+    TensorBoardSink,
+    atomic_folder,
+    remove_unfinished,
+)
 from hive.records.weights import save_weights
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.blueprint import Blueprint
@@ -54,7 +63,11 @@ class Recorder(Actor):
         folder = self.directory.checkpoints / f"{version:06d}"
         if not folder.exists():
             with atomic_folder(folder) as temporary:
-                save_weights(temporary, self.blueprint.flat.arrays(block), {"version": version, "env": self.blueprint.config.env.id})
+                save_weights(
+                    temporary,
+                    self.blueprint.flat.arrays(block),
+                    {"version": version, "env": self.blueprint.config.env.id},
+                )
         self.weights.unpin()
         self.note("saved", f"weights of version {version} are in {folder.name}", path=str(folder))
 

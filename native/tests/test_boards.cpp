@@ -19,7 +19,8 @@ using hive::kNoVersion;
 struct alignas(64) Line { std::uint64_t words[8]; };
 
 struct Memory {
-  Memory(std::uint32_t blocks, std::uint32_t readers, std::uint32_t keep) : lines(Board::control_bytes(blocks, readers) / 64) {
+  Memory(std::uint32_t blocks, std::uint32_t readers, std::uint32_t keep)
+      : lines(Board::control_bytes(blocks, readers) / 64) {
     Board::format(lines.data(), blocks, readers, keep);
   }
   std::size_t bytes() const { return lines.size() * sizeof(Line); }
@@ -210,7 +211,8 @@ struct Hammer {
       CHECK(board.latest() == v - 1 && (v == 0 || board.find(v - 1) >= 0) && board.find(v) == -1);
       const int kept = moments.find(v - 1);
       CHECK(v == 0 || kept >= 0);
-      for (int i = 0; v > 0 && i < kGoods; ++i) CHECK(private_goods[kept][i] == good(v - 1, i) && goods[board.find(v - 1)][i] == good(v - 1, i));
+      for (int i = 0; v > 0 && i < kGoods; ++i)
+        CHECK(private_goods[kept][i] == good(v - 1, i) && goods[board.find(v - 1)][i] == good(v - 1, i));
     }
   }
 

@@ -92,11 +92,13 @@ const struct {
   bool (*apply)(Slab&, Owner);
 } kTransitions[] = {
     {SlotState::free, SlotState::filling, false, [](Slab& s, Owner o) { return s.reserve(o) == 0; }},
-    {SlotState::filling, SlotState::full, true, [](Slab& s, Owner o) { return accepted([&] { CHECK(s.commit(0, o) == 5); }); }},
+    {SlotState::filling, SlotState::full, true,
+     [](Slab& s, Owner o) { return accepted([&] { CHECK(s.commit(0, o) == 5); }); }},
     {SlotState::filling, SlotState::free, true, [](Slab& s, Owner o) { return accepted([&] { s.abandon(0, o); }); }},
     {SlotState::full, SlotState::claimed, false, [](Slab& s, Owner o) { return s.claim(o, -1) == 0; }},
     {SlotState::full, SlotState::claimed, false, [](Slab& s, Owner o) { return s.claim(o, 5) == 0; }},
-    {SlotState::claimed, SlotState::free, true, [](Slab& s, Owner o) { return accepted([&] { s.retire(0, o, kReason); }); }},
+    {SlotState::claimed, SlotState::free, true,
+     [](Slab& s, Owner o) { return accepted([&] { s.retire(0, o, kReason); }); }},
 };
 
 void the_legal_transitions_and_no_others() {
@@ -130,11 +132,13 @@ void wrong_arguments_change_nothing() {
     CHECK(throws<std::out_of_range>([&] { slab.abandon(slot, kMe); }));
     CHECK(throws<std::out_of_range>([&] { slab.retire(slot, kMe, 0); }));
   }
-  for (const int reason : {-1, hive::kReasons}) CHECK(throws<std::invalid_argument>([&] { slab.retire(0, kMe, reason); }));
+  for (const int reason : {-1, hive::kReasons})
+    CHECK(throws<std::invalid_argument>([&] { slab.retire(0, kMe, reason); }));
   CHECK(memory.equals(before));
   CHECK(OneSlot(SlotState::full).slab().claim(kMe, 4) == -1);
 
-  for (const std::uint32_t slots : {0U, 4097U}) CHECK(throws<std::invalid_argument>([&] { Slab::format(memory.lines.data(), slots); }));
+  for (const std::uint32_t slots : {0U, 4097U})
+    CHECK(throws<std::invalid_argument>([&] { Slab::format(memory.lines.data(), slots); }));
   CHECK(throws<std::invalid_argument>([&] { Slab(memory.lines.data(), memory.bytes() - 64); }));
   CHECK(throws<std::invalid_argument>([&] { Slab(memory.lines.data(), 8); }));
   CHECK(throws<std::invalid_argument>([&] { Slab(memory.lines[0].words + 1, memory.bytes()); }));
@@ -173,7 +177,8 @@ void recovery_and_draining_by_state() {
 
 // A transition is three stores: half state, count, completion. The process may have died before or after each.
 void death_at_every_point_counts_once() {
-  for (const std::uint64_t sequence : {std::uint64_t{0}, std::uint64_t{5}, kWrap - 2, kWrap - 1, kWrap, kWrap + 1, 5 * kWrap - 1}) {
+  for (const std::uint64_t sequence :
+       {std::uint64_t{0}, std::uint64_t{5}, kWrap - 2, kWrap - 1, kWrap, kWrap + 1, 5 * kWrap - 1}) {
     for (int stores = 0; stores <= 3; ++stores) {
       Memory memory(2, stores < 2 ? sequence : sequence + 1);
       const SlotState states[] = {SlotState::filling, SlotState::committing, SlotState::committing, SlotState::full};
@@ -246,7 +251,8 @@ void a_lost_race_is_not_an_empty_slab(int rounds) {
   constexpr int kThreads = 4, kEach = 64;
   for (int round = 0; round < rounds; ++round) {
     Memory memory(kThreads * kEach, kThreads * kEach);
-    for (int i = 0; i < kThreads * kEach; ++i) memory.slot(i).word = word(SlotState::full, kMe, static_cast<std::uint64_t>(i));
+    for (int i = 0; i < kThreads * kEach; ++i)
+      memory.slot(i).word = word(SlotState::full, kMe, static_cast<std::uint64_t>(i));
     std::atomic<int> ready{0};
     const auto consume = [&](Owner me) {
       Slab slab = memory.slab();
@@ -267,7 +273,8 @@ void a_lost_race_is_not_an_empty_slab(int rounds) {
 constexpr int kStreams = 3, kSlots = 5, kConsumers = 4, kGoods = 16;
 
 struct Stream {
-  explicit Stream(int count, std::uint64_t start) : memory(kSlots, start), first(start), ends(static_cast<std::size_t>(count)) {}
+  explicit Stream(int count, std::uint64_t start)
+      : memory(kSlots, start), first(start), ends(static_cast<std::size_t>(count)) {}
   Memory memory;
   std::uint64_t first;
   std::uint64_t goods[kSlots][kGoods]{};
@@ -288,7 +295,8 @@ struct Life {
 struct Hammer {
   explicit Hammer(int sequences_of_a_stream) : count(sequences_of_a_stream), left(kStreams * count) {
     const std::uint64_t half = static_cast<std::uint64_t>(count) / 2;
-    for (const std::uint64_t start : {std::uint64_t{0}, kWrap - half, 7 * kWrap - half}) streams.push_back(std::make_unique<Stream>(count, start));
+    for (const std::uint64_t start : {std::uint64_t{0}, kWrap - half, 7 * kWrap - half})
+      streams.push_back(std::make_unique<Stream>(count, start));
     for (std::uint32_t i = 0; i < kStreams + kConsumers; ++i) lives[i].owner = {i, 250};
   }
 
@@ -344,9 +352,11 @@ struct Hammer {
       const auto wanted = exactly ? static_cast<std::int64_t>(made - random() % kSlots) : -1;
       const int slot = held.size() < 3 ? slab.claim(me.owner, wanted) : -1;
       if (slot >= 0) {
-        held.push_back({&stream, slot, slab.sequence(slot)});
-        CHECK(!exactly || held.back().sequence == wanted % static_cast<std::int64_t>(kWrap));
-        for (int i = 0; i < kGoods; ++i) CHECK(stream.goods[slot][i] == good(stream, static_cast<std::uint64_t>(held.back().sequence), i));
+        const auto sequence = slab.sequence(slot);
+        held.push_back({&stream, slot, sequence});
+        CHECK(!exactly || sequence == wanted % static_cast<std::int64_t>(kWrap));
+        for (int i = 0; i < kGoods; ++i)
+          CHECK(stream.goods[slot][i] == good(stream, static_cast<std::uint64_t>(sequence), i));
       } else if (held.empty()) {
         std::this_thread::yield();
         continue;

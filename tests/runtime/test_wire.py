@@ -23,6 +23,7 @@ from hive.runtime.protocol import NODE_TYPES
 from hive.runtime.wire import MAX_PATH_BYTES, PORTION, QUEUE_MESSAGES, ZmqTransport
 
 LATEST_S = 0.1  # a required figure: no message is received later than this after it was sent
+STALL_NS = 5_000_000  # a turn of the loop takes microseconds
 LIMIT_S = 20.0  # of a whole test, so that a lost message is a failure and not a hang
 
 
@@ -103,24 +104,38 @@ def address(folder: Path) -> str:
 # --- the wake-up trap (pyzmq #2173)
 
 
-def busy_pair(loop: asyncio.AbstractEventLoop) -> tuple[list[int], Callable[[], None]]:
-    """Two sockets that keep `loop` busy: whatever is read is written again. Returns its turns and its end."""
-    ours, theirs = socket.socketpair()
-    turns = [0]
+class BusyPair:
+    """Two sockets that keep the loop busy: what is read is written again at once, so the loop never sleeps.
 
-    def turn() -> None:
-        turns[0] += 1
-        ours.send(theirs.recv(64))
+    It also knows when this whole process was held up by the machine: then there are no turns. Such time is not the
+    transport's and does not count as late.
+    """
 
-    loop.add_reader(theirs, turn)
-    ours.send(b"x")
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.turns = 0
+        self.last_ns = time.monotonic_ns()
+        self.stalls_ns: list[tuple[int, int]] = []
+        asyncio.get_running_loop().add_reader(self.theirs, self.turn)
+        self.ours.send(b"x")
 
-    def end() -> None:
-        loop.remove_reader(theirs)
-        ours.close()
-        theirs.close()
+    def turn(self) -> None:
+        now = time.monotonic_ns()
+        if now - self.last_ns > STALL_NS:
+            self.stalls_ns.append((self.last_ns, now))
+        self.last_ns = now
+        self.turns += 1
+        self.ours.send(self.theirs.recv(64))
 
-    return turns, end
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.theirs)
+        self.turn()
+        self.ours.close()
+        self.theirs.close()
+
+    def late_s(self, sent_ns: int, received_ns: int) -> float:
+        stalled = sum(max(min(end, received_ns) - max(start, sent_ns), 0) for start, end in self.stalls_ns)
+        return (received_ns - sent_ns - stalled) / 1e9
 
 
 class Pacer(threading.Thread):
@@ -131,90 +146,80 @@ class Pacer(threading.Thread):
 
     def __init__(self, address: str, rounds: int, burst: int, trickle: int) -> None:
         super().__init__()
-        self.address, self.rounds, self.burst, self.trickle = address, rounds, burst, trickle
-        self.received: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.lost = False
+        self.address = address
+        self.counts = ([burst] + [1] * trickle) * rounds
+        self.received: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         transport = ZmqTransport()
         number = 0
-
-        def send(count: int) -> None:
-            nonlocal number
-            for _ in range(count):
+        for count in self.counts:
+            for number in range(number, number + count):  # noqa: B020
                 sent = time.monotonic_ns()
-                assert transport.post(
-                    self.address, [number.to_bytes(4, "little"), sent.to_bytes(8, "little")]
-                )
-                number += 1
-            while self.received.get(timeout=LIMIT_S) != number - 1:
-                pass
+                transport.post(self.address, [number.to_bytes(4, "little"), sent.to_bytes(8, "little")])
+            if not self.heard(number):
+                break
+            number += 1
+        transport.close()
 
-        try:
-            for _ in range(self.rounds):
-                send(self.burst)
-                for _ in range(self.trickle):
-                    send(1)
-        except queue.Empty:
-            self.lost = True
-        finally:
-            transport.close()
+    def heard(self, number: int) -> bool:
+        """Waits until the message of this number was received; False when the test is over."""
+        while (received := self.received.get()) is not None:
+            if received == number:
+                return True
+        return False
 
 
 @pytest.mark.parametrize("burst", [1, PORTION, 3 * PORTION + 1])
 def test_a_burst_and_then_a_trickle_beside_a_busy_descriptor(run: Run, address: str, burst: int) -> None:
     rounds, trickle = 4, 60
     numbers: list[int] = []
-    late_s: list[float] = []
+    times_ns: list[tuple[int, int]] = []
 
     async def main(opened: Opened) -> None:
-        loop = asyncio.get_running_loop()
-        turns, end = busy_pair(loop)
-        done = asyncio.Event()
+        busy, done = BusyPair(), asyncio.Event()
         pacer = Pacer(address, rounds, burst, trickle)
-        transport = opened.peer()
 
         def receive(frames: Frames) -> None:
-            late_s.append((time.monotonic_ns() - int.from_bytes(frames[1], "little")) / 1e9)
+            times_ns.append((int.from_bytes(frames[1], "little"), time.monotonic_ns()))
             numbers.append(int.from_bytes(frames[0], "little"))
             pacer.received.put(numbers[-1])
             if len(numbers) == rounds * (burst + trickle):
                 done.set()
 
-        transport.bind(address, receive)
+        opened.peer().bind(address, receive)
         pacer.start()
         try:
             await done.wait()
         finally:
-            pacer.received.put(-1)
-            end()
-        pacer.join()
-        assert not pacer.lost
-        assert turns[0] > len(numbers) / 2, "the other descriptor was served meanwhile"
+            busy.close()
+            pacer.received.put(None)
+            pacer.join()
+        assert busy.turns > len(numbers) / 4, "the other descriptor was served meanwhile"
+        assert max(busy.late_s(*times) for times in times_ns) < LATEST_S
 
     run(main)
     assert numbers == list(range(rounds * (burst + trickle)))
-    assert max(late_s) < LATEST_S
 
 
 def test_a_trickle_arrives_in_time_though_every_edge_is_lost(run: Run, address: str) -> None:
-    late_s: list[float] = []
-
     async def main(opened: Opened) -> None:
-        inbox, peer = opened.inbox(address), opened.peer()
+        inbox, peer, busy = opened.inbox(address), opened.peer(), BusyPair()
         assert inbox.transport.inbox is not None
         descriptor: Any = inbox.transport.inbox.get(wire.zmq.FD)
         peer.post(address, [b"connected"])
         await inbox.until(1)
         asyncio.get_running_loop().remove_reader(descriptor)
+        times_ns = []
         for number in range(5):
-            sent = time.monotonic()
+            sent = time.monotonic_ns()
             peer.post(address, [b"x"])
             await inbox.until(number + 2)
-            late_s.append(time.monotonic() - sent)
+            times_ns.append((sent, time.monotonic_ns()))
+        busy.close()
+        assert max(busy.late_s(*times) for times in times_ns) < LATEST_S
 
     run(main)
-    assert max(late_s) < LATEST_S
 
 
 def test_a_burst_is_read_in_portions(run: Run, address: str) -> None:
@@ -431,8 +436,11 @@ def test_what_was_queued_for_a_forgotten_peer_is_thrown_away(run: Run, address: 
         peer.forget(address)
         peer.forget(address)
         peer.forget("ipc:///never/heard/of")
+        begun = time.monotonic()
+        peer.close(linger_s=LIMIT_S)
+        assert time.monotonic() - begun < LIMIT_S / 2, "nothing was left to send"
         inbox = opened.inbox(address)
-        peer.post(address, [b"for its successor"])
+        opened.peer().post(address, [b"for its successor"])
         assert await inbox.until(1) == [[b"for its successor"]]
 
     run(main)
@@ -478,29 +486,26 @@ def test_the_longest_path_works_and_one_byte_more_is_refused(run: Run, folder: P
 # --- the end
 
 
-def open_descriptors() -> set[str]:
-    return {
-        f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}"
-        for fd in os.listdir("/proc/self/fd")
-        if os.path.lexists(f"/proc/self/fd/{fd}")
+def held() -> set[str]:
+    """The descriptors and threads of this process."""
+    descriptors = {fd: Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+    return {f"{fd} {os.readlink(path)}" for fd, path in descriptors.items() if path.is_symlink()} | {
+        f"thread {thread}" for thread in os.listdir("/proc/self/task")
     }
-
-
-def threads() -> set[str]:
-    return set(os.listdir("/proc/self/task"))
 
 
 def test_closing_leaves_no_descriptor_and_no_thread(run: Run, address: str) -> None:
     async def main(opened: Opened) -> None:
-        before = open_descriptors(), threads()
+        before = held()
         inbox, peer = opened.inbox(address), opened.peer()
         peer.post(address, [b"x"])
         peer.post(f"{address}-missing", [b"x"])
         await inbox.until(1)
-        assert threads() > before[1]
+        assert len(held() - before) > 4
         peer.close()
         inbox.transport.close()
-        assert (open_descriptors(), threads()) == before
+        while not held() <= before:  # a joined thread may be listed for a moment longer
+            await asyncio.sleep(0)
 
     run(main)
 

@@ -1,4 +1,4 @@
-"""Collector, gradient worker and learner in a plain loop: they learn what there is to learn, and know cut from ended."""
+"""Collector, gradient worker and learner in a plain loop: they learn, and know cut from ended."""
 
 from __future__ import annotations
 
