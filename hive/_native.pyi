@@ -242,4 +242,4 @@ class StatusPage:
     def ring(self) -> None:
         """Wake whoever waits on this page."""
     def wait(self, seen: int, limit_ns: int) -> bool:
-        """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. Releases the GIL."""
+        """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. May return early."""

@@ -119,7 +119,9 @@ class Handle:
         return await self._call(self._name, method, arguments, deadline_s)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Tree]]:
-        if method.startswith("_") or method not in endpoints_of(self._cls):
+        if method.startswith("_"):  # also while a copy is made, which has no `_cls` yet
+            raise AttributeError(method)
+        if method not in endpoints_of(self._cls):
             known = ", ".join(sorted(endpoints_of(self._cls))) or "none"
             raise AttributeError(f"`{self._name}` has no endpoint `{method}`; it has: {known}")
         return lambda *arguments, **options: self.call(method, *arguments, **options)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import signal
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ from hive.runtime.transport import Transport
 __all__ = ["Journal", "Outcome", "Settings", "Supervisor"]
 
 WATCH_S = 0.25  # a stopped process is found within half a second
-BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # before the n-th restart in a window: at once, then ever later
+BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # before a restart, by how many short lives ended in a row
+SHORT_LIFE_S = 1.0  # an incarnation that ends itself sooner has done nothing: a crash loop, which is slowed down
 LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
 KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
 
@@ -114,6 +116,7 @@ class _Process:
     started_ns: int = 0
     restarts: int = 0
     deaths: deque[int] = field(default_factory=deque)  # times in ns, within the window
+    short_lives: int = 0  # in a row
     why: str = ""  # set before the supervisor itself kills it
     failures: list[Failed] = field(default_factory=list)  # of this incarnation
 
@@ -353,6 +356,8 @@ class Supervisor:
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
         now = self.clock.now_ns()
         process.deaths.append(now)
+        short = now - process.started_ns < SHORT_LIFE_S * 1e9 and how.signal != signal.SIGKILL  # killed by others
+        process.short_lives = process.short_lives + 1 if short else 0
         while process.deaths[0] < now - self.settings.window_s * 1e9:
             process.deaths.popleft()
         self.exact = False
@@ -384,7 +389,7 @@ class Supervisor:
         return None
 
     async def _restart(self, process: _Process) -> None:
-        await asyncio.sleep(BACKOFF_S[min(len(process.deaths), len(BACKOFF_S)) - 1])
+        await asyncio.sleep(BACKOFF_S[min(process.short_lives, len(BACKOFF_S) - 1)])
         if self.ending:
             return
         for actor in process.actors:

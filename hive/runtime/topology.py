@@ -128,8 +128,8 @@ class Group:
     parameters: dict[str, Any]
 
     def __getattr__(self, name: str) -> PortRef:
-        ports = ports_of(self.cls)
-        if name.startswith("__") or name not in ports:
+        ports = {} if name.startswith("__") else ports_of(self.cls)
+        if name not in ports:
             raise AttributeError(f"`{self.cls.__name__}` has no port `{name}`; it has: {', '.join(ports) or 'none'}")
         return PortRef(self, ports[name])
 

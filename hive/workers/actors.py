@@ -14,9 +14,9 @@ Who uses which version follows from numbers alone, never from timing. With r the
 A lag of 0 is synchronous, one of k >= 1 pipelined: everyone is busy, and the run is the same run every time.
 
 Every actor can be killed anywhere. A collector's successor makes the first rollout that was never committed. A gradient
-worker's successor speaks for the dead one: rounds that were lost with it become gradients of zero samples, so that the
-learner waits for every worker's every gradient and needs no other case. The learner's successor reads the last
-committed turn, frees what that turn had applied, and applies the rest again.
+worker's successor speaks for the dead one: a round that lost rollouts with it is made of those that are left, in the
+worst case a gradient of zero samples, so that the learner waits for every worker's every gradient and needs no other
+case. The learner's successor reads the last committed turn, frees what that turn had applied, and applies the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 
 import numpy as np
 
-from hive.gradients import SAMPLES, VERSION, clear
+from hive.gradients import SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, Subscription
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
@@ -97,9 +97,10 @@ class GradientWorkerActor(Actor):
         )
 
     async def run(self) -> None:
-        sequence = await self._speak_for_the_dead()
+        sequence, first = self.gradients.produced, self._first_rollouts()
         while True:
-            share = [await self.rollouts.claim(producer, sequence) for producer in self.rollouts.lines.producers]
+            lines = self.rollouts.lines
+            share = [await self.rollouts.claim(p, sequence) for p in lines.producers if sequence >= first[p]]
             slot = await self.gradients.reserve()
             wanted = max(0, sequence // self.bootstrap_rounds - self.lag)
             version, weights = await self.state.pin(wanted)
@@ -109,33 +110,20 @@ class GradientWorkerActor(Actor):
             self.state.unpin()
             self.gradients.commit(slot)
             for rollout in share:
-                self.rollouts.lines.retire(rollout)
+                lines.retire(rollout)
             sequence += 1
 
-    async def _speak_for_the_dead(self) -> int:
-        """Answers for the rounds that an earlier incarnation lost; returns the first round to be made.
+    def _first_rollouts(self) -> dict[int, int]:
+        """The first rollout of each producer that is still to be had: an earlier incarnation took some with it.
 
-        A round is lost when a rollout of it is: what was left of it is dropped, and a gradient of zero samples stands
-        for it.
+        A round is made of those of its rollouts that are left, in the worst case of none, which is a gradient of zero
+        samples. It still waits for them: the learner must not run ahead of a collector that is behind.
         """
         lines = self.rollouts.lines
-        committed = self.gradients.produced
-        whole = [min(lines.waiting(p), default=lines.views[p].words.produced) for p in lines.producers]
-        first = max(committed, *whole)
-        for producer in lines.producers:
-            for sequence in lines.waiting(producer):
-                if sequence < first:
-                    lines.retire(await self.rollouts.claim(producer, sequence), "consumer_died")
-        for _ in range(committed, first):
-            slot = await self.gradients.reserve()
-            clear(slot.arrays, version=-1)
-            self.gradients.commit(slot)
-        if first > committed:
-            self.note(
-                "lost",
-                f"the gradients {committed} to {first - 1} of {self.name} count as zero samples",
-                rounds=first - committed,
-            )
+        first = {p: min(lines.waiting(p), default=lines.views[p].words.produced) for p in lines.producers}
+        lost = sum(max(0, sequence - self.gradients.produced) for sequence in first.values())
+        if lost:
+            self.note("lost", f"{lost} rollouts went with the last incarnation of {self.name}", rollouts=lost)
         return first
 
 

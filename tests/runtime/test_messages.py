@@ -75,9 +75,7 @@ numpy_arrays = st.sampled_from(sorted(DTYPES)).flatmap(
     )
 )
 scalars = st.none() | st.booleans() | integers | st.floats(allow_nan=False) | texts | st.binary(max_size=20)
-trees = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
-)
+trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4))
 everything = st.builds(
     Everything,
     integers,
@@ -450,9 +448,7 @@ def test_an_unsupported_annotation_is_named() -> None:
         encode(Wrong({"a"}))
 
 
-@pytest.mark.parametrize(
-    "kind", [dict[int, str], tuple[int, str], tuple[()], list[int], int | str, complex, object]
-)
+@pytest.mark.parametrize("kind", [dict[int, str], tuple[int, str], tuple[()], list[int], int | str, complex, object])
 def test_unsupported_kinds(kind: Any) -> None:
     wrong = type("Wrong", (Message,), {"__annotations__": {"field": kind}})
     with pytest.raises(TypeError, match=r"Wrong\.field: a message cannot carry"):

@@ -107,7 +107,7 @@ def address(folder: Path) -> str:
 class BusyPair:
     """Two sockets that keep the loop busy: what is read is written again at once, so the loop never sleeps.
 
-    It also knows when this whole process was held up by the machine: then there are no turns. Such time is not the
+    It also knows when the machine held up this whole process: then there are no turns. Such time is not the
     transport's and does not count as late.
     """
 
@@ -357,8 +357,7 @@ def test_garbage_on_the_socket_hurts_nobody(run: Run, folder: Path, address: str
 def test_garbage_in_the_frames_is_delivered_and_refused_by_decode(run: Run, address: str) -> None:
     random = np.random.default_rng(0)
     garbage = [
-        [random.bytes(int(random.integers(0, 50))) for _ in range(int(random.integers(1, 5)))]
-        for _ in range(200)
+        [random.bytes(int(random.integers(0, 50))) for _ in range(int(random.integers(1, 5)))] for _ in range(200)
     ]
 
     async def main(opened: Opened) -> None:
@@ -376,9 +375,7 @@ def test_garbage_in_the_frames_is_delivered_and_refused_by_decode(run: Run, addr
 def test_a_receiver_that_raises_loses_its_own_message_only(run: Run, address: str) -> None:
     async def main(opened: Opened) -> None:
         complaints: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda loop, context: complaints.append(context["exception"])
-        )
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["exception"]))
         seen: list[bytes] = []
         done = asyncio.Event()
         transport, peer = opened.peer(), opened.peer()

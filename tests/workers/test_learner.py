@@ -140,9 +140,7 @@ def test_the_clip_scale_is_that_of_torch(norm: float, limit: float) -> None:
 
 
 def test_the_linear_schedule_falls_with_the_environment_steps() -> None:
-    config = A2CConfig(
-        optimizer="sgd", learning_rate=0.5, learning_rate_schedule="linear", clip_gradients=0.0
-    )
+    config = A2CConfig(optimizer="sgd", learning_rate=0.5, learning_rate_schedule="linear", clip_gradients=0.0)
     state = State(config, steps=100)
     given = gradient(40)
     expected = state.parameters.copy()
@@ -268,9 +266,7 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     ("optimizer", "momentum", "blocks"),
     [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
 )
-def test_the_ledger_has_room_for_what_the_optimizer_needs(
-    optimizer: str, momentum: float, blocks: int
-) -> None:
+def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, momentum: float, blocks: int) -> None:
     layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), ELEMENTS, 10).layout
     assert layout.fields == ledger_layout(blocks, ELEMENTS).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {

@@ -55,9 +55,7 @@ def test_whichever_comes_first_counts() -> None:
 
 def test_contexts_are_told_apart() -> None:
     """Guessing earns 0.5, one action for both contexts too; a wrong sign 0."""
-    trainer = Trainer(
-        config_of("small_environments:Bandit", collection__envs=8, algorithm__learning_rate=0.01)
-    )
+    trainer = Trainer(config_of("small_environments:Bandit", collection__envs=8, algorithm__learning_rate=0.01))
     trainer.train(100)
     assert trainer.mean_return() >= 0.95
 

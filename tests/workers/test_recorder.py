@@ -33,9 +33,7 @@ class Source(Actor):
         for version in self.versions:
             self.weights.begin()[:] = version
             self.weights.publish(version)
-            await self.metrics.send(
-                Metrics(version, 10 * version, version / 4, {"return/mean_100": -1.0 * version})
-            )
+            await self.metrics.send(Metrics(version, 10 * version, version / 4, {"return/mean_100": -1.0 * version}))
         self.end_run("all is said")
 
 

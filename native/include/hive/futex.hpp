@@ -18,7 +18,8 @@ struct Bell {
 
   std::uint32_t seen() const noexcept { return word.load(std::memory_order_seq_cst); }
   void ring() noexcept;
-  // Sleeps until the word differs from `seen` or `limit_ns` have passed; true when it was rung.
+  // Sleeps until the word differs from `seen` or `limit_ns` have passed; true when it was rung. A signal, or a ringer
+  // that was late with the wake-up of an earlier ring, may end it before that: whoever waits looks again.
   bool wait(std::uint32_t seen, std::uint64_t limit_ns) noexcept;
 };
 

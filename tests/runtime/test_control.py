@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive.errors import UsageError, WireError
+from hive.runtime import control
+from hive.runtime.control import (
+    ANSWERS,
+    MAX_VIEWS,
+    Accepted,
+    ControlServer,
+    Down,
+    GiveStatus,
+    Status,
+    control_path,
+    open_control,
+)
+from hive.runtime.messages import Message, decode, encode
+from hive.runtime.stream import LENGTH, pack, read
+
+STATUS = {"state": "running", "actors": [{"name": "a-0", "pid": 7}], "channels": {"out": {"produced": 1}}}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of a short name: pytest's own may be too long for a socket."""
+    path = Path(tempfile.mkdtemp(prefix="hive-test-"))
+    yield path
+    shutil.rmtree(path)
+
+
+class Run:
+    """What the server asks and tells."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self.shown = 0
+        self.error: Exception | None = None
+
+    def status(self) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
+        self.shown += 1
+        return STATUS
+
+    def down(self, reason: str, now: bool) -> None:
+        self.asked.append((reason, now))
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[tuple[ControlServer, Run]]:
+    run = Run()
+    server = ControlServer(control_path(folder), run.status, run.down)
+    await server.start()
+    try:
+        async with asyncio.timeout(10):
+            yield server, run
+    finally:
+        await server.close()
+        await until(lambda: not server.views)
+
+
+async def until(condition: Any) -> None:
+    """Lets the loop run until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def view(folder: Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_unix_connection(control_path(folder))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def ask(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: Message) -> Message:
+    ends[1].write(pack(request))
+    return await read(ends[0], ANSWERS)
+
+
+# --- the supervisor's side
+
+
+async def test_a_view_sees_the_status_as_often_as_it_asks(folder: Path) -> None:
+    async with serving(folder) as (server, run), view(folder) as ends:
+        for _ in range(3):
+            assert await ask(ends, GiveStatus()) == Status(STATUS)
+        assert run.shown == 3
+        assert len(server.views) == 1
+
+
+async def test_a_run_is_asked_to_end(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as ends:
+        assert await ask(ends, Down("enough", False)) == Accepted()
+        assert await ask(ends, Down("now", True)) == Accepted()
+        assert run.asked == [("enough", False), ("now", True)]
+
+
+async def test_requests_are_answered_in_order(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as (reader, writer):
+        writer.write(pack(GiveStatus()) + pack(Down("x", False)) + pack(GiveStatus()))
+        answers = [await read(reader, ANSWERS) for _ in range(3)]
+        assert answers == [Status(STATUS), Accepted(), Status(STATUS)]
+        assert run.asked == [("x", False)]
+
+
+async def test_leaving_changes_nothing_for_the_run(folder: Path) -> None:
+    async with serving(folder) as (server, run):
+        async with view(folder) as ends:
+            await ask(ends, GiveStatus())
+        await until(lambda: not server.views)
+        assert run.asked == []
+        async with view(folder) as ends:
+            assert await ask(ends, GiveStatus()) == Status(STATUS)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        LENGTH.pack(2**32 - 1) + b"x",
+        LENGTH.pack(3) + b"\xff\xff\xff",
+        LENGTH.pack(0),
+        pack(Accepted()),
+        pack(Down("x", False))[:4] + b"\x93\xa4Down\x01\x02",
+    ],
+)
+async def test_garbage_closes_that_connection_and_nothing_else(folder: Path, garbage: bytes) -> None:
+    async with serving(folder) as (server, run), view(folder) as other:
+        async with view(folder) as (reader, writer):
+            writer.write(garbage)
+            writer.write_eof()
+            assert await reader.read() == b""
+        assert await ask(other, GiveStatus()) == Status(STATUS)
+        await until(lambda: len(server.views) == 1)
+        assert run.asked == []
+
+
+async def test_a_status_that_raises_costs_that_view_only(folder: Path) -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["exception"]))
+    async with serving(folder) as (_, run), view(folder) as other:
+        run.error = KeyError("page")
+        async with view(folder) as (reader, writer):
+            writer.write(pack(GiveStatus()))
+            assert await reader.read() == b""
+        run.error = None
+        assert await ask(other, GiveStatus()) == Status(STATUS)
+    gc.collect()  # before Python 3.12 a task's error is told when the task is thrown away
+    assert [type(error) for error in complaints] == [KeyError]
+
+
+async def test_the_number_of_views_is_limited(folder: Path) -> None:
+    async with serving(folder) as (server, _):
+        ends = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_VIEWS)]
+        await until(lambda: len(server.views) == MAX_VIEWS)
+        async with view(folder) as (reader, _):
+            assert await reader.read() == b""
+        ends.pop()[1].close()
+        await until(lambda: len(server.views) == MAX_VIEWS - 1)
+        async with view(folder) as late:
+            assert await ask(late, GiveStatus()) == Status(STATUS)
+        for _, writer in ends:
+            writer.close()
+
+
+async def test_closing_ends_every_view(folder: Path) -> None:
+    async with serving(folder) as (server, _), view(folder) as ends:
+        await ask(ends, GiveStatus())
+        await server.close()
+        assert await ends[0].read() == b""
+        with pytest.raises(OSError):  # noqa: PT011
+            await asyncio.open_unix_connection(control_path(folder))
+
+
+async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
+    run = Run()
+    await ControlServer(control_path(folder), run.status, run.down).close()
+
+
+# --- a view's side
+
+
+async def test_a_client_asks_and_leaves(folder: Path) -> None:
+    def look() -> dict[str, Any]:
+        client = open_control(folder)
+        status = client.status()
+        client.down("enough")
+        client.down("at once", now=True)
+        client.close()
+        return status
+
+    async with serving(folder) as (server, run):
+        assert await asyncio.to_thread(look) == STATUS
+        assert run.asked == [("enough", False), ("at once", True)]
+        await until(lambda: not server.views)
+
+
+def test_nobody_listens(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"no supervisor listens in .*No such file or directory"):
+        open_control(folder)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(control_path(folder)))
+    with pytest.raises(UsageError, match=r"no supervisor listens in .*Connection refused"):
+        open_control(folder)
+
+
+@pytest.fixture
+def listener(folder: Path) -> Iterator[socket.socket]:
+    """A supervisor that does as a test says."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(control_path(folder)))
+        listening.listen(1)
+        yield listening
+
+
+def test_a_supervisor_that_does_not_answer(
+    folder: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "ANSWER_S", 0.01)
+    client = open_control(folder)
+    with pytest.raises(UsageError, match="the supervisor does not answer") as caught:
+        client.status()
+    assert caught.value.hint == "it may be stopped: look at its state with `ps`"
+    client.close()
+
+
+def test_a_supervisor_that_dies_before_its_answer(folder: Path, listener: socket.socket) -> None:
+    client = open_control(folder)
+    line, _ = listener.accept()
+    line.sendall(pack(Status(STATUS))[:10])
+    line.shutdown(socket.SHUT_WR)
+    with pytest.raises(UsageError, match="the supervisor is gone"):
+        client.status()
+    line.close()
+    with pytest.raises(UsageError, match=r"the supervisor is gone \(.*Broken pipe\)"):
+        client.down("x")
+    client.close()
+
+
+def test_an_answer_that_is_garbage(folder: Path, listener: socket.socket) -> None:
+    client = open_control(folder)
+    line, _ = listener.accept()
+    line.sendall(LENGTH.pack(2) + b"\xff\xff")
+    with pytest.raises(WireError):
+        client.status()
+    line.close()
+    client.close()
+
+
+def test_the_control_socket_lies_in_the_socket_folder(folder: Path) -> None:
+    assert control_path(folder) == folder / "control"
+    assert len(os.fsencode(control_path(folder))) < 107
+
+
+@pytest.mark.parametrize("answer", [Status(STATUS), Accepted()])
+def test_answers_are_messages(answer: Message) -> None:
+    assert decode(encode(answer), ANSWERS) == answer

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from hive.errors import PlatformError
+from hive.records import process_start_time
+from hive.runtime.folders import make_socket_folder, socket_root, sweep
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of this test's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    """The number of a process that is gone."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_the_root_is_private_and_named_after_the_user(temporary: Path) -> None:
+    root = socket_root()
+    assert root == temporary / f"hive-{os.getuid()}"
+    assert mode(root) == 0o700
+    assert socket_root() == root
+
+
+def test_the_root_is_private_whatever_the_umask(temporary: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert mode(socket_root()) == 0o700
+        assert mode(make_socket_folder()) == 0o700
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("loose", [0o755, 0o770, 0o701])
+def test_a_root_that_others_may_enter_is_refused(temporary: Path, loose: int) -> None:
+    root = socket_root()
+    root.chmod(loose)
+    with pytest.raises(PlatformError, match="is not a private folder of yours") as caught:
+        make_socket_folder()
+    assert caught.value.hint == f"remove it, or: chmod 700 {root}"
+
+
+def test_a_root_of_somebody_else_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: temporary.stat().st_uid + 1)
+    with pytest.raises(PlatformError, match="is not a private folder of yours"):
+        socket_root()
+
+
+def test_a_link_in_place_of_the_root_is_refused(temporary: Path) -> None:
+    (temporary / "elsewhere").mkdir(mode=0o700)
+    (temporary / f"hive-{os.getuid()}").symlink_to(temporary / "elsewhere")
+    with pytest.raises(PlatformError, match="is not a private folder of yours"):
+        socket_root()
+
+
+def test_a_file_in_place_of_the_root_is_refused(temporary: Path) -> None:
+    (temporary / f"hive-{os.getuid()}").touch()
+    with pytest.raises(PlatformError, match=r"cannot make .* for sockets"):
+        socket_root()
+
+
+def test_a_temporary_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
+    with pytest.raises(PlatformError, match=r"cannot make .* for sockets") as caught:
+        socket_root()
+    assert caught.value.hint == "set TMPDIR to a folder of yours"
+
+
+def test_every_run_has_a_private_folder_that_knows_its_supervisor() -> None:
+    one, other = make_socket_folder(), make_socket_folder()
+    assert one != other
+    for folder in (one, other):
+        assert folder.parent == socket_root()
+        assert mode(folder) == 0o700
+        pid, start = (folder / "owner").read_text().split()
+        assert (int(pid), int(start)) == (os.getpid(), process_start_time(os.getpid()))
+
+
+def test_paths_are_short_enough_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In /tmp, with the longest name of an actor and an incarnation of five digits."""
+    length = len(os.fsencode(f"/tmp/hive-{os.getuid()}/")) + len(make_socket_folder().name)
+    assert length + len("/") + 40 + len("-99999") <= 107
+
+
+def test_sweeping_removes_what_the_dead_left(dead_pid: int) -> None:
+    gone, reused, alive = make_socket_folder(), make_socket_folder(), make_socket_folder()
+    (gone / "owner").write_text(f"{dead_pid} 12345")
+    (gone / "control").touch()
+    (reused / "owner").write_text(f"{os.getpid()} 1")  # the number is another process's now
+    assert sorted(sweep()) == sorted([gone, reused])
+    assert list(socket_root().iterdir()) == [alive]
+    assert sweep() == []
+
+
+@pytest.mark.parametrize("text", [None, "", "12", "x y", "1 2 3", "\udcff"])
+def test_sweeping_leaves_alone_what_it_cannot_judge(text: str | None) -> None:
+    folder = make_socket_folder()
+    (folder / "owner").unlink()
+    if text is not None:
+        (folder / "owner").write_bytes(os.fsencode(text))
+    (socket_root() / "a file").touch()
+    assert sweep() == []
+    assert folder.exists()

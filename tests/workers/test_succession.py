@@ -1,0 +1,445 @@
+"""What a successor does with what a killed actor has left: slabs and boards by hand, and one actor on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from small_trainer import Arrays, Page, config_of
+
+from hive.gradients import EPISODES, SAMPLES, VERSION
+from hive.networks import aligned_block
+from hive.runtime import Layout
+from hive.runtime.boards import BoardWriter
+from hive.runtime.memory import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.slabs import SlabReceiver, SlabSender
+from hive.runtime.waiting import Waiter
+from hive.workers import Blueprint, Gradient, GradientWorkerActor, LearnerActor, Metrics, RolloutReady
+from hive.workers.learner import Count
+
+DIED = REASONS.index("consumer_died")
+ROLLOUTS, WORKERS = 3, 2
+
+Tally = dict[str, Any]
+
+
+def nobody() -> None:
+    """Whoever is rung sleeps on."""
+
+
+def slab_of(layout: Layout, slots: int) -> SlabView:
+    plan = SlabPlan(slots, layout.bytes)
+    memory = aligned_block(plan.bytes + PAGE)
+    plan.format(memory)
+    return SlabView(memory, plan, layout)
+
+
+def board_of(block_bytes: int, commit: BoardView | None = None, keep: int = 1) -> BoardView:
+    plan = BoardPlan(keep + 2, block_bytes, 1, keep)
+    memory = aligned_block(plan.bytes)
+    plan.format(memory)
+    return BoardView(memory, plan, commit)
+
+
+def commit(slab: SlabView, producer: int, count: int = 1) -> None:
+    for _ in range(count):
+        slab.words.commit(slab.words.reserve(producer, 0), producer, 0)
+
+
+class Hosting:
+    """What an actor asks of its process, written down."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str]] = []
+        self.over = ""
+
+    def note(self, kind: str, text: str, fields: dict[str, Any]) -> None:
+        self.notes.append((kind, text))
+
+    def end_run(self, reason: str) -> None:
+        self.over = reason
+
+
+class Line:
+    """An outlet's other end: keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Metrics] = []
+
+    async def send(self, message: Metrics) -> None:
+        self.sent.append(message)
+
+
+class Desk:
+    """The memory of a run with two collectors and two gradient workers, and whoever sits at it."""
+
+    def __init__(self, **values: Any) -> None:
+        self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
+        self.rollouts = [slab_of(self.blueprint.rollout_layout, ROLLOUTS) for _ in range(2)]
+        self.gradients = [slab_of(self.blueprint.gradient_layout(2), 6) for _ in range(WORKERS)]
+        self.ledger = board_of(self.blueprint.ledger_bytes)
+        self.weights = board_of(self.blueprint.flat.block_bytes, self.ledger)
+        self.behaviour = board_of(self.blueprint.flat.block_bytes, keep=2)
+        self.weights.words.seal(0, 0)
+        self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]
+        self.hosting = Hosting()
+        self.metrics = Line()
+        self.page = Page()
+
+    def _seat(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
+        actor = cls.__new__(cls)
+        actor.name, actor.index, actor.incarnation = f"{cls.role_name()}-0", 0, incarnation
+        actor.hosting, actor.status, actor.log = self.hosting, self.page.status, logging.getLogger("test")
+        return actor, Waiter(self.page.status, solo=False)
+
+    def gradient_worker(self, incarnation: int = 0) -> GradientWorkerActor:
+        """gradient-worker-0 with the rollouts of both collectors as its share; it is actor 7."""
+        actor, waiter = self._seat(GradientWorkerActor, incarnation)
+        me, rings = (7, incarnation), [nobody, nobody]
+        line = SlabReceiver("rollouts", RolloutReady, self.rollouts, (0, 1), me, waiter, rings)
+        actor.rollouts = GradientWorkerActor.rollouts.bind(line)
+        sender = SlabSender("gradients", self.gradients[0], me, waiter, nobody)
+        actor.gradients = GradientWorkerActor.gradients.bind(sender)
+        actor.__init__(self.blueprint)
+        return actor  # type: ignore[no-any-return]
+
+    def learner(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
+        """It is actor 9."""
+        actor, waiter = self._seat(cls, incarnation)
+        rings = [nobody] * WORKERS
+        line = SlabReceiver("gradients", Gradient, self.gradients, (0, 1), (9, incarnation), waiter, rings)
+        actor.gradients = cls.gradients.bind(line)
+        for name in ("ledger", "weights", "behaviour"):
+            setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
+        actor.metrics = cls.metrics.bind(self.metrics)
+        actor.__init__(self.blueprint)
+        return actor  # type: ignore[no-any-return]
+
+    def collect(self, producer: int, count: int = 1) -> None:
+        """Collector `producer` makes its next rollouts, each with the initial weights."""
+        slab = self.rollouts[producer]
+        for _ in range(count):
+            index = slab.words.reserve(producer, 0)
+            sequence = slab.words.produced
+            self.collectors[producer].collect(slab.slots[index], sequence=sequence, version=0)
+            slab.words.commit(index, producer, 0)
+
+    def gradient_of(self, producer: int, sequence: int) -> NDArray[np.float32]:
+        """Of that rollout alone."""
+        collector = collector_of(self.blueprint, producer)
+        rollout, out = allocate(self.blueprint.rollout_layout), allocate(self.blueprint.gradient_layout(2))
+        for number in range(sequence + 1):
+            collector.collect(rollout, sequence=number, version=0)
+        worker_of(self.blueprint).compute([rollout], out, sequence=sequence, version=0)
+        gradient: NDArray[np.float32] = out["gradient"]
+        return gradient
+
+    def claim(self, producer: int, sequence: int, incarnation: int = 0) -> None:
+        assert self.rollouts[producer].words.claim(7, incarnation, sequence) >= 0
+
+    def kill(self, actor: int, incarnation: int = 0) -> None:
+        """What the supervisor does after a confirmed exit."""
+        for slab in self.rollouts:
+            slab.words.recover(actor, incarnation, False, DIED)
+        for slab in self.gradients:
+            slab.words.recover(actor, incarnation, True, DIED)
+        if actor == 9:
+            for board in (self.ledger, self.weights, self.behaviour):
+                board.words.recover_writer()
+
+    def accounts(self) -> list[Tally]:
+        return [slab.counts() for slab in self.rollouts]
+
+    def gradients_there(self) -> list[Arrays]:
+        """Of worker 0, in order."""
+        words = self.gradients[0].words
+        states = [words.state(index) for index in range(words.slots)]
+        full = sorted((state[3], index) for index, state in enumerate(states) if state[0] == 3)
+        return [self.gradients[0].slots[index] for _, index in full]
+
+
+# --- the gradient worker
+
+
+def made_by_successor(desk: Desk, gradients: int, late: Sequence[int] = (), incarnation: int = 1) -> list[Arrays]:
+    """Runs the successor until so many gradients are there, and takes it away again.
+
+    `late`: collectors that commit one rollout more once it waits.
+    """
+    actor = desk.gradient_worker(incarnation)
+
+    async def run() -> None:
+        async with asyncio.timeout(2.0):
+            living = asyncio.create_task(actor.run())
+            while actor.rollouts.lines.waiter.status.page.seen() == 0 and not desk.page.read().phase.startswith("wait"):
+                await asyncio.sleep(0)
+            for producer in late:
+                desk.collect(producer)
+            actor.rollouts.lines.waiter.wake()
+            while len(desk.gradients_there()) < gradients or not desk.page.read().phase.startswith("wait"):
+                await asyncio.sleep(0)
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
+
+    asyncio.run(run())
+    return desk.gradients_there()
+
+
+def samples_of(gradients: Sequence[Arrays]) -> list[int]:
+    return [int(gradient["header"][SAMPLES]) for gradient in gradients]
+
+
+def test_the_first_incarnation_has_lost_nothing() -> None:
+    desk = Desk()
+    desk.collect(0, 2)
+    desk.collect(1, 2)
+    assert samples_of(made_by_successor(desk, 2, incarnation=0)) == [32, 32]
+    assert desk.hosting.notes == []
+
+
+def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
+    desk = Desk()
+    desk.collect(0, 2)
+    desk.collect(1, 2)
+    desk.kill(7)
+    assert samples_of(made_by_successor(desk, 2)) == [32, 32]
+    assert all(account["consumed"] == 2 for account in desk.accounts())
+    assert desk.hosting.notes == []
+
+
+@pytest.mark.parametrize("claimed", [0, 1])
+def test_one_of_two_rollouts_was_claimed(claimed: int) -> None:
+    """It went with the dead; its round is made of the other one, which is not wasted."""
+    desk = Desk()
+    desk.collect(0, 2)
+    desk.collect(1, 2)
+    desk.claim(claimed, 0)
+    desk.kill(7)
+    made = made_by_successor(desk, 2)
+    assert samples_of(made) == [16, 32]
+    lost = {"produced": 2, "consumed": 1, "dropped": {"consumer_died": 1}, "in_flight": 0}
+    kept = {"produced": 2, "consumed": 2, "dropped": {}, "in_flight": 0}
+    assert desk.accounts() == ([lost, kept] if claimed == 0 else [kept, lost])
+    assert [kind for kind, _ in desk.hosting.notes] == ["lost"]
+    alone = desk.gradient_of(1 - claimed, sequence=0)
+    assert np.array_equal(made[0]["gradient"], alone)
+
+
+def test_both_were_claimed_and_the_gradient_was_being_written() -> None:
+    """Nothing of the round is left: its gradient is one of zero samples, so that the learner need not know."""
+    desk = Desk()
+    for producer in (0, 1):
+        desk.collect(producer)
+        desk.claim(producer, 0)
+    desk.gradients[0].words.reserve(7, 0)
+    desk.kill(7)
+    (lost,) = made_by_successor(desk, 1)
+    assert lost["header"][[SAMPLES, EPISODES]].tolist() == [0, 0]
+    assert not lost["mask"].any()
+    assert [account["dropped"] for account in desk.accounts()] == [{"consumer_died": 1}] * 2
+    assert desk.gradients[0].counts()["produced"] == 1
+
+
+def test_the_gradient_was_there_and_its_rollouts_not_yet_given_back() -> None:
+    """The next round is the first that the successor makes."""
+    desk = Desk()
+    for producer in (0, 1):
+        desk.collect(producer, 2)
+        desk.claim(producer, 0)
+    commit(desk.gradients[0], 7)
+    desk.gradients_there()[0]["header"][SAMPLES] = 5
+    desk.kill(7)
+    assert samples_of(made_by_successor(desk, 2)) == [5, 32]
+    assert desk.hosting.notes == []
+
+
+def test_a_successor_dies_as_well() -> None:
+    """With the other rollout of the round claimed: then nothing of it is left."""
+    desk = Desk()
+    desk.collect(0, 2)
+    desk.collect(1, 2)
+    desk.claim(0, 0)
+    desk.kill(7)
+    desk.claim(1, 0, incarnation=1)
+    desk.kill(7, incarnation=1)
+    assert samples_of(made_by_successor(desk, 2, incarnation=2)) == [0, 32]
+
+
+def test_a_rollout_of_the_round_that_comes_later_is_waited_for() -> None:
+    """Collector-0's was lost before collector-1 had made its own. Left lying, it would hold a slot for ever."""
+    desk = Desk()
+    desk.collect(0)
+    desk.claim(0, 0)
+    desk.kill(7)
+    assert samples_of(made_by_successor(desk, 1, late=[1])) == [16]
+    assert desk.accounts()[1] == {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}
+
+
+# --- the learner
+
+
+class Killed(Exception):
+    """SIGKILL, as far as one process can play it."""
+
+
+class DiesBeforeTheCommit(LearnerActor):
+    """In its third turn, with both blocks half written."""
+
+    def _turn(self, held: Any) -> None:
+        if self.turn == 2:
+            self.weights.board.begin()[:] = 0xEE
+            self.ledger.board.begin()[:] = 0xEE
+            raise Killed
+        super()._turn(held)
+
+
+class DiesBetweenTheBlocks(LearnerActor):
+    """In its third turn, when the weights are sealed and the ledger, whose version commits both, is not."""
+
+    def _turn(self, held: Any) -> None:
+        if self.turn == 2:
+            self.weights.board.begin()[:] = 0xEE
+            self.weights.board.seal(3)
+            raise Killed
+        super()._turn(held)
+
+
+class DiesAfterTheCommit(LearnerActor):
+    """Of its third turn, before it has freed anything."""
+
+    def _turn(self, held: Any) -> None:
+        super()._turn(held)
+        if self.turn == 3:
+            raise Killed
+
+
+class DiesWhileItFrees(LearnerActor):
+    """After its third turn, with one gradient of it given back."""
+
+    def _turn(self, held: Any) -> None:
+        super()._turn(held)
+        if self.turn == 3:
+            self.gradients.lines.retire(held[0])
+            raise Killed
+
+
+class DiesBeforeItPublishes(LearnerActor):
+    """After its third turn, all of it given back, the behaviour version not yet out."""
+
+    def _publish_behaviour(self, rounds: int | None = None) -> None:
+        if self.turn == 3:
+            raise Killed
+        super()._publish_behaviour(rounds)
+
+
+def desk_of_gradients(turns: int = 5, bootstrap_rounds: int = 1) -> Desk:
+    """Six gradients of each worker lie ready, of 16 samples and one episode each."""
+    desk = Desk(
+        run__steps=turns * bootstrap_rounds * WORKERS * 16,
+        gradients__bootstrap_rounds=bootstrap_rounds,
+        algorithm__learning_rate=0.05,
+    )
+    for worker, slab in enumerate(desk.gradients):
+        for number in range(slab.words.slots):
+            index = slab.words.reserve(20 + worker, 0)
+            generator, arrays = np.random.default_rng([worker, number]), slab.slots[index]
+            arrays["header"][[VERSION, SAMPLES, EPISODES]] = number, 16, 1
+            arrays["gradient"][:] = 0.1 * generator.standard_normal(arrays["gradient"].shape)
+            arrays["episode_returns"][0] = 10 * number + worker
+            slab.words.commit(index, 20 + worker, 0)
+    return desk
+
+
+def live(desk: Desk, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
+    actor = desk.learner(cls, incarnation)
+
+    async def run() -> None:
+        async with asyncio.timeout(2.0):
+            await actor.setup()
+            await actor.run()
+
+    asyncio.run(run())
+    return actor
+
+
+def state_of(desk: Desk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
+    """Weights, moments, returns and the counters that are no times."""
+    views = actor.learner.layout.views(desk.ledger.blocks[desk.ledger.words.find(desk.ledger.latest)])
+    weights = desk.weights.blocks[desk.weights.words.find(desk.ledger.latest)].tobytes()
+    return weights, views["moments"].tobytes(), views["returns"].copy(), views["counters"][: Count.first_ns].tolist()
+
+
+@pytest.mark.parametrize(
+    "death",
+    [DiesBeforeTheCommit, DiesBetweenTheBlocks, DiesAfterTheCommit, DiesWhileItFrees, DiesBeforeItPublishes],
+)
+def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> None:
+    """Wherever it was in its third turn, its successor ends with the bytes of one that was not killed."""
+    whole, broken = desk_of_gradients(), desk_of_gradients()
+    expected = state_of(whole, live(whole))
+    with pytest.raises(Killed):
+        live(broken, death)
+    broken.kill(9)
+    found = state_of(broken, live(broken, incarnation=1))
+    assert found[:2] == expected[:2]
+    assert np.array_equal(found[2], expected[2])
+    assert found[3] == expected[3] == [5, 5, 160, 10, 0]
+    assert broken.behaviour.latest == whole.behaviour.latest == 5
+    for slab in broken.gradients:
+        assert slab.counts() == {"produced": 6, "consumed": 5, "dropped": {}, "in_flight": 1}
+    assert broken.hosting.over == whole.hosting.over == "160 steps"
+
+
+def test_a_successor_after_the_end_only_says_so() -> None:
+    desk = desk_of_gradients()
+    live(desk)
+    desk.kill(9)
+    desk.hosting.over = ""
+    actor = live(desk, incarnation=1)
+    assert (desk.hosting.over, actor.turn) == ("160 steps", 5)
+    assert [slab.counts()["consumed"] for slab in desk.gradients] == [5, 5]
+
+
+def test_a_turn_takes_gradients_in_order_of_worker_then_sequence() -> None:
+    """Two rounds of two workers; the order is that of the sum, and so of its bits."""
+    seen: list[list[tuple[int, int]]] = []
+
+    class Watched(LearnerActor):
+        def _turn(self, held: Any) -> None:
+            seen.append([(slot.producer, slot.sequence) for slot in held])
+            super()._turn(held)
+
+    desk = desk_of_gradients(bootstrap_rounds=2)
+    desk.blueprint.config = config_of("small_environments:OneState", run__steps=3 * 64, gradients__bootstrap_rounds=2)
+    live(desk, Watched)
+    assert seen == [[(0, 2 * n), (0, 2 * n + 1), (1, 2 * n), (1, 2 * n + 1)] for n in range(3)]
+
+
+def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
+    """Two rounds an update: a version is published after every round, also between updates."""
+    published: list[tuple[int, int]] = []
+
+    class Watched(LearnerActor):
+        def _publish_behaviour(self, rounds: int | None = None) -> None:
+            super()._publish_behaviour(rounds)
+            published.append((self.behaviour.board.latest, self.turn))
+
+    desk = desk_of_gradients(turns=3, bootstrap_rounds=2)
+    live(desk, Watched)
+    assert published == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)]
+    board = desk.behaviour
+    newest = board.blocks[board.words.find(6)]
+    assert np.array_equal(newest, desk.weights.blocks[desk.weights.words.find(3)])
+
+
+def test_metrics_are_means_over_the_turns_since_the_last() -> None:
+    desk = desk_of_gradients()
+    live(desk)
+    (only,) = desk.metrics.sent
+    assert (only.updates, only.env_steps) == (5, 160)
+    assert only.values["learner/lag"] == 0.0
+    assert only.values["return/mean_100"] == pytest.approx(np.mean([10 * n + w for n in range(5) for w in (0, 1)]))
