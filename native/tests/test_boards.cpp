@@ -355,6 +355,6 @@ int main(int argc, char** argv) {
   recovery_of_the_writer();
   recovery_of_a_reader();
   Hammer(20000 * scale).run();
-  the_writer_is_never_locked_out(50000 * scale);
-  the_latest_is_always_there(400000 * scale);
+  the_writer_is_never_locked_out(20000 * scale);
+  the_latest_is_always_there(200000 * scale);
 }

@@ -21,8 +21,6 @@ from typing import Any
 import pytest
 
 LIMIT_S = 60.0  # for anything to become true on a busy machine
-ROOT = Path(__file__).parents[2]
-
 CARTPOLE = """
 [run]
 steps = {steps}
@@ -57,7 +55,15 @@ class House:
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         """`hive ...` in the background."""
         command = [sys.executable, "-m", "hive", *map(str, arguments)]
-        process = subprocess.Popen(command, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command,
+            env=self.env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.started.append(process)
         return process
 
@@ -70,6 +76,15 @@ class House:
     def summary(self, run: str) -> dict[str, Any]:
         loaded: dict[str, Any] = json.loads((self.home / run / "summary.json").read_text())
         return loaded
+
+    def ended(self, run: str) -> dict[str, Any]:
+        """The summary of a run that has ended, once its channels have been checked: nothing lost, nothing in flight."""
+        summary = self.summary(run)
+        for name, account in summary["channels"].items():
+            gone = account["consumed"] + sum(account["dropped"].values())
+            assert account["produced"] == gone + account["in_flight"], (name, account)
+            assert account["in_flight"] == 0, (name, account)
+        return summary
 
     def events(self, run: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.home / run / "events.jsonl").read_text().splitlines()]
@@ -95,7 +110,9 @@ class House:
         found = []
         for entry in Path("/proc").iterdir():
             try:
-                if entry.name.isdigit() and f"HIVE_HOME={self.home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                if entry.name.isdigit() and f"HIVE_HOME={self.home}".encode() in (entry / "environ").read_bytes().split(
+                    b"\0"
+                ):
                     found.append(int(entry.name))
             except OSError:
                 continue
@@ -125,9 +142,3 @@ def house() -> Iterator[House]:
         made.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def holds(account: dict[str, Any]) -> bool:
-    """The channel identity, from summary.json alone."""
-    gone = account["consumed"] + sum(account["dropped"].values()) + account["in_flight"]
-    return bool(account["produced"] == gone)

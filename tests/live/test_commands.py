@@ -65,7 +65,14 @@ def test_check_config_and_init(house: House) -> None:
     assert written.returncode == 0, written.stderr
     checked = json.loads(house.hive("check", "new.toml", "--json").stdout)
     assert checked["processes"]["learner-0"] == ["learner-0"]
-    assert {channel["name"] for channel in checked["channels"]} == {"rollouts", "gradients", "ledger", "weights", "behaviour", "metrics"}
+    assert {channel["name"] for channel in checked["channels"]} == {
+        "rollouts",
+        "gradients",
+        "ledger",
+        "weights",
+        "behaviour",
+        "metrics",
+    }
     assert "collectors.rollouts ══> gradient-workers.rollouts" in house.hive("check", "new.toml").stdout
     keys = json.loads(house.hive("config", "new.toml", "-s", "run.seed=9", "--json").stdout)
     assert keys["run.seed"] == {"value": 9, "origin": "--set"}

@@ -11,14 +11,21 @@ if TYPE_CHECKING:
 
 
 def environment(house: House, id: str, more: str = "") -> object:
-    return house.config(f'[run]\nname = "bad"\nsteps = 100_000\n[env]\nid = "{id}"\n[collection]\nenvs = 2\nrollout = 16\n{more}')
+    return house.config(
+        f'[run]\nname = "bad"\nsteps = 100_000\n[env]\nid = "{id}"\n[collection]\nenvs = 2\nrollout = 16\n{more}'
+    )
 
 
 def test_all_config_errors_at_once_and_no_run(house: House) -> None:
     config = house.config('[run]\nsteps = "many"\n[env]\n[collection]\nevns = 3\nenvs = 0\n')
     done = house.hive("up", config)
     assert done.returncode == 2
-    for line in ("2: run.steps: expected", "3: env.id: missing", "5: collection.evns: unknown", "6: collection.envs: expected"):
+    for line in (
+        "2: run.steps: expected",
+        "3: env.id: missing",
+        "5: collection.evns: unknown",
+        "6: collection.envs: expected",
+    ):
         assert f"run.toml:{line}" in done.stderr
     assert "did you mean `envs`?" in done.stderr
     assert not house.home.exists()
@@ -49,10 +56,16 @@ def test_an_environment_that_is_not_there(house: House, id: str, text: str) -> N
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("WrongShape", "breaking_environments:WrongShape returned an observation of shape (4,), expected (3,) (env 0, step 51"),
+        (
+            "WrongShape",
+            "breaking_environments:WrongShape returned an observation of shape (4,), expected (3,) (env 0, step 51",
+        ),
         ("NotANumber", "breaking_environments:NotANumber returned an observation with nan in it (env 0, step 51"),
         ("NoReset", "breaking_environments:NoReset raised RuntimeError: no simulator in reset"),
-        ("NoConstructor", "`breaking_environments:NoConstructor` cannot be built: its constructor raised OSError: no licence"),
+        (
+            "NoConstructor",
+            "`breaking_environments:NoConstructor` cannot be built: its constructor raised OSError: no licence",
+        ),
     ],
 )
 def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: House, name: str, text: str) -> None:
@@ -73,13 +86,18 @@ def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: Hou
 def test_an_environment_that_raises_is_tried_again_and_then_named(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:Raises", "[supervision]\nrestarts = 2\n"))
     assert done.returncode == 1
-    assert "error: collector-0 failed in `env`: breaking_environments:Raises raised ValueError: the robot fell over in step" in done.stderr
+    assert (
+        "error: collector-0 failed in `env`: breaking_environments:Raises raised ValueError: the robot fell over in step"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
     assert house.summary("bad-1")["restarts"]["collector-0"] == 2
 
 
 def test_an_environment_that_hangs_is_killed_and_named(house: House) -> None:
-    done = house.hive("up", environment(house, "breaking_environments:Hangs", "[supervision]\nrestarts = 0\nphase_limit_s = 0.5\n"))
+    done = house.hive(
+        "up", environment(house, "breaking_environments:Hangs", "[supervision]\nrestarts = 0\nphase_limit_s = 0.5\n")
+    )
     assert done.returncode == 1
     assert "error: collector-0 failed in `env`" in done.stderr
     assert "no progress in `env`" in done.stderr

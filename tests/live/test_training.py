@@ -17,15 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def holds(account: dict[str, object]) -> bool:
-    gone = account["consumed"] + sum(account["dropped"].values()) + account["in_flight"]  # type: ignore[operator,attr-defined]
-    return bool(account["produced"] == gone)
-
-
 def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     done = house.hive("up", ROOT / "examples" / "cartpole.toml")
     assert done.returncode == 0, done.stderr
-    summary = house.summary("cartpole-1")
+    summary = house.ended("cartpole-1")
     assert summary["state"] == "finished"
     assert summary["mean_return_100"] >= 475
     assert summary["episodes"] >= 100
@@ -36,8 +31,6 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert summary["wall_s"] > summary["train_s"]
     assert summary["restarts"] == {"collector-0": 0, "gradient-worker-0": 0, "learner-0": 0, "recorder": 0}
     assert set(summary["channels"]) == {"rollouts", "gradients", "metrics"}
-    assert all(holds(account) for account in summary["channels"].values())
-    assert all(account["in_flight"] == 0 for account in summary["channels"].values())
     metrics = [json.loads(line) for line in (house.home / "cartpole-1" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])
@@ -58,20 +51,17 @@ def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House) -
     for name, arguments in placements.items():
         done = house.hive("up", config, "--name", name, *arguments)
         assert done.returncode == 0, done.stderr
-        summary = house.summary(f"{name}-1")
-        assert all(holds(account) for account in summary["channels"].values())
-        digests[name] = summary["weights_sha256"]
+        digests[name] = house.ended(f"{name}-1")["weights_sha256"]
     assert len(set(digests.values())) == 1, digests
     other = house.hive("up", config, "--name", "other", "--seed", "2")
     assert other.returncode == 0, other.stderr
-    assert house.summary("other-1")["weights_sha256"] != digests["processes"]
+    assert house.ended("other-1")["weights_sha256"] != digests["processes"]
 
 
 def test_two_collectors_feed_one_gradient_worker(house: House) -> None:
     done = house.hive("up", house.cartpole(steps=20_000, more="workers = 2"))
     assert done.returncode == 0, done.stderr
-    summary = house.summary("cart-1")
+    summary = house.ended("cart-1")
     assert set(summary["restarts"]) == {"collector-0", "collector-1", "gradient-worker-0", "learner-0", "recorder"}
     rollouts = summary["channels"]["rollouts"]
-    assert holds(rollouts)
     assert rollouts["consumed"] >= 2 * summary["updates"]

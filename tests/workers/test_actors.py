@@ -412,23 +412,26 @@ def lose_a_rollout(supervisor: Supervisor, *, of_both: bool) -> None:
             assert words.recover(*dead, False, REASONS.index("consumer_died")) == 1
 
 
-def test_a_lost_round_is_a_gradient_of_zero_samples(tmp_path: Path) -> None:
-    samples: list[tuple[int, list[int]]] = []
+@pytest.mark.parametrize("of_both", [True, False])
+def test_a_round_that_lost_a_rollout_is_made_of_the_rest(tmp_path: Path, of_both: bool) -> None:
+    """Nothing is in the rollout of collector-1 that `lose_a_rollout` has committed: 0 samples; else 16."""
+    samples: list[list[int]] = []
 
     class Counts(LearnerActor):
         def _turn(self, held: Any) -> None:
-            samples.append((self.turn, [int(slot.arrays["header"][SAMPLES]) for slot in held]))
+            samples.append([int(slot.arrays["header"][SAMPLES]) for slot in held])
             super()._turn(held)
 
     run = train(
         tmp_path,
         collection__workers=2,
         change=lambda topology: replace(topology, "learner", Counts),
-        watch=lambda supervisor: lose_a_rollout(supervisor, of_both=True),
+        watch=lambda supervisor: lose_a_rollout(supervisor, of_both=of_both),
     )
-    assert samples == [(0, [0])] + [(turn, [2 * SAMPLES_A_ROLLOUT]) for turn in range(1, 9)]
-    assert (run.results["updates"], run.results["env_steps"]) == (8, 256)
+    left = 0 if of_both else SAMPLES_A_ROLLOUT
+    assert samples == [[left]] + [[2 * SAMPLES_A_ROLLOUT]] * 8
+    assert (run.results["updates"], run.results["env_steps"]) == (8 + (left > 0), 256 + left)
     assert run.checkpoint().name == "000009"
     assert all(holds(account) and account["in_flight"] == 0 for account in run.outcome.channels.values())
     (note,) = [event for event in run.events if event[0] == "lost"]
-    assert note[1] == "the gradients 0 to 0 of gradient-worker-0 count as zero samples"
+    assert note[2]["rollouts"] == 1

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_trainer import Arrays, Page, config_of
+from small_trainer import Arrays, Page, allocate, collector_of, config_of, worker_of
 
 from hive.gradients import EPISODES, SAMPLES, VERSION
 from hive.networks import aligned_block
 from hive.runtime import Layout
-from hive.runtime.boards import BoardWriter
+from hive.runtime.boards import BoardReader, BoardWriter
 from hive.runtime.memory import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
 from hive.runtime.slabs import SlabReceiver, SlabSender
 from hive.runtime.waiting import Waiter
@@ -22,9 +23,7 @@ from hive.workers import Blueprint, Gradient, GradientWorkerActor, LearnerActor,
 from hive.workers.learner import Count
 
 DIED = REASONS.index("consumer_died")
-ROLLOUTS, WORKERS = 3, 2
-
-Tally = dict[str, Any]
+WORKERS = 2
 
 
 def nobody() -> None:
@@ -38,16 +37,11 @@ def slab_of(layout: Layout, slots: int) -> SlabView:
     return SlabView(memory, plan, layout)
 
 
-def board_of(block_bytes: int, commit: BoardView | None = None, keep: int = 1) -> BoardView:
-    plan = BoardPlan(keep + 2, block_bytes, 1, keep)
+def board_of(block_bytes: int, commit: BoardView | None = None) -> BoardView:
+    plan = BoardPlan(3, block_bytes, 1, 1)
     memory = aligned_block(plan.bytes)
     plan.format(memory)
     return BoardView(memory, plan, commit)
-
-
-def commit(slab: SlabView, producer: int, count: int = 1) -> None:
-    for _ in range(count):
-        slab.words.commit(slab.words.reserve(producer, 0), producer, 0)
 
 
 class Hosting:
@@ -75,138 +69,134 @@ class Line:
 
 
 class Desk:
-    """The memory of a run with two collectors and two gradient workers, and whoever sits at it."""
+    """What every actor by hand needs."""
 
     def __init__(self, **values: Any) -> None:
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
-        self.rollouts = [slab_of(self.blueprint.rollout_layout, ROLLOUTS) for _ in range(2)]
-        self.gradients = [slab_of(self.blueprint.gradient_layout(2), 6) for _ in range(WORKERS)]
-        self.ledger = board_of(self.blueprint.ledger_bytes)
-        self.weights = board_of(self.blueprint.flat.block_bytes, self.ledger)
-        self.behaviour = board_of(self.blueprint.flat.block_bytes, keep=2)
-        self.weights.words.seal(0, 0)
-        self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]
         self.hosting = Hosting()
-        self.metrics = Line()
         self.page = Page()
 
-    def _seat(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
+    def seat(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
+        """An actor without ports, not yet constructed, and its waiter."""
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = f"{cls.role_name()}-0", 0, incarnation
         actor.hosting, actor.status, actor.log = self.hosting, self.page.status, logging.getLogger("test")
         return actor, Waiter(self.page.status, solo=False)
 
-    def gradient_worker(self, incarnation: int = 0) -> GradientWorkerActor:
-        """gradient-worker-0 with the rollouts of both collectors as its share; it is actor 7."""
-        actor, waiter = self._seat(GradientWorkerActor, incarnation)
-        me, rings = (7, incarnation), [nobody, nobody]
-        line = SlabReceiver("rollouts", RolloutReady, self.rollouts, (0, 1), me, waiter, rings)
-        actor.rollouts = GradientWorkerActor.rollouts.bind(line)
-        sender = SlabSender("gradients", self.gradients[0], me, waiter, nobody)
-        actor.gradients = GradientWorkerActor.gradients.bind(sender)
-        actor.__init__(self.blueprint)
-        return actor  # type: ignore[no-any-return]
-
-    def learner(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
-        """It is actor 9."""
-        actor, waiter = self._seat(cls, incarnation)
-        rings = [nobody] * WORKERS
-        line = SlabReceiver("gradients", Gradient, self.gradients, (0, 1), (9, incarnation), waiter, rings)
-        actor.gradients = cls.gradients.bind(line)
-        for name in ("ledger", "weights", "behaviour"):
-            setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
-        actor.metrics = cls.metrics.bind(self.metrics)
-        actor.__init__(self.blueprint)
-        return actor  # type: ignore[no-any-return]
-
-    def collect(self, producer: int, count: int = 1) -> None:
-        """Collector `producer` makes its next rollouts, each with the initial weights."""
-        slab = self.rollouts[producer]
-        for _ in range(count):
-            index = slab.words.reserve(producer, 0)
-            sequence = slab.words.produced
-            self.collectors[producer].collect(slab.slots[index], sequence=sequence, version=0)
-            slab.words.commit(index, producer, 0)
-
-    def gradient_of(self, producer: int, sequence: int) -> NDArray[np.float32]:
-        """Of that rollout alone."""
-        collector = collector_of(self.blueprint, producer)
-        rollout, out = allocate(self.blueprint.rollout_layout), allocate(self.blueprint.gradient_layout(2))
-        for number in range(sequence + 1):
-            collector.collect(rollout, sequence=number, version=0)
-        worker_of(self.blueprint).compute([rollout], out, sequence=sequence, version=0)
-        gradient: NDArray[np.float32] = out["gradient"]
-        return gradient
-
-    def claim(self, producer: int, sequence: int, incarnation: int = 0) -> None:
-        assert self.rollouts[producer].words.claim(7, incarnation, sequence) >= 0
-
-    def kill(self, actor: int, incarnation: int = 0) -> None:
-        """What the supervisor does after a confirmed exit."""
-        for slab in self.rollouts:
-            slab.words.recover(actor, incarnation, False, DIED)
-        for slab in self.gradients:
-            slab.words.recover(actor, incarnation, True, DIED)
-        if actor == 9:
-            for board in (self.ledger, self.weights, self.behaviour):
-                board.words.recover_writer()
-
-    def accounts(self) -> list[Tally]:
-        return [slab.counts() for slab in self.rollouts]
-
-    def gradients_there(self) -> list[Arrays]:
-        """Of worker 0, in order."""
-        words = self.gradients[0].words
-        states = [words.state(index) for index in range(words.slots)]
-        full = sorted((state[3], index) for index, state in enumerate(states) if state[0] == 3)
-        return [self.gradients[0].slots[index] for _, index in full]
-
 
 # --- the gradient worker
 
 
-def made_by_successor(desk: Desk, gradients: int, late: Sequence[int] = (), incarnation: int = 1) -> list[Arrays]:
-    """Runs the successor until so many gradients are there, and takes it away again.
+class WorkerDesk(Desk):
+    """Two collectors that collect when told to, and the place of gradient-worker-0, which is actor 7.
 
-    `late`: collectors that commit one rollout more once it waits.
+    It lags so far behind that the initial weights will do for all its gradients.
     """
-    actor = desk.gradient_worker(incarnation)
 
-    async def run() -> None:
-        async with asyncio.timeout(2.0):
-            living = asyncio.create_task(actor.run())
-            while actor.rollouts.lines.waiter.status.page.seen() == 0 and not desk.page.read().phase.startswith("wait"):
-                await asyncio.sleep(0)
-            for producer in late:
-                desk.collect(producer)
-            actor.rollouts.lines.waiter.wake()
-            while len(desk.gradients_there()) < gradients or not desk.page.read().phase.startswith("wait"):
-                await asyncio.sleep(0)
-            living.cancel()
-            await asyncio.gather(living, return_exceptions=True)
+    def __init__(self) -> None:
+        super().__init__(gradients__communication='"pipelined"', gradients__max_lag=9)
+        self.rollouts = [slab_of(self.blueprint.rollout_layout, slots=3) for _ in range(2)]
+        self.gradients = slab_of(self.blueprint.gradient_layout(2), slots=6)
+        self.weights = board_of(self.blueprint.flat.block_bytes)
+        self.blueprint.flat.initialize_into(self.weights.blocks[self.weights.words.begin()])
+        self.weights.words.seal(0, 0)
+        self.weights.words.publish(0)
+        self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]
 
-    asyncio.run(run())
-    return desk.gradients_there()
+    def actor(self, incarnation: int) -> GradientWorkerActor:
+        actor, waiter = self.seat(GradientWorkerActor, incarnation)
+        me, rings = (7, incarnation), [nobody, nobody]
+        line = SlabReceiver("rollouts", RolloutReady, self.rollouts, (0, 1), me, waiter, rings)
+        actor.rollouts = GradientWorkerActor.rollouts.bind(line)
+        actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
+        sender = SlabSender("gradients", self.gradients, me, waiter, nobody)
+        actor.gradients = GradientWorkerActor.gradients.bind(sender)
+        actor.__init__(self.blueprint)
+        return actor  # type: ignore[no-any-return]
+
+    def collect(self, producer: int, count: int = 1) -> None:
+        """Collector `producer` makes its next rollouts."""
+        slab = self.rollouts[producer]
+        for _ in range(count):
+            index = slab.words.reserve(producer, 0)
+            rollout, sequence = slab.slots[index], slab.words.produced
+            self.collectors[producer].collect(rollout, sequence=sequence, version=0)
+            slab.words.commit(index, producer, 0)
+
+    def claim(self, producer: int, sequence: int, incarnation: int = 0) -> None:
+        assert self.rollouts[producer].words.claim(7, incarnation, sequence) >= 0
+
+    def kill(self, incarnation: int = 0) -> None:
+        """What the supervisor does after a confirmed exit."""
+        for slab in self.rollouts:
+            slab.words.recover(7, incarnation, False, DIED)
+        self.gradients.words.recover(7, incarnation, True, DIED)
+
+    def successor(self, gradients: int, late: Sequence[int] = (), incarnation: int = 1) -> list[Arrays]:
+        """Lets it live until so many gradients are there and it has nothing to do; these gradients.
+
+        `late`: collectors that make a rollout when it first has nothing to do.
+        """
+        actor = self.actor(incarnation)
+
+        async def live() -> None:
+            async with asyncio.timeout(2.0):
+                living = asyncio.create_task(actor.run())
+                await self.idle()
+                for producer in late:
+                    self.collect(producer)
+                actor.rollouts.lines.waiter.wake()
+                while len(self.made()) < gradients:
+                    await asyncio.sleep(0)
+                await self.idle()
+                living.cancel()
+                await asyncio.gather(living, return_exceptions=True)
+
+        asyncio.run(live())
+        return self.made()
+
+    async def idle(self) -> None:
+        while self.page.read().phase != "wait rollouts":
+            await asyncio.sleep(0)
+
+    def made(self) -> list[Arrays]:
+        """The gradients that nobody has claimed, in order."""
+        words = self.gradients.words
+        states = [words.state(index) for index in range(words.slots)]
+        full = sorted((state[3], index) for index, state in enumerate(states) if state[0] == 3)
+        return [self.gradients.slots[index] for _, index in full]
+
+    def accounts(self) -> list[dict[str, Any]]:
+        return [slab.counts() for slab in self.rollouts]
 
 
 def samples_of(gradients: Sequence[Arrays]) -> list[int]:
     return [int(gradient["header"][SAMPLES]) for gradient in gradients]
 
 
+def gradient_of_one(desk: WorkerDesk, producer: int) -> NDArray[np.float32]:
+    """Of the first rollout of that collector alone."""
+    rollout, out = allocate(desk.blueprint.rollout_layout), allocate(desk.blueprint.gradient_layout(2))
+    collector_of(desk.blueprint, producer).collect(rollout, sequence=0, version=0)
+    worker_of(desk.blueprint).compute([rollout], out, sequence=0, version=0)
+    gradient: NDArray[np.float32] = out["gradient"]
+    return gradient
+
+
 def test_the_first_incarnation_has_lost_nothing() -> None:
-    desk = Desk()
+    desk = WorkerDesk()
     desk.collect(0, 2)
     desk.collect(1, 2)
-    assert samples_of(made_by_successor(desk, 2, incarnation=0)) == [32, 32]
+    assert samples_of(desk.successor(2, incarnation=0)) == [32, 32]
     assert desk.hosting.notes == []
 
 
 def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
-    desk = Desk()
+    desk = WorkerDesk()
     desk.collect(0, 2)
     desk.collect(1, 2)
-    desk.kill(7)
-    assert samples_of(made_by_successor(desk, 2)) == [32, 32]
+    desk.kill()
+    assert samples_of(desk.successor(2)) == [32, 32]
     assert all(account["consumed"] == 2 for account in desk.accounts())
     assert desk.hosting.notes == []
 
@@ -214,72 +204,122 @@ def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
 @pytest.mark.parametrize("claimed", [0, 1])
 def test_one_of_two_rollouts_was_claimed(claimed: int) -> None:
     """It went with the dead; its round is made of the other one, which is not wasted."""
-    desk = Desk()
+    desk = WorkerDesk()
     desk.collect(0, 2)
     desk.collect(1, 2)
     desk.claim(claimed, 0)
-    desk.kill(7)
-    made = made_by_successor(desk, 2)
+    desk.kill()
+    made = desk.successor(2)
     assert samples_of(made) == [16, 32]
     lost = {"produced": 2, "consumed": 1, "dropped": {"consumer_died": 1}, "in_flight": 0}
     kept = {"produced": 2, "consumed": 2, "dropped": {}, "in_flight": 0}
     assert desk.accounts() == ([lost, kept] if claimed == 0 else [kept, lost])
     assert [kind for kind, _ in desk.hosting.notes] == ["lost"]
-    alone = desk.gradient_of(1 - claimed, sequence=0)
+    alone = gradient_of_one(desk, 1 - claimed)
     assert np.array_equal(made[0]["gradient"], alone)
 
 
 def test_both_were_claimed_and_the_gradient_was_being_written() -> None:
     """Nothing of the round is left: its gradient is one of zero samples, so that the learner need not know."""
-    desk = Desk()
+    desk = WorkerDesk()
     for producer in (0, 1):
         desk.collect(producer)
         desk.claim(producer, 0)
-    desk.gradients[0].words.reserve(7, 0)
-    desk.kill(7)
-    (lost,) = made_by_successor(desk, 1)
+    desk.gradients.words.reserve(7, 0)
+    desk.kill()
+    (lost,) = desk.successor(1)
     assert lost["header"][[SAMPLES, EPISODES]].tolist() == [0, 0]
     assert not lost["mask"].any()
     assert [account["dropped"] for account in desk.accounts()] == [{"consumer_died": 1}] * 2
-    assert desk.gradients[0].counts()["produced"] == 1
+    assert desk.gradients.counts()["produced"] == 1
 
 
 def test_the_gradient_was_there_and_its_rollouts_not_yet_given_back() -> None:
     """The next round is the first that the successor makes."""
-    desk = Desk()
+    desk = WorkerDesk()
     for producer in (0, 1):
         desk.collect(producer, 2)
         desk.claim(producer, 0)
-    commit(desk.gradients[0], 7)
-    desk.gradients_there()[0]["header"][SAMPLES] = 5
-    desk.kill(7)
-    assert samples_of(made_by_successor(desk, 2)) == [5, 32]
+    desk.gradients.words.commit(desk.gradients.words.reserve(7, 0), 7, 0)
+    desk.made()[0]["header"][SAMPLES] = 5
+    desk.kill()
+    assert samples_of(desk.successor(2)) == [5, 32]
     assert desk.hosting.notes == []
 
 
 def test_a_successor_dies_as_well() -> None:
     """With the other rollout of the round claimed: then nothing of it is left."""
-    desk = Desk()
+    desk = WorkerDesk()
     desk.collect(0, 2)
     desk.collect(1, 2)
     desk.claim(0, 0)
-    desk.kill(7)
+    desk.kill()
     desk.claim(1, 0, incarnation=1)
-    desk.kill(7, incarnation=1)
-    assert samples_of(made_by_successor(desk, 2, incarnation=2)) == [0, 32]
+    desk.kill(incarnation=1)
+    assert samples_of(desk.successor(2, incarnation=2)) == [0, 32]
 
 
 def test_a_rollout_of_the_round_that_comes_later_is_waited_for() -> None:
     """Collector-0's was lost before collector-1 had made its own. Left lying, it would hold a slot for ever."""
-    desk = Desk()
+    desk = WorkerDesk()
     desk.collect(0)
     desk.claim(0, 0)
-    desk.kill(7)
-    assert samples_of(made_by_successor(desk, 1, late=[1])) == [16]
+    desk.kill()
+    assert samples_of(desk.successor(1, late=[1])) == [16]
     assert desk.accounts()[1] == {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}
 
 
 # --- the learner
+
+
+class LearnerDesk(Desk):
+    """Six gradients of each of two workers lie ready, of 16 samples and one episode each, for actor 9."""
+
+    def __init__(self, turns: int = 5, bootstrap_rounds: int = 1) -> None:
+        super().__init__(
+            run__steps=turns * bootstrap_rounds * WORKERS * 16,
+            gradients__bootstrap_rounds=bootstrap_rounds,
+            algorithm__learning_rate=0.05,
+        )
+        self.gradients = [slab_of(self.blueprint.gradient_layout(2), slots=6) for _ in range(WORKERS)]
+        self.ledger = board_of(self.blueprint.ledger_bytes)
+        self.weights = board_of(self.blueprint.flat.block_bytes, self.ledger)
+        self.behaviour = board_of(self.blueprint.flat.block_bytes)
+        self.metrics = Line()
+        for worker, slab in enumerate(self.gradients):
+            for number in range(slab.words.slots):
+                index = slab.words.reserve(20 + worker, 0)
+                generator, arrays = np.random.default_rng([worker, number]), slab.slots[index]
+                arrays["header"][[VERSION, SAMPLES, EPISODES]] = number, 16, 1
+                arrays["gradient"][:] = 0.1 * generator.standard_normal(arrays["gradient"].shape)
+                arrays["episode_returns"][0] = 10 * number + worker
+                slab.words.commit(index, 20 + worker, 0)
+
+    def live(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
+        """A learner's life, from its setup to its end; raises what ends it."""
+        actor, waiter = self.seat(cls, incarnation)
+        rings = [nobody] * WORKERS
+        line = SlabReceiver("gradients", Gradient, self.gradients, (0, 1), (9, incarnation), waiter, rings)
+        actor.gradients = cls.gradients.bind(line)
+        for name in ("ledger", "weights", "behaviour"):
+            setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
+        actor.metrics = cls.metrics.bind(self.metrics)
+        actor.__init__(self.blueprint)
+
+        async def run() -> None:
+            async with asyncio.timeout(2.0):
+                await actor.setup()
+                await actor.run()
+
+        asyncio.run(run())
+        return actor  # type: ignore[no-any-return]
+
+    def kill(self) -> None:
+        """What the supervisor does after a confirmed exit."""
+        for slab in self.gradients:
+            slab.words.recover(9, 0, True, DIED)
+        for board in (self.ledger, self.weights, self.behaviour):
+            board.words.recover_writer()
 
 
 class Killed(Exception):
@@ -336,37 +376,7 @@ class DiesBeforeItPublishes(LearnerActor):
         super()._publish_behaviour(rounds)
 
 
-def desk_of_gradients(turns: int = 5, bootstrap_rounds: int = 1) -> Desk:
-    """Six gradients of each worker lie ready, of 16 samples and one episode each."""
-    desk = Desk(
-        run__steps=turns * bootstrap_rounds * WORKERS * 16,
-        gradients__bootstrap_rounds=bootstrap_rounds,
-        algorithm__learning_rate=0.05,
-    )
-    for worker, slab in enumerate(desk.gradients):
-        for number in range(slab.words.slots):
-            index = slab.words.reserve(20 + worker, 0)
-            generator, arrays = np.random.default_rng([worker, number]), slab.slots[index]
-            arrays["header"][[VERSION, SAMPLES, EPISODES]] = number, 16, 1
-            arrays["gradient"][:] = 0.1 * generator.standard_normal(arrays["gradient"].shape)
-            arrays["episode_returns"][0] = 10 * number + worker
-            slab.words.commit(index, 20 + worker, 0)
-    return desk
-
-
-def live(desk: Desk, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
-    actor = desk.learner(cls, incarnation)
-
-    async def run() -> None:
-        async with asyncio.timeout(2.0):
-            await actor.setup()
-            await actor.run()
-
-    asyncio.run(run())
-    return actor
-
-
-def state_of(desk: Desk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
+def state_of(desk: LearnerDesk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
     """Weights, moments, returns and the counters that are no times."""
     views = actor.learner.layout.views(desk.ledger.blocks[desk.ledger.words.find(desk.ledger.latest)])
     weights = desk.weights.blocks[desk.weights.words.find(desk.ledger.latest)].tobytes()
@@ -379,12 +389,12 @@ def state_of(desk: Desk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.
 )
 def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> None:
     """Wherever it was in its third turn, its successor ends with the bytes of one that was not killed."""
-    whole, broken = desk_of_gradients(), desk_of_gradients()
-    expected = state_of(whole, live(whole))
+    whole, broken = LearnerDesk(), LearnerDesk()
+    expected = state_of(whole, whole.live())
     with pytest.raises(Killed):
-        live(broken, death)
-    broken.kill(9)
-    found = state_of(broken, live(broken, incarnation=1))
+        broken.live(death)
+    broken.kill()
+    found = state_of(broken, broken.live(incarnation=1))
     assert found[:2] == expected[:2]
     assert np.array_equal(found[2], expected[2])
     assert found[3] == expected[3] == [5, 5, 160, 10, 0]
@@ -395,11 +405,11 @@ def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> No
 
 
 def test_a_successor_after_the_end_only_says_so() -> None:
-    desk = desk_of_gradients()
-    live(desk)
-    desk.kill(9)
+    desk = LearnerDesk()
+    desk.live()
+    desk.kill()
     desk.hosting.over = ""
-    actor = live(desk, incarnation=1)
+    actor = desk.live(incarnation=1)
     assert (desk.hosting.over, actor.turn) == ("160 steps", 5)
     assert [slab.counts()["consumed"] for slab in desk.gradients] == [5, 5]
 
@@ -413,9 +423,9 @@ def test_a_turn_takes_gradients_in_order_of_worker_then_sequence() -> None:
             seen.append([(slot.producer, slot.sequence) for slot in held])
             super()._turn(held)
 
-    desk = desk_of_gradients(bootstrap_rounds=2)
+    desk = LearnerDesk(bootstrap_rounds=2)
     desk.blueprint.config = config_of("small_environments:OneState", run__steps=3 * 64, gradients__bootstrap_rounds=2)
-    live(desk, Watched)
+    desk.live(Watched)
     assert seen == [[(0, 2 * n), (0, 2 * n + 1), (1, 2 * n), (1, 2 * n + 1)] for n in range(3)]
 
 
@@ -428,8 +438,8 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
             super()._publish_behaviour(rounds)
             published.append((self.behaviour.board.latest, self.turn))
 
-    desk = desk_of_gradients(turns=3, bootstrap_rounds=2)
-    live(desk, Watched)
+    desk = LearnerDesk(turns=3, bootstrap_rounds=2)
+    desk.live(Watched)
     assert published == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)]
     board = desk.behaviour
     newest = board.blocks[board.words.find(6)]
@@ -437,8 +447,8 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
 
 
 def test_metrics_are_means_over_the_turns_since_the_last() -> None:
-    desk = desk_of_gradients()
-    live(desk)
+    desk = LearnerDesk()
+    desk.live()
     (only,) = desk.metrics.sent
     assert (only.updates, only.env_steps) == (5, 160)
     assert only.values["learner/lag"] == 0.0

@@ -1,0 +1,573 @@
+"""The message carrier: credits, patterns, deaths, and an account that holds whatever happens to the messages."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hive import _native
+from hive.runtime.accounting import holds
+from hive.runtime.channels import ChannelFull, MessageReceiver, MessageSender, account_of
+from hive.runtime.memory import Segment
+from hive.runtime.messages import Message
+from hive.runtime.ports import Pattern, WhenFull
+from hive.runtime.status import PAGE_BYTES, WAIT_IN, WAIT_OUT, Status, read_status
+from hive.runtime.waiting import Waiter
+
+PRODUCER = 0
+Identity = tuple[int, int]
+
+
+class Number(Message):
+    value: int
+
+
+class Channel:
+    """One producer and some consumers; what is on its way lies in lists, and a test decides what becomes of it.
+
+    `mail[consumer]` holds (sequence, message) pairs, `acks` what consumers said. Nothing moves by itself.
+    """
+
+    def __init__(self, pattern: Pattern = "balance", when_full: WhenFull = "wait", window: int = 2, consumers: int = 1) -> None:
+        segment = Segment.create("status", (consumers + 1) * PAGE_BYTES)
+        segment.close()
+        self.pages = _native.Status(segment.memory)
+        self.pattern: Pattern = pattern
+        self.when_full: WhenFull = when_full
+        self.window = window
+        self.mail: dict[Identity, list[tuple[int, Message]]] = {}
+        self.acks: list[tuple[Identity, Identity, int, int, int]] = []  # consumer, producer, consumed, dropped, window
+        self.receivers: dict[Identity, MessageReceiver] = {}
+        self.incarnation = -1
+        self.living: dict[int, int] = {}  # consumer -> its incarnation
+        self.start_producer()
+        for consumer in range(1, consumers + 1):
+            self.join(consumer, 0)
+
+    def start_producer(self) -> None:
+        self.incarnation += 1
+        status = Status(self.pages.page(PRODUCER), "producer-0", 1, self.incarnation)
+        self.sender = MessageSender("out", self.pattern, self.when_full, Waiter(status, False), self._post)
+        self.mail = {consumer: [] for consumer in self.mail}
+        for consumer, incarnation in self.living.items():
+            self.sender.joined((consumer, incarnation), self.window)
+
+    def _post(self, consumer: Identity, sequence: int, message: Message) -> None:
+        self.mail[consumer].append((sequence, message))
+
+    def join(self, consumer: int, incarnation: int) -> None:
+        identity = (consumer, incarnation)
+        waiter = Waiter(Status(self.pages.page(consumer), f"consumer-{consumer}", 1, incarnation), False)
+
+        def acknowledge(producer: Identity, consumed: int, dropped: int, window: int) -> None:
+            self.acks.append((identity, producer, consumed, dropped, window))
+
+        self.receivers[identity] = MessageReceiver("out", self.window, self.when_full, waiter, acknowledge)
+        self.mail[identity] = []
+        self.living[consumer] = incarnation
+        self.sender.joined(identity, self.window)
+
+    def leave(self, consumer: int) -> None:
+        identity = (consumer, self.living.pop(consumer))
+        del self.receivers[identity], self.mail[identity]
+        self.sender.left(consumer)
+
+    async def send(self, *values: int) -> None:
+        for value in values:
+            await asyncio.wait_for(self.sender.send(Number(value)), 5)
+
+    async def try_send(self, value: int) -> bool:
+        """Sends if that is possible now; a send that would wait is cancelled."""
+        sending = asyncio.ensure_future(self.sender.send(Number(value)))
+        await settle()
+        if sending.done():
+            sending.result()
+            return True
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        return False
+
+    def deliver(self, consumer: Identity, count: int | None = None) -> None:
+        for sequence, message in self.mail[consumer][:count]:
+            self.receivers[consumer].deliver((PRODUCER, self.incarnation), sequence, message)
+        del self.mail[consumer][:count]
+
+    def receive(self, consumer: Identity) -> list[int]:
+        values = []
+        while (message := self.receivers[consumer].receive_nowait()) is not None:
+            assert isinstance(message, Number)
+            values.append(message.value)
+        return values
+
+    def acknowledge(self, *acks: tuple[Identity, Identity, int, int, int]) -> None:
+        """Brings acknowledgements to the producer; those for an earlier incarnation are dropped on the way."""
+        for consumer, producer, consumed, dropped, window in acks:
+            if producer == (PRODUCER, self.incarnation):
+                self.sender.acknowledged(consumer, consumed, dropped, window)
+
+    def settle(self) -> None:
+        """Everything on its way arrives, is consumed and is acknowledged."""
+        for consumer in list(self.mail):
+            self.deliver(consumer)
+            self.receive(consumer)
+        self.acknowledge(*self.acks)
+        self.acks.clear()
+
+    @property
+    def account(self) -> dict[str, Any]:
+        return account_of("out", self.pages.snapshot(PRODUCER)["counters"])
+
+    def in_flight(self) -> dict[int, int]:
+        return {number: consumer.in_flight for number, consumer in self.sender.consumers.items()}
+
+
+async def settle() -> None:
+    """Lets everything that is ready happen."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+def account(produced: int, consumed: int, in_flight: int = 0, **dropped: int) -> dict[str, Any]:
+    return {"produced": produced, "consumed": consumed, "dropped": dropped, "in_flight": in_flight}
+
+
+# --- credits
+
+
+async def test_a_producer_sends_no_more_than_the_window() -> None:
+    channel = Channel(window=3)
+    await channel.send(1, 2, 3)
+    assert not await channel.try_send(4)
+    assert channel.in_flight() == {1: 3}
+    assert channel.account == account(3, 0, in_flight=3)
+
+
+async def test_a_waiting_producer_goes_on_with_the_first_credit() -> None:
+    channel = Channel(window=1)
+    await channel.send(1)
+    waiting = asyncio.ensure_future(channel.sender.send(Number(2)))
+    await settle()
+    assert not waiting.done()
+    assert read_status(channel.pages, PRODUCER).phase == "wait out"
+    assert read_status(channel.pages, PRODUCER).kind == WAIT_OUT
+    channel.settle()
+    await waiting
+    assert [message for _, message in channel.mail[1, 0]] == [Number(2)]
+    assert channel.account == account(2, 1, in_flight=1)
+
+
+async def test_a_producer_waits_until_there_is_a_consumer() -> None:
+    channel = Channel(consumers=0)
+    waiting = asyncio.ensure_future(channel.sender.send(Number(1)))
+    await settle()
+    assert not waiting.done()
+    assert channel.account == account(0, 0)
+    channel.pages = _native.Status(channel_page())
+    channel.join(1, 0)
+    await waiting
+    assert len(channel.mail[1, 0]) == 1
+
+
+def channel_page() -> Any:
+    segment = Segment.create("status", 2 * PAGE_BYTES)
+    segment.close()
+    return segment.memory
+
+
+async def test_a_send_that_is_cancelled_while_it_waits_was_never_sent() -> None:
+    channel = Channel(window=1)
+    await channel.send(1)
+    assert not await channel.try_send(2)
+    channel.settle()
+    assert channel.account == account(1, 1)
+
+
+async def test_a_consumer_that_is_in_the_same_process_may_acknowledge_at_once() -> None:
+    channel = Channel(window=1)
+
+    def post(consumer: Identity, sequence: int, message: Message) -> None:
+        channel.receivers[consumer].deliver((PRODUCER, 0), sequence, message)
+        channel.receive(consumer)
+        channel.acknowledge(*channel.acks)
+
+    channel.sender.deliver = post
+    await channel.send(*range(10))
+    assert channel.account == account(10, 10)
+
+
+# --- patterns
+
+
+async def test_balance_goes_where_the_demand_is() -> None:
+    channel = Channel(window=2, consumers=3)
+    await channel.send(1, 2, 3)
+    assert channel.in_flight() == {1: 1, 2: 1, 3: 1}
+    channel.deliver((2, 0))
+    channel.receive((2, 0))
+    channel.acknowledge(*channel.acks)
+    await channel.send(4, 5)
+    assert channel.in_flight() == {1: 2, 2: 1, 3: 1}
+    assert [message for _, message in channel.mail[2, 0]] == [Number(4)]
+
+
+async def test_balance_prefers_who_got_the_least_among_equals() -> None:
+    channel = Channel(window=5, consumers=2)
+    for value in range(6):
+        await channel.send(value)
+        channel.settle()
+    assert [consumer.sent for consumer in channel.sender.consumers.values()] == [3, 3]
+
+
+async def test_balance_passes_by_a_consumer_that_is_full() -> None:
+    channel = Channel(window=2, consumers=2)
+    await channel.send(1, 2)
+    for _ in range(4):
+        channel.deliver((1, 0))
+        channel.receive((1, 0))
+        channel.acknowledge(*channel.acks)
+        await channel.send(9)
+    assert channel.in_flight() == {1: 2, 2: 2}
+    assert not await channel.try_send(10)
+
+
+async def test_a_broadcast_reaches_everybody_and_counts_once_for_each() -> None:
+    channel = Channel("broadcast", "wait", window=3, consumers=3)
+    await channel.send(1, 2)
+    assert all([m for _, m in mail] == [Number(1), Number(2)] for mail in channel.mail.values())
+    assert channel.account == account(6, 0, in_flight=6)
+    channel.settle()
+    assert channel.account == account(6, 6)
+
+
+async def test_a_broadcast_that_waits_goes_at_the_pace_of_the_slowest() -> None:
+    channel = Channel("broadcast", "wait", window=1, consumers=2)
+    await channel.send(1)
+    channel.deliver((1, 0))
+    channel.receive((1, 0))
+    channel.acknowledge(*channel.acks)
+    assert not await channel.try_send(2)
+    channel.settle()
+    assert await channel.try_send(2)
+
+
+async def test_a_broadcast_to_nobody_is_nothing() -> None:
+    for when_full in ("wait", "drop_oldest"):
+        channel = Channel("broadcast", when_full, consumers=0)  # type: ignore[arg-type]
+        await channel.send(1)
+        assert channel.account == account(0, 0)
+
+
+async def test_drop_oldest_never_waits_and_is_counted_for_each_consumer() -> None:
+    channel = Channel("broadcast", "drop_oldest", window=2, consumers=2)
+    for value in range(5):
+        await channel.send(value)
+        channel.deliver((1, 0))
+        channel.deliver((2, 0))
+        assert channel.receive((1, 0)) == [value]
+        channel.acknowledge(*channel.acks)
+    assert channel.account == account(10, 5, in_flight=2, overflow=3)
+    assert channel.receive((2, 0)) == [3, 4]
+    channel.acknowledge(*channel.acks)
+    assert channel.account == account(10, 7, overflow=3)
+
+
+async def test_a_balanced_channel_can_drop_the_oldest_too() -> None:
+    channel = Channel("balance", "drop_oldest", window=2, consumers=1)
+    await channel.send(1, 2, 3, 4)
+    channel.deliver((1, 0))
+    assert channel.receive((1, 0)) == [3, 4]
+    channel.acknowledge(*channel.acks)
+    assert channel.account == account(4, 2, overflow=2)
+
+
+async def test_a_balanced_message_for_nobody_is_dropped_and_counted() -> None:
+    channel = Channel("balance", "drop_oldest", consumers=0)
+    await channel.send(1, 2)
+    assert channel.account == account(2, 0, overflow=2)
+
+
+@pytest.mark.parametrize("pattern", ["balance", "broadcast"])
+async def test_fail_says_at_once_that_there_is_no_room(pattern: Pattern) -> None:
+    channel = Channel(pattern, "fail", window=1)
+    await channel.send(1)
+    with pytest.raises(ChannelFull, match="channel `out` has no room") as caught:
+        await channel.send(2)
+    assert caught.value.hint == 'connect it with when_full="wait", or a larger window'
+    assert channel.account == account(1, 0, in_flight=1)
+    channel.settle()
+    await channel.send(3)
+    assert channel.account == account(2, 1, in_flight=1)
+
+
+# --- acknowledgements
+
+
+async def test_a_lost_acknowledgement_is_made_good_by_the_next() -> None:
+    channel = Channel(window=4)
+    await channel.send(1, 2, 3)
+    channel.deliver((1, 0))
+    channel.receive((1, 0))
+    channel.acks.clear()
+    assert channel.account == account(3, 0, in_flight=3)
+    await channel.send(4)
+    channel.settle()
+    assert channel.account == account(4, 4)
+
+
+async def test_repeated_reordered_and_late_acknowledgements_change_nothing() -> None:
+    channel = Channel(window=8)
+    seen = []
+    for value in range(8):
+        await channel.send(value)
+        channel.deliver((1, 0))
+        channel.receive((1, 0))
+        seen.extend(channel.acks)
+        channel.acks.clear()
+    assert len(seen) == 8
+    shuffled = seen * 3
+    random.Random(7).shuffle(shuffled)
+    for ack in shuffled:
+        channel.acknowledge(ack)
+        assert holds(channel.account)
+        assert 0 <= channel.account["in_flight"] <= 8
+    assert channel.account == account(8, 8)
+
+
+async def test_an_acknowledgement_of_what_was_never_sent_is_ignored() -> None:
+    channel = Channel(window=8)
+    await channel.send(1, 2)
+    me = (PRODUCER, 0)
+    channel.acknowledge(((1, 0), me, 3, 0, 8), ((1, 0), me, 1, 2, 8), ((1, 0), me, -5, -5, 8), ((9, 0), me, 1, 0, 8))
+    assert channel.account == account(2, 0, in_flight=2)
+
+
+async def test_a_consumer_can_change_its_window() -> None:
+    channel = Channel(window=1)
+    await channel.send(1)
+    channel.sender.acknowledged((1, 0), 0, 0, 3)
+    await channel.send(2, 3)
+    assert not await channel.try_send(4)
+
+
+async def test_few_acknowledgements_for_many_messages() -> None:
+    channel = Channel(window=16)
+    await channel.send(*range(16))
+    channel.deliver((1, 0))
+    channel.receive((1, 0))
+    assert [(consumed, dropped) for _, _, consumed, dropped, _ in channel.acks] == [(8, 0), (16, 0)]
+    await asyncio.wait_for(acknowledged_send(channel), 5)
+
+
+async def acknowledged_send(channel: Channel) -> None:
+    channel.acknowledge(*channel.acks)
+    await channel.send(17)
+    channel.deliver((1, 0))
+    channel.receive((1, 0))
+    assert channel.acks[-1][2:4] == (17, 0)
+
+
+async def test_settled_means_that_nothing_is_in_flight() -> None:
+    channel = Channel(window=4, consumers=2)
+    assert channel.sender.settled()
+    await channel.send(1, 2)
+    assert channel.sender.settled() is None
+    channel.settle()
+    assert channel.sender.settled()
+
+
+# --- the receiving side
+
+
+def receiver_with(window: int = 4, when_full: WhenFull = "wait") -> tuple[MessageReceiver, list[tuple[Identity, int, int, int]]]:
+    acks: list[tuple[Identity, int, int, int]] = []
+    waiter = Waiter(Status(_native.Status(channel_page()).page(1), "consumer-0", 1, 0), False)
+    return MessageReceiver("out", window, when_full, waiter, lambda *ack: acks.append(ack)), acks
+
+
+async def test_a_waiting_consumer_gets_the_next_message() -> None:
+    receiver, _ = receiver_with()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await settle()
+    assert not waiting.done()
+    page = receiver.waiter.status.page
+    assert (page.kind if hasattr(page, "kind") else WAIT_IN) == WAIT_IN
+    receiver.deliver((0, 0), 1, Number(5))
+    assert await waiting == Number(5)
+
+
+async def test_a_repeated_message_is_received_once() -> None:
+    receiver, acks = receiver_with()
+    for sequence in (1, 1, 2, 1, 2):
+        receiver.deliver((0, 0), sequence, Number(sequence))
+    assert [receiver.receive_nowait() for _ in range(3)] == [Number(1), Number(2), None]
+    assert acks[-1] == ((0, 0), 2, 0, 4)
+
+
+async def test_a_gap_was_lost_on_the_way_and_is_said_at_once() -> None:
+    receiver, acks = receiver_with()
+    receiver.deliver((0, 0), 1, Number(1))
+    receiver.deliver((0, 0), 4, Number(4))
+    assert acks == [((0, 0), 0, 2, 4)]
+    assert [receiver.receive_nowait() for _ in range(3)] == [Number(1), Number(4), None]
+    assert acks[-1] == ((0, 0), 2, 2, 4)
+
+
+async def test_after_a_loss_drop_oldest_drops_no_more_than_it_must() -> None:
+    receiver, acks = receiver_with(window=2, when_full="drop_oldest")
+    receiver.deliver((0, 0), 100, Number(100))
+    receiver.deliver((0, 0), 101, Number(101))
+    assert [receiver.receive_nowait() for _ in range(3)] == [Number(100), Number(101), None]
+    assert acks[-1] == ((0, 0), 2, 99, 2)
+
+
+async def test_lost_messages_give_their_credit_back() -> None:
+    channel = Channel(window=2)
+    await channel.send(1, 2)
+    del channel.mail[1, 0][0]
+    channel.settle()
+    assert channel.account == account(2, 1, overflow=1)
+    assert await channel.try_send(3)
+
+
+async def test_producers_have_windows_of_their_own() -> None:
+    receiver, acks = receiver_with(window=2, when_full="drop_oldest")
+    for sequence in (1, 2, 3):
+        receiver.deliver((0, 0), sequence, Number(sequence))
+        receiver.deliver((7, 0), sequence, Number(70 + sequence))
+        receiver.deliver((7, 1), sequence, Number(700 + sequence))
+    received = [receiver.receive_nowait() for _ in range(6)]
+    assert received == [Number(value) for value in (2, 72, 702, 3, 73, 703)]
+    assert [ack for ack in acks if ack[2]][:3] == [((0, 0), 0, 1, 2), ((7, 0), 0, 1, 2), ((7, 1), 0, 1, 2)]
+    assert receiver.receive_nowait() is None
+
+
+# --- deaths
+
+
+async def test_what_a_dead_consumer_had_not_acknowledged_is_dropped() -> None:
+    channel = Channel(window=4)
+    await channel.send(1, 2, 3)
+    channel.deliver((1, 0), 2)
+    channel.receive((1, 0))
+    channel.acknowledge(*channel.acks)
+    channel.leave(1)
+    assert channel.account == account(3, 2, consumer_died=1)
+    assert channel.in_flight() == {}
+
+
+async def test_the_others_take_over_from_a_dead_consumer() -> None:
+    channel = Channel(window=1, consumers=2)
+    await channel.send(1, 2)
+    waiting = asyncio.ensure_future(channel.sender.send(Number(3)))
+    await settle()
+    channel.leave(1)
+    await settle()
+    assert not waiting.done()
+    channel.settle()
+    await waiting
+    assert channel.in_flight() == {2: 1}
+    assert channel.account == account(3, 1, in_flight=1, consumer_died=1)
+
+
+async def test_a_new_incarnation_begins_with_a_window_and_a_sequence_of_its_own() -> None:
+    channel = Channel(window=1)
+    await channel.send(1)
+    waiting = asyncio.ensure_future(channel.sender.send(Number(2)))
+    await settle()
+    channel.leave(1)
+    channel.join(1, 1)
+    await waiting
+    assert channel.mail[1, 1] == [(1, Number(2))]
+    channel.settle()
+    assert channel.account == account(2, 1, consumer_died=1)
+
+
+async def test_a_new_incarnation_replaces_one_whose_death_was_not_heard_of() -> None:
+    channel = Channel(window=4)
+    await channel.send(1, 2)
+    channel.sender.joined((1, 1), 4)
+    assert channel.account == account(2, 0, consumer_died=2)
+    channel.sender.acknowledged((1, 0), 2, 0, 4)
+    assert channel.account == account(2, 0, consumer_died=2)
+
+
+async def test_repeated_and_late_news_change_nothing() -> None:
+    channel = Channel(window=4)
+    channel.sender.joined((1, 3), 4)
+    channel.mail[1, 3] = []
+    await channel.send(1)
+    channel.sender.joined((1, 3), 4)
+    channel.sender.joined((1, 2), 4)
+    assert channel.account == account(1, 0, in_flight=1)
+    channel.sender.left(1)
+    channel.sender.left(1)
+    channel.sender.left(8)
+    assert channel.account == account(1, 0, consumer_died=1)
+
+
+async def test_a_producers_next_incarnation_counts_what_nobody_can_acknowledge_now() -> None:
+    channel = Channel(window=4)
+    await channel.send(1, 2, 3)
+    channel.deliver((1, 0), 1)
+    channel.receive((1, 0))
+    channel.acknowledge(*channel.acks)
+    late = list(channel.acks)
+    channel.start_producer()
+    assert channel.account == account(3, 1, process_died=2)
+    channel.acknowledge(*late)
+    await channel.send(4)
+    channel.settle()
+    assert channel.account == account(4, 2, process_died=2)
+    channel.start_producer()
+    assert channel.account == account(4, 2, process_died=2)
+
+
+def test_the_account_of_a_channel_is_read_from_its_own_counters() -> None:
+    counters = {"out:produced": 5.0, "out:consumed": 2.0, "out:overflow": 3.0, "out:stale": 0.0, "steps": 9.0, "outer:produced": 8.0}
+    assert account_of("out", counters) == account(5, 2, overflow=3)
+    assert account_of("missing", counters) == account(0, 0)
+
+
+# --- whatever happens
+
+ACTIONS = ["send", "send", "send", "deliver", "deliver", "receive", "ack", "lose", "lose ack", "repeat ack", "shuffle", "die", "revive", "crash"]
+
+
+async def act(channel: Channel, action: str, choice: random.Random) -> None:
+    """One thing that may happen between a producer and its consumers."""
+    consumers = list(channel.mail)
+    consumer = choice.choice(consumers) if consumers else None
+    if action == "send":
+        try:
+            await channel.try_send(choice.randrange(100))
+        except ChannelFull:
+            pass
+    elif action == "ack" and channel.acks:
+        channel.acknowledge(channel.acks.pop(0))
+    elif action == "lose ack" and channel.acks:
+        channel.acks.pop(choice.randrange(len(channel.acks)))
+    elif action == "repeat ack" and channel.acks:
+        channel.acknowledge(channel.acks[choice.randrange(len(channel.acks))])
+    elif action == "shuffle":
+        choice.shuffle(channel.acks)
+    elif action == "crash":
+        channel.start_producer()
+    elif action == "die" and channel.living:
+        channel.leave(choice.choice(list(channel.living)))
+    elif action == "revive":
+        dead = [number for number in (1, 2, 3) if number not in channel.living]
+        if dead:
+            channel.join(dead[0], channel.incarnations[dead[0]])
+            channel.incarnations[dead[0]] += 1
+    elif consumer is not None and action == "deliver":
+        channel.deliver(consumer, choice.randrange(3))
+    elif consumer is not None and action == "lose" and channel.mail[consumer]:
+        channel.mail[consumer].pop(choice.randrange(len(channel.mail[consumer])))
+    elif consumer is not None and action == "receive":
+        channel.receivers[consumer].receive_nowait()

@@ -1,0 +1,85 @@
+"""Finding a scheme by its name or reference, one of a user's own, and how mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_trainer import config_of
+
+from hive.config import SCHEMES, render
+from hive.errors import ConfigError, RecordError, TopologyError
+from hive.records import RunDirectory
+from hive.runtime.status import read_status
+from hive.runtime.supervisor import Supervisor
+from hive.schemes import build, load
+from hive.testing import run_inline
+
+ENV = "small_environments:OneState"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return RunDirectory.create(tmp_path, "test").path
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_that_the_config_knows_is_there(directory: Path, name: str) -> None:
+    assert build(config_of(ENV, run__scheme=f'"{name}"'), directory).plan().results_actor == "learner-0"
+
+
+def test_a_scheme_of_your_own(directory: Path) -> None:
+    config = config_of(ENV, run__scheme='"own_schemes:greeting"', run__name='"hello"')
+    outcome = run_inline(build(config, directory))
+    assert (outcome.state, outcome.reason) == ("finished", "hello")
+    assert (directory / "word").read_text() == "hello"
+
+
+def test_the_trainer_and_somebody_else(directory: Path) -> None:
+    """A scheme is a topology, and more can be added to it."""
+    seen: list[Supervisor] = []
+    config = config_of(ENV, run__scheme='"own_schemes:accompanied"', run__steps=64)
+    outcome = run_inline(build(config, directory), watch=seen.append)
+    assert (outcome.state, outcome.results["updates"]) == ("finished", 4)
+    assert read_status(seen[0].pages, 4).counters["lives"] == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "cause"),
+    [
+        ("no_such_package.schemes:mine", "No module named 'no_such_package'"),
+        ("own_schemes:mine", "module 'own_schemes' has no attribute 'mine'"),
+        ("hive.schemes.nothing:topology", "No module named 'hive.schemes.nothing'"),
+    ],
+)
+def test_a_scheme_that_is_not_there(directory: Path, reference: str, cause: str) -> None:
+    with pytest.raises(TopologyError, match=cause) as caught:
+        build(config_of(ENV, run__scheme=f'"{reference}"'), directory)
+    assert str(caught.value).startswith(f"the scheme `{reference}` cannot be loaded: ")
+    assert "package.module:function" in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("reference", ["nothing", "a.b", "a:b:c", ""])
+def test_a_name_that_is_no_scheme_is_a_mistake_of_the_config(reference: str) -> None:
+    with pytest.raises(ConfigError, match=r"run\.scheme"):
+        config_of(ENV, run__scheme=f'"{reference}"')
+
+
+def test_what_a_scheme_raises_is_not_hidden(directory: Path) -> None:
+    with pytest.raises(ValueError, match="the scheme itself is wrong"):
+        build(config_of(ENV, run__scheme='"own_schemes:raises"'), directory)
+
+
+def test_a_run_directory_is_enough(directory: Path) -> None:
+    """As the fork server is told: the resolved config lies there, and the run's files belong there."""
+    values: dict[str, Any] = {"run__scheme": '"own_schemes:greeting"', "run__name": '"again"'}
+    RunDirectory.open(directory).resolved_file.write_text(render(config_of(ENV, **values)))
+    run_inline(load(str(directory)))
+    assert (directory / "word").read_text() == "again"
+
+
+def test_a_folder_that_is_no_run_directory(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="is not a run directory"):
+        load(str(tmp_path))

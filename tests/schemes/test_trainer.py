@@ -1,0 +1,140 @@
+"""The trainer as a topology: who is there, in which process, and with how much memory between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_trainer import config_of
+
+from hive.errors import EnvironmentMissing
+from hive.runtime import Plan, Topology
+from hive.runtime.topology import PlanChannel, PlanSegment
+from hive.schemes.trainer import trainer
+from hive.workers import RESULTS, Blueprint
+
+ENV = "small_environments:Drift"
+PIPELINED = '"pipelined"'
+
+
+def topology_of(**values: Any) -> Topology:
+    return trainer(config_of(ENV, **values), Path("nowhere"))
+
+
+def plan_of(**values: Any) -> Plan:
+    return topology_of(**values).plan()
+
+
+def processes(plan: Plan) -> dict[str, list[str]]:
+    return {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()}
+
+
+def channel(plan: Plan, name: str) -> PlanChannel:
+    return next(channel for channel in plan.channels if channel.name == name)
+
+
+def segment(plan: Plan, name: str) -> PlanSegment:
+    return next(segment for segment in plan.segments if segment.name == name)
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        ((2, 1), {"collector-0": 1, "collector-1": 1, "gradient-worker-0": 1, "learner-0": 1, "recorder": 1}),
+        ((0, 1), {"gradient-worker-0": 2, "learner-0": 1, "recorder": 1}),
+        ((2, 0), {"collector-0": 1, "collector-1": 1, "learner-0": 2, "recorder": 1}),
+        ((0, 0), {"learner-0": 3, "recorder": 1}),
+    ],
+)
+def test_worker_counts_place_the_actors(workers: tuple[int, int], expected: dict[str, int]) -> None:
+    plan = plan_of(collection__workers=workers[0], gradients__workers=workers[1])
+    found = processes(plan)
+    assert {name: len(actors) for name, actors in found.items()} == expected
+    everyone = sorted(actor for actors in found.values() for actor in actors)
+    collectors = [f"collector-{n}" for n in range(max(workers[0], 1))]
+    assert everyone == [*collectors, "gradient-worker-0", "learner-0", "recorder"]
+
+
+def test_who_feeds_whom() -> None:
+    plan = plan_of(collection__workers=3)
+    names = [actor.name for actor in plan.actors]
+    found = {
+        c.name: (c.carrier, [names[p] for p in c.producers], [names[p] for p in c.consumers]) for c in plan.channels
+    }
+    collectors = ["collector-0", "collector-1", "collector-2"]
+    assert found == {
+        "rollouts": ("slab", collectors, ["gradient-worker-0"]),
+        "gradients": ("slab", ["gradient-worker-0"], ["learner-0"]),
+        "ledger": ("board", ["learner-0"], []),
+        "weights": ("board", ["learner-0"], ["gradient-worker-0", "recorder"]),
+        "behaviour": ("board", ["learner-0"], collectors),
+        "metrics": ("message", ["learner-0"], ["recorder"]),
+    }
+
+
+def test_the_recorder_is_the_last_to_go() -> None:
+    assert [actor.name for actor in plan_of().actors if actor.last] == ["recorder"]
+
+
+def test_everybody_is_brought_back() -> None:
+    assert all(actor.restart for actor in plan_of().actors)
+
+
+@pytest.mark.parametrize(("lag", "interval"), [(0, 1), (1, 1), (3, 2)])
+def test_rollouts_have_a_slot_for_each_in_flight_and_one_for_the_consumer(lag: int, interval: int) -> None:
+    mode = PIPELINED if lag else '"synchronous"'
+    plan = plan_of(
+        collection__workers=2,
+        collection__communication=mode,
+        collection__max_lag=lag,
+        collection__broadcast_interval=interval,
+    )
+    made = channel(plan, "rollouts")
+    assert made.by_share
+    assert not made.reoffer
+    assert len(made.segments) == 2
+    assert all(segment(plan, name).count == lag + 2 for name in made.segments)
+    assert segment(plan, "behaviour").keep == lag + 1
+
+
+def test_slots_are_as_many_as_are_asked_for() -> None:
+    plan = plan_of(collection__slots=9)
+    assert {segment(plan, name).count for name in channel(plan, "rollouts").segments} == {9}
+
+
+@pytest.mark.parametrize(("rounds", "lag"), [(1, 0), (3, 0), (1, 2), (3, 1)])
+def test_gradients_have_slots_for_a_turn_and_those_in_flight(rounds: int, lag: int) -> None:
+    mode = PIPELINED if lag else '"synchronous"'
+    plan = plan_of(gradients__bootstrap_rounds=rounds, gradients__communication=mode, gradients__max_lag=lag)
+    made = channel(plan, "gradients")
+    assert made.reoffer  # what a learner had claimed is its successor's
+    assert segment(plan, made.segments[0]).count >= rounds + lag + 1
+    assert segment(plan, "weights").keep == lag + 1
+
+
+def test_a_gradient_slot_has_room_for_the_episodes_of_its_whole_share() -> None:
+    config = config_of(ENV, collection__workers=3, collection__envs=2, collection__rollout=8)
+    layout = trainer(config, Path("nowhere")).layouts["gradients"]
+    assert layout.fields["episode_returns"][1] == (3 * 2 * 8,)
+
+
+def test_weights_and_ledger_change_together() -> None:
+    plan, blueprint = plan_of(), Blueprint(config_of(ENV))
+    weights, ledger = segment(plan, "weights"), segment(plan, "ledger")
+    assert weights.commit_with == "ledger"
+    assert ledger.commit_with == ""
+    assert weights.item_bytes == segment(plan, "behaviour").item_bytes == blueprint.flat.block_bytes
+    assert ledger.item_bytes == blueprint.ledger_bytes
+    assert weights.count >= weights.readers + weights.keep + 1
+
+
+def test_the_summary_shows_the_learner_and_its_parameters() -> None:
+    plan, blueprint = plan_of(), Blueprint(config_of(ENV))
+    assert (plan.results_actor, plan.results) == ("learner-0", RESULTS)
+    assert (plan.digest_segment, plan.digest_bytes) == ("weights", blueprint.flat.parameter_bytes)
+
+
+def test_mistakes_are_found_before_any_actor_starts() -> None:
+    with pytest.raises(EnvironmentMissing, match="no environment `NoSuch-v0`"):
+        trainer(config_of("NoSuch-v0"), Path("nowhere"))
