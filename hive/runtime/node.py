@@ -131,7 +131,7 @@ class Node:
                 self._build(number)
             self.tell(Hello(c.process, c.incarnation, c.pid, c.address))
             for number in self.numbers:
-                await self._guard(number, self.actors[number].setup())
+                await self._guard(number, self.actors[number].setup)
             self.tell(Ready(c.process, c.incarnation))
             await self.begun.wait()
             self.tasks = {n: asyncio.create_task(self._live(n), name=self.actors[n].name) for n in self.numbers}
@@ -175,12 +175,12 @@ class Node:
     async def _live(self, number: int) -> None:
         actor = self.actors[number]
         try:
-            await self._guard(number, actor.run())
+            await self._guard(number, actor.run)
         except asyncio.CancelledError:
             if self.drain_reason is None:
                 raise
         finally:
-            await self._guard(number, actor.teardown())
+            await self._guard(number, actor.teardown)
         self.tell(Done(number, self.context.incarnation))
 
     async def _settle(self) -> None:
@@ -193,9 +193,10 @@ class Node:
             except TimeoutError:
                 self.log.info("channel `%s` ends with messages in flight", sender.name)
 
-    async def _guard(self, number: int, work: Awaitable[None]) -> None:
+    async def _guard(self, number: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs a part of an actor's life; what it raises is reported before it goes on."""
         try:
-            await work
+            await work()
         except Exception as error:
             self._report(number, error)
             raise
@@ -273,7 +274,7 @@ class Node:
 
     def _drain(self, reason: str) -> None:
         for number in self.tasks:
-            self._spawn(self._guard(number, self.actors[number].drain()))
+            self._spawn(self._guard(number, self.actors[number].drain))
 
     def _spawn(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)

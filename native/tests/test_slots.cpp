@@ -283,12 +283,15 @@ struct Stream {
   std::atomic<std::uint64_t> retired[hive::kReasons]{};
 };
 
+// A thread with nothing to do sleeps, so that the others get the cores also on a loaded machine.
+void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
 struct Life {
   Owner owner;
   std::atomic<bool> dead{false};
   void die() {
     dead.store(true, std::memory_order_release);
-    while (dead.load(std::memory_order_acquire)) std::this_thread::yield();
+    while (dead.load(std::memory_order_acquire)) rest();
     owner.incarnation = (owner.incarnation + 1) % 256;
   }
 };
@@ -318,7 +321,7 @@ struct Hammer {
     while (slab.produced() < stream.first + static_cast<std::uint64_t>(count)) {
       const int slot = slab.reserve(me.owner);
       if (slot < 0) {
-        std::this_thread::yield();
+        rest();
         continue;
       }
       const auto sequence = slab.produced();
@@ -359,7 +362,7 @@ struct Hammer {
         for (int i = 0; i < kGoods; ++i)
           CHECK(stream.goods[slot][i] == good(stream, static_cast<std::uint64_t>(sequence), i));
       } else if (held.empty()) {
-        std::this_thread::yield();
+        rest();
         continue;
       }
       if (random() % 2) give_back(held, me, random);
@@ -412,7 +415,7 @@ struct Hammer {
         for (const auto retired : counts.retired) gone += retired;
         CHECK(gone <= counts.produced && counts.in_flight <= kSlots);
       }
-      std::this_thread::yield();
+      rest();
     }
   }
 
