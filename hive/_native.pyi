@@ -126,6 +126,27 @@ def n_step_returns(
 ) -> None:
     """Write n-step returns (Sutton and Barto 2018, 7.1) to `targets`, and advantages = targets - values."""
 
+def vtrace(
+    rewards: NDArray[np.float32],
+    values: NDArray[np.float32],
+    next_values: NDArray[np.float32],
+    log_ratios: NDArray[np.float32],
+    terminated: NDArray[np.uint8],
+    truncated: NDArray[np.uint8],
+    valid: NDArray[np.uint8],
+    advantages: NDArray[np.float32],
+    targets: NDArray[np.float32],
+    *,
+    discount: float,
+    gae_lambda: float,
+    rho_clip: float,
+    c_clip: float,
+) -> None:
+    """Write V-trace targets (Espeholt et al. 2018, equation 1), and the advantages of their policy gradient.
+
+    `log_ratios`: the log probability of each action now, minus that when it was taken.
+    """
+
 # Slabs (slots.hpp). `memory` is writable, starts at a multiple of 64 bytes and stays alive with its slab.
 
 class Slab:

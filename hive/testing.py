@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Callable
 
 from hive.clock import Clock, RealClock, VirtualClock, VirtualLoop
+from hive.runtime.membership import Settings
+from hive.runtime.outcome import Journal, Outcome
 from hive.runtime.processes import InlineProcesses, SharedMemory
-from hive.runtime.supervisor import Journal, Outcome, Settings, Supervisor
+from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.runtime.transport import MemoryTransport
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hive.config import load_config, render, template
 from hive.errors import UsageError
-from hive.runtime.topology import Plan
+from hive.runtime.plan import Plan
 
 __all__ = ["add_file_commands"]
 

@@ -180,9 +180,7 @@ class _Foreground:
         self.line.erase()
         if self.leaving and self.process.poll() is None:
             self.process.returncode, name = 0, self.directory.name  # it lives on without us
-            self.line.say(
-                f"left {name} running · look: hive ps {name} · stop: hive down {name}"
-            )
+            self.line.say(f"left {name} running · look: hive ps {name} · stop: hive down {name}")
             return 0
         self.events.show(self.line)
         if not self.directory.summary_file.exists():

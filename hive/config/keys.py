@@ -20,7 +20,7 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "key", "keys_of"]
+__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "key", "keys_of", "with_default"]
 
 REQUIRED: Any = dataclasses.MISSING
 """The default of a key that has none."""
@@ -149,6 +149,11 @@ def keys_of(section: type) -> Mapping[str, Key]:
             default = field.default_factory()
         keys[field.name] = Key(field.name, kind, is_array, default, field.metadata["limits"])
     return types.MappingProxyType(keys)
+
+
+def with_default(default: Any, section: type, name: str) -> Any:
+    """A dataclass field that is the key `name` of another table, with a default of its own."""
+    return dataclasses.field(default=default, metadata={"limits": keys_of(section)[name].limits})
 
 
 def is_reference(text: str) -> bool:

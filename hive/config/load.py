@@ -3,8 +3,8 @@
     default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
 
 Values are first collected, each with its source, then taken key by key: checked, converted, given a default.
-Nothing raises on the way, problems pile up; rules between two keys are checked where both are right by
-themselves.
+Nothing raises on the way, problems pile up; rules between keys are checked where all are right by
+themselves. Whether a key exists is judged when all are collected, as that depends on the algorithm.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Any
 
 from hive.config import syntax
+from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.schema import NAME_LENGTH, RULES, SECTIONS, Config, Rule
@@ -64,12 +65,13 @@ class _Loader:
         self.problems: list[Problem] = []
         self.faulty: set[str] = set()
         self.given: dict[tuple[str, str], _Given] = {}
+        self.named: list[tuple[str, str, Source]] = []
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip(".-")[:NAME_LENGTH]
         self.defaults: dict[str, Any] = {"run.name": name} if name else {}
         self.origins: dict[str, str] = {}
 
     def take(self, document: Mapping[str, Any], source: Source) -> None:
-        """Takes every key of `document` that exists; the others become problems."""
+        """Takes every key of `document`; what stands in no table becomes a problem."""
         for section, table in document.items():
             if section not in SECTIONS:
                 self._unknown_section(section, table, source)
@@ -77,10 +79,8 @@ class _Loader:
                 self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
             else:
                 for name, value in table.items():
-                    if name in keys_of(SECTIONS[section]):
-                        self.given[section, name] = _Given(value, source)
-                    else:
-                        self._unknown_key(section, name, source)
+                    self.given[section, name] = _Given(value, source)
+                    self.named.append((section, name, source))
 
     def take_override(self, text: str, index: int) -> None:
         """Takes one `KEY=VALUE`."""
@@ -105,19 +105,26 @@ class _Loader:
 
     def build(self) -> Config:
         """The config; of no use if there are problems."""
-        self.defaults.update(SCHEMES.get(self._scheme(), {}))
-        tables = {section: table(**self._table(section, table)) for section, table in SECTIONS.items()}
+        self.defaults.update(SCHEMES.get(self._choice("run.scheme"), {}))
+        algorithm = ALGORITHMS.get(self._choice("algorithm.name"), AlgorithmConfig)
+        sections = {**SECTIONS, "algorithm": algorithm}
+        tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
+        for section, name, source in self.named:
+            if name not in keys_of(sections[section]):
+                self._unknown_key(section, sections[section], name, source)
         config = Config(**tables, origins=self.origins)
         for rule in RULES:
-            if not {rule.name, rule.other} & self.faulty:
+            if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
         return config
 
-    def _scheme(self) -> str:
-        given = self.given.get(("run", "scheme"))
-        if given is None:
-            return str(keys_of(SECTIONS["run"])["scheme"].default)
-        return given.value if isinstance(given.value, str) else ""
+    def _choice(self, full: str) -> str:
+        """The value of a key that decides about others, right or wrong; "" for what is no string."""
+        section, name = full.split(".")
+        given = self.given.get((section, name))
+        default = self.defaults.get(full, keys_of(SECTIONS[section])[name].default)
+        value = default if given is None else given.value
+        return value if isinstance(value, str) else ""
 
     def _table(self, section: str, table: type) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -128,7 +135,7 @@ class _Loader:
                 values[name] = key.convert(given.value)
                 self.origins[full] = given.source.origin((section, name))
                 continue
-            scheme = self._scheme()
+            scheme = self._choice("run.scheme")
             is_scheme = full in SCHEMES.get(scheme, {})
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
             values[name] = self.defaults.get(full, key.default)
@@ -154,20 +161,21 @@ class _Loader:
         return False
 
     def _check_rule(self, rule: Rule, config: Config) -> None:
-        """Checks a rule between two keys that are right by themselves; its error shows both."""
-        value, other = config.value(rule.name), config.value(rule.other)
-        smallest, largest = rule.demand(other)
-        if smallest <= value and (largest is None or value <= largest):
+        """Checks a rule between keys that are right by themselves; its error shows all that are given."""
+        value = config.value(rule.name)
+        breach = rule.breach(value, *map(config.value, rule.others))
+        if not breach:
             return
-        demanded = f"{smallest}" if smallest == largest else f"at least {smallest}"
-        reason = f"{rule.other} = {shown(other)} ({config.origin(rule.other)}) demands {demanded}"
-        # Somebody gave this key: its default, computed from the other, keeps the rule.
+        others = [f"{other} = {shown(config.value(other))} ({config.origin(other)})" for other in rule.others]
+        # Somebody gave this key: its default keeps the rule.
         section, name = rule.name.split(".")
-        problem = self.given[section, name].source.problem((section, name), f"got {value}, but {reason}")
-        section, name = rule.other.split(".")
-        if (section, name) in self.given:
-            marks = self.given[section, name].source.problem((section, name), "").marks
-            problem = replace(problem, marks=problem.marks + marks)
+        message = f"got {shown(value)}, but {breach.format(*others)}"
+        problem = self.given[section, name].source.problem((section, name), message)
+        for other in rule.others:
+            section, name = other.split(".")
+            if (section, name) in self.given:
+                marks = self.given[section, name].source.problem((section, name), "").marks
+                problem = replace(problem, marks=problem.marks + marks)
         self.problems.append(problem)
 
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:
@@ -176,9 +184,13 @@ class _Loader:
         note = _elsewhere(section) or (f"did you mean `{close}`?" if close else "")
         self._add(section, source.problem((section,), what, note=note, at_key=True))
 
-    def _unknown_key(self, section: str, name: str, source: Source) -> None:
-        close = _closest(name, keys_of(SECTIONS[section]))
-        note = _elsewhere(name) or (f"did you mean `{source.spell(section, close)}`?" if close else "")
+    def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
+        owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
+        if owners and {"run.scheme", "algorithm.name"} & self.faulty:
+            return  # Which algorithm is meant is not known, it may be an owner of this key.
+        close = _closest(name, keys_of(table))
+        note = f"`{name}` belongs to {' and '.join(owners)}" if owners else _elsewhere(name)
+        note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
 
     def _add(self, name: str, problem: Problem) -> None:
@@ -193,7 +205,8 @@ def _closest(word: str, known: Iterable[str]) -> str:
 
 def _elsewhere(name: str) -> str:
     """A note for a key that stands in the wrong table."""
-    homes = [f"`{section}.{name}`" for section, table in SECTIONS.items() if name in keys_of(table)]
+    tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
+    homes = dict.fromkeys(f"`{section}.{name}`" for section, table in tables if name in keys_of(table))
     return f"did you mean {' or '.join(homes)}?" if homes else ""
 
 

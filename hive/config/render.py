@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hive.config.keys import keys_of
-from hive.config.schema import SECTIONS, Config
+from hive.config.load import load_config
+from hive.config.schema import Config
 from hive.config.values import toml_key, toml_text
 
 __all__ = ["render", "template"]
@@ -38,13 +38,11 @@ def render(config: Config) -> str:
     return _lines((entry.name, entry.value, f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
 
 
-def template(env_id: str) -> str:
-    """A short config that works for this environment."""
-    rows = []
-    for full in TEMPLATE_KEYS:
-        section, name = full.split(".")
-        key = keys_of(SECTIONS[section])[name]
-        rows.append((full, env_id if full == "env.id" else key.default, key.limits.doc))
+def template(env_id: str, scheme: str = "a2c") -> str:
+    """A short config that works for this environment; ConfigError where these cannot be values of a config."""
+    given = f"run.scheme = {toml_text(scheme)}\nenv.id = {toml_text(env_id)}\n"
+    entries = load_config("template", text=given).entries()
+    rows = [(entry.name, entry.value, entry.doc) for entry in entries if entry.name in TEMPLATE_KEYS]
     opening = "# Start it with `hive up FILE`; `hive config FILE` shows the keys that are not in it.\n"
     return opening + "\n" + _lines(rows)
 

@@ -1,5 +1,7 @@
 """Every key of the config: its table, type, default, limits and meaning. To add a key, add a line.
 
+Those of [algorithm] are in `hive.config.algorithms`.
+
     [run] [env] [collection] [gradients] [algorithm] [network] [record] [supervision]
 
 Each table is a frozen dataclass; `Config` holds one of each, and where every value came from. A `Config`
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hive.config.algorithms import AlgorithmConfig
 from hive.config.keys import REQUIRED, is_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -24,7 +27,6 @@ from hive.config.values import toml_text
 __all__ = [
     "RULES",
     "SECTIONS",
-    "A2CConfig",
     "CollectionConfig",
     "Config",
     "Entry",
@@ -38,11 +40,11 @@ __all__ = [
 ]
 
 NAME_LENGTH = 64  # of a run: with its number far below the 255 bytes of a file name, and it fits a table
-COLLECTORS = 1024  # on one machine: each is a process, and a slip of the finger should not fork a million
+WORKERS = 1024  # of a kind on one machine: each is a process, and a slip of the finger should not fork a million
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
-COMMUNICATIONS = ("synchronous", "pipelined")
+LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
 CLASS = {"accepts": is_reference, "expected": '"package.module:Class"'}
 
 
@@ -53,7 +55,12 @@ def _cores_but_one() -> int:
 
 def _lag(table: Mapping[str, Any]) -> int:
     """The default `max_lag` of a table with `communication`."""
-    return 0 if table["communication"] == "synchronous" else 1
+    return LAGS[table["communication"]]
+
+
+def _slots(table: Mapping[str, Any]) -> int:
+    """The default `slots`: see `_slots_breach`."""
+    return int(table["max_lag"]) + (1 if table["communication"] == "asynchronous" else 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        '"a2c", "single" (all in one process) or "package.module:function"',
+        '"a2c", "ppo", "impala", "single" (all in one process) or "package.module:function"',
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -104,28 +111,33 @@ class CollectionConfig:
         1,
         'collectors; "auto": as many as cores but one; 0: the gradient worker collects',
         minimum=0,
-        maximum=COLLECTORS,
+        maximum=WORKERS,
         words={"auto": _cores_but_one},
     )
     envs: int = key(16, "environments per collector", minimum=1)
     rollout: int = key(32, "steps per environment in a rollout", minimum=1)
     communication: str = key(
         "pipelined",
-        '"synchronous": wait for the newest weights; "pipelined": act max_lag versions behind',
-        choices=COMMUNICATIONS,
+        'weights acted with: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": any',
+        choices=tuple(LAGS),
     )
     max_lag: int = key(
         REQUIRED,
-        "versions by which rollouts are older; default: 0 synchronous, 1 pipelined",
+        "versions by which rollouts are older; default: 0 synchronous, 1 pipelined, 4 asynchronous",
         minimum=0,
         resolve=_lag,
+    )
+    ownership: str = key(
+        "pool",
+        '"pool": all gradient workers share all collectors; "gradient_worker": each has its own',
+        choices=("pool", "gradient_worker"),
     )
     broadcast_interval: int = key(1, "rounds between two versions of the policy", minimum=1)
     slots: int = key(
         REQUIRED,
-        "rollouts in shared memory per collector; default: max_lag + 2",
+        "rollouts in shared memory per collector; default: max_lag + 2, asynchronous max_lag + 1",
         minimum=2,
-        resolve=lambda table: table["max_lag"] + 2,
+        resolve=_slots,
     )
 
 
@@ -137,20 +149,24 @@ class GradientsConfig:
         1,
         "gradient workers; 0: the learner computes the gradients",
         minimum=0,
-        maximum=1,
-        expected="0 or 1 (this release runs at most one gradient worker)",
+        maximum=WORKERS,
     )
     communication: str = key(
         "synchronous",
-        '"synchronous": gradients of the newest weights; "pipelined": of older ones',
-        choices=COMMUNICATIONS,
+        '"synchronous": of the newest weights; "pipelined": of older ones; "asynchronous": as they come',
+        choices=tuple(LAGS),
     )
     bootstrap_rounds: int = key(1, "gradients of each worker in one update", minimum=1)
     max_lag: int = key(
         REQUIRED,
-        "updates by which gradients are older; default: 0 synchronous, 1 pipelined",
+        "updates by which gradients are older; default: 0 synchronous, 1 pipelined, 4 asynchronous",
         minimum=0,
         resolve=_lag,
+    )
+    stale: str = key(
+        "drop",
+        'asynchronous gradients older than max_lag: "drop", "scale" by 1 / (1 + lag) or "accept"',
+        choices=("drop", "scale", "accept"),
     )
     device: str = key(
         "cpu",
@@ -158,30 +174,6 @@ class GradientsConfig:
         choices=("cpu",),
         expected='"cpu" (this release computes gradients on the CPU only)',
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class A2CConfig:
-    """[algorithm] with name = "a2c"."""
-
-    name: str = key("a2c", "the algorithm", choices=("a2c",))
-    discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
-    gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
-    learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
-    learning_rate_schedule: str = key(
-        "constant", '"constant", or "linear": falls to 0 at run.steps', choices=("constant", "linear")
-    )
-    optimizer: str = key("adam", "adam, adamw, rmsprop or sgd", choices=("adam", "adamw", "rmsprop", "sgd"))
-    adam_optimizer_beta1: float = key(0.9, "decay of adam's mean of gradients", minimum=0, below=1)
-    adam_optimizer_beta2: float = key(0.999, "decay of adam's mean of squares", minimum=0, below=1)
-    rms_prop_optimizer_decay: float = key(0.99, "decay of rmsprop's mean of squares", minimum=0, below=1)
-    optimizer_epsilon: float = key(1e-5, "added to the root of that mean", above=0)
-    momentum: float = key(0.0, "of sgd and rmsprop", minimum=0, below=1)
-    weight_decay: float = key(0.0, "decoupled in adamw, added to the gradient in the others", minimum=0)
-    value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
-    entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
-    clip_gradients: float = key(0.5, "largest norm of the whole gradient; 0: no clipping", minimum=0)
-    normalize_advantages: bool = key(False, "advantages of a batch get mean 0 and deviation 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +228,7 @@ class Config:
     env: EnvConfig
     collection: CollectionConfig
     gradients: GradientsConfig
-    algorithm: A2CConfig
+    algorithm: AlgorithmConfig
     network: NetworkConfig
     record: RecordConfig
     supervision: SupervisionConfig
@@ -253,39 +245,61 @@ class Config:
 
     def entries(self) -> Iterator[Entry]:
         """Every key, table by table."""
-        for section, table in SECTIONS.items():
+        for section in SECTIONS:
+            table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
                 full = f"{section}.{name}"
                 yield Entry(full, self.value(full), self.origins[full], declared.limits.doc)
 
     def differences(self, other: Config) -> list[str]:
-        """The names of the keys whose values differ."""
-        return [entry.name for entry in self.entries() if entry.value != other.value(entry.name)]
+        """The names of the keys whose values differ, and of those that only the algorithm of one has."""
+        # No key of an algorithm is ever None, so None stands for one that is not there.
+        mine, theirs = ({entry.name: entry.value for entry in config.entries()} for config in (self, other))
+        return [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
 
 
 SECTIONS: Mapping[str, type] = {
     name: table for name, table in typing.get_type_hints(Config).items() if name != "origins"
 }
-"""Table -> its dataclass."""
+"""Table -> its dataclass; of [algorithm] the one that its algorithms share."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a key demands of another: `demand(value of other)` is the smallest and the largest of `name`."""
+    """What keys demand of the key `name`, which breaks no rule with its default.
+
+    breach: of the values of `name` and of `others`, in this order: "" where they agree, else what is wrong, with
+        `{0}`, `{1}` in place of the others: "{0} demands at least 2".
+    """
 
     name: str
-    other: str
-    demand: Callable[[Any], tuple[int, int | None]]
+    others: tuple[str, ...]
+    breach: Callable[..., str]
 
 
-def _lag_demand(communication: str) -> tuple[int, int | None]:
-    return (0, 0) if communication == "synchronous" else (1, None)
+def _lag_breach(max_lag: int, communication: str) -> str:
+    if communication == "synchronous":
+        return "{0} demands 0" if max_lag else ""
+    return "" if max_lag else "{0} demands at least 1"
+
+
+def _slots_breach(slots: int, communication: str, max_lag: int) -> str:
+    """The consumer holds one slot, and max_lag + 1 rollouts are in flight, asynchronously with the one it holds."""
+    least = max_lag + 2
+    return "" if communication == "asynchronous" or slots >= least else f"{{0}} with {{1}} demands at least {least}"
+
+
+def _ownership_breach(ownership: str, collectors: int, gradient_workers: int) -> str:
+    """Each gradient worker owns an equal share of the collectors."""
+    if ownership == "pool" or gradient_workers == 0 or collectors % gradient_workers == 0:
+        return ""
+    return "{0} is no multiple of {1}"
 
 
 RULES = (
-    Rule("collection.max_lag", "collection.communication", _lag_demand),
-    Rule("gradients.max_lag", "gradients.communication", _lag_demand),
-    # A consumer holds one slot, and max_lag + 1 rollouts are in flight.
-    Rule("collection.slots", "collection.max_lag", lambda max_lag: (max_lag + 2, None)),
+    Rule("collection.max_lag", ("collection.communication",), _lag_breach),
+    Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
+    Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
+    Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
 )
-"""Rules that hold between two keys."""
+"""Rules that hold between keys."""

@@ -13,6 +13,15 @@ __all__ = ["SCHEMES"]
 
 SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "a2c": {},
+    "ppo": {
+        "gradients.communication": "synchronous",
+        "algorithm.name": "ppo",
+    },
+    "impala": {
+        "collection.communication": "asynchronous",
+        "gradients.communication": "asynchronous",
+        "algorithm.name": "impala",
+    },
     "single": {
         "collection.workers": 0,
         "collection.communication": "synchronous",

@@ -1,5 +1,27 @@
 """Gradients: their form in shared memory, and the learner's reduction."""
 
-from hive.gradients.blocks import EPISODES, SAMPLES, VERSION, clear, combine, gradient_layout, put_episodes
+from hive.gradients.blocks import (
+    ENV_STEPS,
+    EPISODES,
+    POLICY,
+    ROLLOUTS,
+    SAMPLES,
+    VERSION,
+    clear,
+    combine,
+    gradient_layout,
+    put_episodes,
+)
 
-__all__ = ["EPISODES", "SAMPLES", "VERSION", "clear", "combine", "gradient_layout", "put_episodes"]
+__all__ = [
+    "ENV_STEPS",
+    "EPISODES",
+    "POLICY",
+    "ROLLOUTS",
+    "SAMPLES",
+    "VERSION",
+    "clear",
+    "combine",
+    "gradient_layout",
+    "put_episodes",
+]

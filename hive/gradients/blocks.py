@@ -1,14 +1,17 @@
 """Gradients on their way from a gradient worker to the learner: one slot each.
 
     header            [8] int64                      what HEADER names
+    moments           [3] float64                    count, sum and sum of squares of advantages, where asked for
     gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`
     mask              [parameters] uint8             0: this parameter had no gradient; its range is zero
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
     episode_returns   [E] float32                    of the episodes that ended in these rollouts
     episode_lengths   [E] int32
 
-A gradient of zero samples stands for a share that was lost; it weighs nothing. `combine` is the learner's reduction:
-the weighted mean over any number of gradients, in the order given, in one native pass, together with its norm.
+The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
+rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), and the
+oldest version of the policy that acted. A gradient of zero samples weighs nothing. `combine` is the learner's
+reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its norm.
 """
 
 from __future__ import annotations
@@ -22,10 +25,21 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.runtime import Layout
 
-__all__ = ["EPISODES", "SAMPLES", "VERSION", "clear", "combine", "gradient_layout", "put_episodes"]
+__all__ = [
+    "ENV_STEPS",
+    "EPISODES",
+    "POLICY",
+    "ROLLOUTS",
+    "SAMPLES",
+    "VERSION",
+    "clear",
+    "combine",
+    "gradient_layout",
+    "put_episodes",
+]
 
-HEADER = ("version", "samples", "episodes")
-VERSION, SAMPLES, EPISODES = range(len(HEADER))
+HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy")
+VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY = range(len(HEADER))
 HEADER_WORDS = 8
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -36,6 +50,7 @@ def gradient_layout(parameter_elements: int, parameters: int, statistics: int, e
     return Layout(
         {
             "header": ("int64", (HEADER_WORDS,)),
+            "moments": ("float64", (3,)),
             "gradient": ("float32", (parameter_elements,)),
             "mask": ("uint8", (parameters,)),
             "statistics": ("float64", (max(statistics, 1),)),
@@ -49,6 +64,8 @@ def clear(arrays: Arrays, version: int) -> None:
     """Makes the slot a gradient of zero samples."""
     arrays["header"][:] = 0
     arrays["header"][VERSION] = version
+    arrays["header"][POLICY] = -1
+    arrays["moments"][:] = 0.0
     arrays["mask"][:] = 0
     arrays["statistics"][:] = 0.0
 
@@ -63,9 +80,15 @@ def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], N
     arrays["header"][EPISODES] = count
 
 
-def combine(gradients: Sequence[Arrays], out: NDArray[np.float32]) -> tuple[int, _native.Reduction]:
-    """Writes the mean of the gradients, weighted by their samples, to `out`: (samples, norm and finite check)."""
+def combine(
+    gradients: Sequence[Arrays], out: NDArray[np.float32], factors: Sequence[float] | None = None
+) -> tuple[int, _native.Reduction]:
+    """Writes the mean of the gradients, weighted by their samples, to `out`: (samples, norm and finite check).
+
+    `factors` multiply single gradients afterwards: stale ones may count less.
+    """
     samples = [int(g["header"][SAMPLES]) for g in gradients]
     total = sum(samples)
-    weights = [n / total if total else 0.0 for n in samples]
+    scales = factors or [1.0] * len(samples)
+    weights = [n / total * scale if total else 0.0 for n, scale in zip(samples, scales, strict=True)]
     return total, _native.reduce([g["gradient"] for g in gradients], weights, out)

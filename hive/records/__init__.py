@@ -2,13 +2,14 @@
 
 directory, runs      where things lie; finding a run and saying how it is
 atomic, documents    files and folders that are there whole or not at all; JSON
-weights              a checkpoint's content: safetensors and JSON
+checkpoints          what a run is resumed from: writing, finding, keeping
+weights              a checkpoint's arrays and counters: safetensors and JSON
 jsonl, sinks         growing files of lines; where metrics go
 logs, crash          text for people
 summary              how a run ended
 
 `hive.records.weights` is imported by its own name: it alone needs NumPy, and `hive ls` shall answer at
-once.
+once. Checkpoints load it when arrays are written or read, not when they are listed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,17 @@ from hive.records.atomic import (
     Files,
     atomic_folder,
     check_folder,
+    remove_folder,
     remove_unfinished,
     write_bytes,
     write_json,
+)
+from hive.records.checkpoints import (
+    Checkpoint,
+    list_checkpoints,
+    newest_checkpoint,
+    retain,
+    write_checkpoint,
 )
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
@@ -43,6 +52,7 @@ from hive.records.summary import Summary
 __all__ = [
     "FILES",
     "JSON",
+    "Checkpoint",
     "Files",
     "JsonlSink",
     "JsonlWriter",
@@ -59,17 +69,22 @@ __all__ = [
     "find_runs",
     "home_folder",
     "is_alive",
+    "list_checkpoints",
     "merge_logs",
+    "newest_checkpoint",
     "open_log",
     "process_start_time",
     "read_document",
     "read_jsonl",
     "read_run_facts",
+    "remove_folder",
     "remove_unfinished",
     "resolve_run",
+    "retain",
     "run_state",
     "tail_jsonl",
     "write_bytes",
+    "write_checkpoint",
     "write_crash",
     "write_json",
     "write_run_facts",

@@ -22,9 +22,13 @@ from pathlib import Path
 from hive.errors import RecordError, UsageError
 from hive.records.documents import failure
 
-__all__ = ["LATEST", "RunDirectory", "home_folder"]
+__all__ = ["LATEST", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
 
 LATEST = "latest"
+
+# In the folder of a checkpoint.
+WEIGHTS_FILE = "weights.safetensors"
+STATE_FILE = "state.json"
 
 # What a shell, a URL and a metric can hold without quotes. Not hidden, not an option.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

@@ -23,12 +23,10 @@ import safetensors.numpy
 
 from hive.errors import RecordError
 from hive.records.atomic import FILES, Files
+from hive.records.directory import STATE_FILE, WEIGHTS_FILE
 from hive.records.documents import JSON, failure, read_object
 
 __all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_sha256"]
-
-WEIGHTS_FILE = "weights.safetensors"
-STATE_FILE = "state.json"
 
 # What hive itself stores; anything else in a file is not ours. Keys: the format's names.
 DTYPES: dict[str, np.dtype[Any]] = {

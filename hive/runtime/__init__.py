@@ -7,10 +7,11 @@ from hive.runtime.actor import Actor, Handle, endpoint
 from hive.runtime.channels import ChannelFull
 from hive.runtime.memory import Layout
 from hive.runtime.messages import Message, Tree
+from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.slabs import SlabReceiver, Slot
 from hive.runtime.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
-from hive.runtime.topology import Group, Plan, PortRef, Topology
+from hive.runtime.topology import Group, PortRef, Topology
 
 __all__ = [
     "BUSY",

@@ -14,7 +14,7 @@ from typing import Any
 from hive import _native
 from hive.runtime.channels import account_of
 from hive.runtime.memory import Bytes, SlabPlan, SlabView
-from hive.runtime.topology import Plan
+from hive.runtime.plan import Plan
 
 __all__ = ["channel_accounts", "holds"]
 

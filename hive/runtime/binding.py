@@ -10,9 +10,9 @@ from hive.runtime.boards import BoardReader, BoardWriter
 from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.memory import BoardPlan, BoardView, SlabPlan, SlabView
 from hive.runtime.messages import Message
+from hive.runtime.plan import PlanChannel
 from hive.runtime.ports import ports_of
 from hive.runtime.slabs import SlabReceiver, SlabSender
-from hive.runtime.topology import PlanChannel
 
 if TYPE_CHECKING:
     from hive.runtime.node import Node

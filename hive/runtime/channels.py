@@ -174,6 +174,7 @@ class MessageReceiver:
         self.acknowledge = acknowledge
         self.queue: deque[tuple[Identity, Message]] = deque()
         self.totals: dict[Identity, list[int]] = {}  # producer -> [received, consumed, dropped]
+        self.owed: set[Identity] = set()  # producers that have not been told their totals
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
     def deliver(self, producer: Identity, sequence: int, message: Message) -> None:
@@ -209,12 +210,21 @@ class MessageReceiver:
         producer, message = self.queue.popleft()
         totals = self.totals[producer]
         totals[1] += 1
+        self.owed.add(producer)
         # One Ack for half a window, or when there is nothing left: few, full messages.
-        if not self.queue or (totals[1] + totals[2]) % max(self.window // 2, 1) == 0:
+        if not self.queue:
+            self.acknowledge_all()
+        elif (totals[1] + totals[2]) % max(self.window // 2, 1) == 0:
             self._acknowledge(producer)
         return message
 
+    def acknowledge_all(self) -> None:
+        """Tells every producer what it has not been told: at a quiescent point no account is behind."""
+        for producer in sorted(self.owed):
+            self._acknowledge(producer)
+
     def _acknowledge(self, producer: Identity) -> None:
+        self.owed.discard(producer)
         _, consumed, dropped = self.totals[producer]
         self.acknowledge(producer, consumed, dropped, self.window)
 

@@ -37,8 +37,9 @@ from typing import NoReturn
 from hive.errors import HiveError
 from hive.runtime.hosting import host
 from hive.runtime.messages import Message, type_set
+from hive.runtime.plan import Plan
 from hive.runtime.stream import receive, send
-from hive.runtime.topology import Plan, Topology
+from hive.runtime.topology import Topology
 
 __all__ = ["REPLIES", "Adopt", "Build", "BuildFailed", "Built", "Fork", "Forked"]
 

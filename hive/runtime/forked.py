@@ -19,9 +19,9 @@ from pathlib import Path
 
 from hive.errors import ActorFailed, HiveError
 from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked
+from hive.runtime.plan import Plan
 from hive.runtime.processes import Exit, OnExit
 from hive.runtime.stream import pack, read
-from hive.runtime.topology import Plan
 
 __all__ = ["BuildError", "ForkedProcesses"]
 

@@ -17,7 +17,8 @@ from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory import Bytes, Segment
 from hive.runtime.node import Node, NodeContext
-from hive.runtime.topology import Plan, Topology
+from hive.runtime.plan import Plan
+from hive.runtime.topology import Topology
 from hive.runtime.wire import ZmqTransport
 
 __all__ = ["host"]

@@ -21,12 +21,14 @@ from typing import Any
 
 from hive import _native
 from hive.clock import Clock
-from hive.errors import EnvironmentFailed, HiveError, RemoteError, WireError
-from hive.runtime.actor import Actor, Handle, endpoints_of
+from hive.errors import EnvironmentFailed, HiveError, WireError
+from hive.runtime.actor import Actor, Handle
 from hive.runtime.binding import bind_ports
+from hive.runtime.calls import Calls
 from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.memory import Bytes
 from hive.runtime.messages import Frames, Message, Tree, decode, encode, type_set
+from hive.runtime.plan import Plan
 from hive.runtime.protocol import (
     NODE_TYPES,
     Ack,
@@ -47,7 +49,7 @@ from hive.runtime.protocol import (
     RunOver,
 )
 from hive.runtime.status import Status
-from hive.runtime.topology import Plan, Topology
+from hive.runtime.topology import Topology
 from hive.runtime.transport import Transport
 from hive.runtime.waiting import Waiter
 
@@ -108,7 +110,7 @@ class Node:
         self.senders: dict[tuple[int, int], MessageSender] = {}  # (channel, producer)
         self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.calls: dict[int, asyncio.Future[Reply]] = {}
+        self.calls = Calls(self)
         self.types = [type_set([self._message_type(i)]) for i in range(len(self.plan.channels))]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
@@ -166,7 +168,7 @@ class Node:
     def _bind_handles(self, value: Any, caller: int) -> Any:
         if isinstance(value, Handle):
             return value.bound(
-                lambda name, method, arguments, deadline: self.call(caller, name, method, arguments, deadline)
+                lambda name, method, arguments, deadline: self.calls.call(caller, name, method, arguments, deadline)
             )
         if isinstance(value, (list, tuple)) and any(isinstance(v, Handle) for v in value):
             return type(value)(self._bind_handles(v, caller) for v in value)
@@ -222,6 +224,12 @@ class Node:
         if member is not None and self.context.transport.post(member.address, frames):
             self.pages.ring(actor)  # it may sleep on its bell
 
+    def _on_call(self, message: Call) -> None:
+        self.calls.received(message)
+
+    def _on_reply(self, message: Reply) -> None:
+        self.calls.answered(message)
+
     def receive(self, frames: Frames) -> None:
         """A message from outside. A bad one is counted, logged and dropped; it is never fatal."""
         try:
@@ -274,9 +282,9 @@ class Node:
 
     def _drain(self, reason: str) -> None:
         for number in self.tasks:
-            self._spawn(self._guard(number, self.actors[number].drain))
+            self.spawn(self._guard(number, self.actors[number].drain))
 
-    def _spawn(self, work: Awaitable[Any]) -> None:
+    def spawn(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)
         self.background.add(task)
         task.add_done_callback(self._background_done)
@@ -332,70 +340,3 @@ class Node:
 
     def _on_doorbell(self, message: Doorbell) -> None:
         self.waiters[message.actor].wake()
-
-    # --- calls
-
-    async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
-        """Calls an endpoint. Raises RemoteError, or TimeoutError when no answer came in time."""
-        number = next((i for i, a in enumerate(self.plan.actors) if a.name == name), -1)
-        deadline = asyncio.get_running_loop().time() + deadline_s
-        try:
-            async with asyncio.timeout(deadline_s):
-                await self.waiters[caller].until(
-                    lambda: number in self.members or None, self.waiters[caller].status.runtime
-                )
-                key = max(self.calls, default=0) + 1
-                answer = self.calls[key] = asyncio.get_running_loop().create_future()
-                try:
-                    self._send_call(Call(key, caller, number, method, list(arguments)))
-                    reply = await answer
-                finally:
-                    del self.calls[key]
-        except TimeoutError:
-            late = asyncio.get_running_loop().time() - deadline + deadline_s
-            raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
-        if reply.error:
-            pid = self.pages.snapshot(number)["pid"]
-            raise RemoteError(
-                f"[{name} pid {pid}] {reply.error}: {reply.text}",
-                remote_type=reply.error,
-                remote_traceback=reply.traceback,
-            )
-        return reply.value
-
-    def _send_call(self, call: Call) -> None:
-        if call.actor in self.actors:
-            self._on_call(call)
-        else:
-            self.post(call.actor, encode(call))
-
-    def _on_call(self, call: Call) -> None:
-        self._spawn(self._answer(call))
-
-    async def _answer(self, call: Call) -> None:
-        actor = self.actors[call.actor]
-        try:
-            if call.method not in endpoints_of(type(actor)):
-                raise AttributeError(f"`{actor.name}` has no endpoint `{call.method}`")
-            value = await getattr(actor, call.method)(*call.arguments)
-            reply = Reply(call.call, call.caller, value, "", "", "")
-            frames = encode(reply)
-        except Exception as error:
-            reply = Reply(
-                call.call,
-                call.caller,
-                None,
-                type(error).__name__,
-                str(error),
-                "".join(traceback.format_exception(error)),
-            )
-            frames = encode(reply)
-        if call.caller in self.actors:
-            self._on_reply(reply)
-        else:
-            self.post(call.caller, frames)
-
-    def _on_reply(self, reply: Reply) -> None:
-        waiting = self.calls.get(reply.call)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(reply)

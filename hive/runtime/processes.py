@@ -18,8 +18,9 @@ from typing import Protocol
 from hive.clock import Clock
 from hive.runtime.memory import PAGE, Bytes, Segment, SlabPlan, aligned
 from hive.runtime.node import Node, NodeContext
+from hive.runtime.plan import Plan
 from hive.runtime.status import PAGE_BYTES
-from hive.runtime.topology import Plan, Topology
+from hive.runtime.topology import Topology
 from hive.runtime.transport import Transport
 
 __all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory"]

@@ -45,12 +45,15 @@ from hive.runtime.control import ControlServer, control_path
 from hive.runtime.folders import make_socket_folder
 from hive.runtime.fork_server import Build
 from hive.runtime.forked import BuildError, ForkedProcesses
+from hive.runtime.membership import Settings
 from hive.runtime.messages import Tree
+from hive.runtime.outcome import Journal, Outcome
+from hive.runtime.overview import overview
+from hive.runtime.plan import Plan
 from hive.runtime.processes import InlineProcesses, ProcessTable, SharedMemory
 from hive.runtime.protocol import Failed
 from hive.runtime.status import ActorStatus
-from hive.runtime.supervisor import Journal, Outcome, Settings, Supervisor
-from hive.runtime.topology import Plan
+from hive.runtime.supervisor import Supervisor
 from hive.runtime.transport import MemoryTransport, Transport
 from hive.runtime.wire import ZmqTransport
 
@@ -131,7 +134,7 @@ class _Run:
             "steps": self.config.run.steps,
         }
         return base | (
-            self.supervisor.status()
+            overview(self.supervisor)
             if self.supervisor
             else {"state": "starting", "actors": [], "helpers": [], "channels": {}}
         )

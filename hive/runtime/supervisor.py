@@ -21,20 +21,18 @@ no reinforcement learning, and reads time and processes through seams.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import signal
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from hive import _native
 from hive.clock import Clock
 from hive.errors import WireError
 from hive.runtime.accounting import channel_accounts
-from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
+from hive.runtime.outcome import Journal, Outcome
+from hive.runtime.plan import Plan
 from hive.runtime.processes import Exit, ProcessTable, SharedMemory
 from hive.runtime.protocol import (
     SUPERVISOR_TYPES,
@@ -50,75 +48,16 @@ from hive.runtime.protocol import (
     Ready,
     RunOver,
 )
+from hive.runtime.recovery import Recovery
 from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 from hive.runtime.status import BUSY, RUNTIME, ActorStatus, read_status
-from hive.runtime.topology import Plan
 from hive.runtime.transport import Transport
 
-__all__ = ["Journal", "Outcome", "Settings", "Supervisor"]
+__all__ = ["Supervisor"]
 
 WATCH_S = 0.25  # a stopped process is found within half a second
-BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # before a restart, by how many short lives ended in a row
-SHORT_LIFE_S = 1.0  # an incarnation that ends itself sooner has done nothing: a crash loop, which is slowed down
 LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
 KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """[supervision] of the config."""
-
-    restarts: int = 5
-    window_s: float = 60.0
-    phase_limit_s: float = 60.0
-    drain_s: float = 30.0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    state: str  # finished | stopped | failed
-    reason: str
-    error: str  # "" unless failed
-    hint: str
-    exact: bool
-    restarts: dict[str, int]
-    channels: dict[str, dict[str, Any]]
-    results: dict[str, float]
-    digest: str
-
-
-# (kind, text, fields): a line of the diary. (failure, status, story): a crash report; returns where it lies.
-Event = Callable[[str, str, dict[str, Tree]], None]
-Crash = Callable[[Failed, ActorStatus, list[str]], str]
-
-
-@dataclass(frozen=True)
-class Journal:
-    """Where the supervisor writes what happened."""
-
-    event: Event
-    crash: Crash
-
-
-@dataclass
-class _Process:
-    """One process of the plan, over all its incarnations."""
-
-    name: str
-    actors: list[int]
-    incarnation: int = -1
-    pid: int = 0
-    address: str = ""
-    alive: bool = False
-    listening: bool = False
-    started_ns: int = 0
-    restarts: int = 0
-    deaths: deque[int] = field(default_factory=deque)  # times in ns, within the window
-    short_lives: int = 0  # in a row
-    why: str = ""  # set before the supervisor itself kills it
-    failures: list[Failed] = field(default_factory=list)  # of this incarnation
 
 
 class Supervisor:
@@ -143,8 +82,9 @@ class Supervisor:
         self.settings = settings
         self.journal = journal
         self.address = address
+        self.recovery = Recovery(plan, memory)
         self.pages = _native.Status(memory.open("status"))
-        self.table = {name: _Process(name, actors) for name, actors in plan.processes.items()}
+        self.table = {name: ProcessRecord(name, actors) for name, actors in plan.processes.items()}
         self.machines = [Machine(a.name, ACTOR, ActorState.starting) for a in plan.actors]
         self.run_machine: Machine[RunState, RunEvent] = Machine("run", RUN, RunState.starting)
         self.over = asyncio.Event()
@@ -194,12 +134,9 @@ class Supervisor:
         self.over.set()
         self.changed.set()
 
-    async def _start(self, process: _Process) -> None:
-        process.incarnation += 1
-        process.why, process.failures, process.listening = "", [], False
-        process.address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation}"
-        process.started_ns = self.clock.now_ns()
-        process.alive = True
+    async def _start(self, process: ProcessRecord) -> None:
+        address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
+        process.begin(address, self.clock.now_ns())
         process.pid = await self.processes.start(process.name, process.incarnation, process.address)
 
     def _begin_all(self) -> None:
@@ -208,14 +145,14 @@ class Supervisor:
             self._begin(process)
         self.journal.event("running", f"{len(self.plan.actors)} actors in {len(self.table)} processes", {})
 
-    def _begin(self, process: _Process) -> None:
+    def _begin(self, process: ProcessRecord) -> None:
         for actor in process.actors:
             self.machines[actor].handle(ActorEvent.begin)
         self._send(process, Begin())
 
     # --- messages
 
-    def _send(self, process: _Process, message: Message) -> None:
+    def _send(self, process: ProcessRecord, message: Message) -> None:
         self.transport.post(process.address, encode(message))
         for actor in process.actors:
             self.pages.ring(actor)  # it may sleep on its bell
@@ -234,7 +171,7 @@ class Supervisor:
             self.journal.event("bad message", str(error), {"count": self.bad_messages})
         self.changed.set()
 
-    def _members(self, process: _Process) -> tuple[Member, ...]:
+    def _members(self, process: ProcessRecord) -> tuple[Member, ...]:
         solo = len(process.actors) == 1 and self.processes.restarts
         return tuple(Member(actor, process.incarnation, process.address, solo) for actor in process.actors)
 
@@ -284,7 +221,7 @@ class Supervisor:
         fields = message.fields if isinstance(message.fields, dict) else {}
         self.journal.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
 
-    def _process_of(self, actor: int) -> _Process:
+    def _process_of(self, actor: int) -> ProcessRecord:
         return self.table[self.plan.actors[actor].process]
 
     # --- death
@@ -299,13 +236,16 @@ class Supervisor:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _bury(self, process: _Process, how: Exit) -> None:
+    async def _bury(self, process: ProcessRecord, how: Exit) -> None:
         """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
         if how.code:
             await self._last_words(process)
         self.transport.poll()
         process.alive = False
-        self._recover(process)
+        for actor in process.actors:
+            self.recovery.bury(actor, process.incarnation)
+        for number in range(len(self.plan.actors)):
+            self.pages.ring(number)  # slots may have come free
         for actor in process.actors:
             self._tell_all(Left(actor, process.incarnation, str(how)))
         self.transport.forget(process.address)
@@ -317,36 +257,14 @@ class Supervisor:
             self._decide(process, how, doing)
         self.changed.set()
 
-    async def _last_words(self, process: _Process) -> None:
+    async def _last_words(self, process: ProcessRecord) -> None:
         """The report of an actor that raised may still be on its way."""
         limit = self.clock.now_ns() + int(LAST_WORDS_S * 1e9)
         while not process.failures and self.clock.now_ns() < limit:
             await asyncio.sleep(0.01)
             self.transport.poll()
 
-    def _recover(self, process: _Process) -> None:
-        sizes = {s.name: s.plan for s in self.plan.segments}
-        died = REASONS.index("consumer_died")
-        for actor in process.actors:
-            for channel in self.plan.channels:
-                for name in channel.segments:
-                    size, memory = sizes[name], self.memory.open(name)
-                    if isinstance(size, SlabPlan):
-                        SlabView(memory, size).words.recover(actor, process.incarnation, channel.reoffer, died)
-                    elif actor in channel.producers:
-                        self._board(name).words.recover_writer()
-                    elif actor in channel.consumers:
-                        self._board(name).words.unpin(channel.consumers.index(actor))
-        for actor in range(len(self.plan.actors)):
-            self.pages.ring(actor)  # slots may have come free
-
-    def _board(self, name: str) -> BoardView:
-        segment = next(s for s in self.plan.segments if s.name == name)
-        assert isinstance(segment.plan, BoardPlan)
-        shared = self._board(segment.commit_with) if segment.commit_with else None
-        return BoardView(self.memory.open(name), segment.plan, shared)
-
-    def _decide(self, process: _Process, how: Exit, doing: dict[int, ActorStatus]) -> None:
+    def _decide(self, process: ProcessRecord, how: Exit, doing: dict[int, ActorStatus]) -> None:
         """Restart or escalate."""
         failed = process.failures[0] if process.failures else None
         actor = failed.actor if failed else process.actors[0]
@@ -354,12 +272,7 @@ class Supervisor:
         what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
         where = f"in `{failed.doing if failed else status.phase or 'start'}`"
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
-        now = self.clock.now_ns()
-        process.deaths.append(now)
-        short = now - process.started_ns < SHORT_LIFE_S * 1e9 and how.signal != signal.SIGKILL  # killed by others
-        process.short_lives = process.short_lives + 1 if short else 0
-        while process.deaths[0] < now - self.settings.window_s * 1e9:
-            process.deaths.popleft()
+        process.died(how, self.clock.now_ns(), self.settings.window_s)
         self.exact = False
         refusal = self._refusal(process, failed)
         turn = f"; restart {len(process.deaths)} of {self.settings.restarts}" if refusal is None else ""
@@ -375,7 +288,7 @@ class Supervisor:
             error = f"{name} failed {where}: {failed.text if failed else what}" + (f" ({refusal})" if refusal else "")
             self._end("failed", f"{name} failed", error, failed.hint if failed else "")
 
-    def _refusal(self, process: _Process, failed: Failed | None) -> str | None:
+    def _refusal(self, process: ProcessRecord, failed: Failed | None) -> str | None:
         """Why this process is not restarted; None when it is. An empty text needs no words."""
         if self.ending:
             return "the run is ending"
@@ -383,13 +296,10 @@ class Supervisor:
             return ""
         if not all(self.plan.actors[a].restart for a in process.actors):
             return "it is not to be restarted"
-        if len(process.deaths) > self.settings.restarts:
-            window = f"{len(process.deaths)} times within {self.settings.window_s:g} s"
-            return f"{window}; [supervision] restarts = {self.settings.restarts}"
-        return None
+        return process.too_often(self.settings) or None
 
-    async def _restart(self, process: _Process) -> None:
-        await asyncio.sleep(BACKOFF_S[min(process.short_lives, len(BACKOFF_S) - 1)])
+    async def _restart(self, process: ProcessRecord) -> None:
+        await asyncio.sleep(process.backoff_s)
         if self.ending:
             return
         for actor in process.actors:
@@ -413,7 +323,7 @@ class Supervisor:
                         self._kill(process, f"no progress in `{phase}` for {stuck:.0f} s and so was killed")
                         break
 
-    def _stuck_s(self, process: _Process, actor: int) -> float:
+    def _stuck_s(self, process: ProcessRecord, actor: int) -> float:
         """Seconds since a running actor last made progress. One that waits for others is not stuck."""
         status = read_status(self.pages, actor)
         if status.incarnation != process.incarnation or status.pid != process.pid or not status.since_ns:
@@ -421,7 +331,7 @@ class Supervisor:
         judged = status.kind == BUSY or (status.kind == RUNTIME and self.machines[actor].state is not ActorState.ready)
         return status.doing_s if judged and self.machines[actor].state is not ActorState.finished else 0.0
 
-    def _kill(self, process: _Process, why: str) -> None:
+    def _kill(self, process: ProcessRecord, why: str) -> None:
         process.why = why
         self.processes.kill(process.name)
 
@@ -456,19 +366,13 @@ class Supervisor:
             left = deadline - self.clock.now_ns() / 1e9
             if not await self._until(lambda wave=wave: not any(p.alive for p in wave), left):  # type: ignore[misc]
                 await self._kill_rest(wave)
-        for channel in self.plan.channels:
-            for name in channel.segments:
-                if name in self.memory.slabs:
-                    SlabView(self.memory.open(name), self.memory.slabs[name]).words.drain(REASONS.index("run_ended"))
+        self.recovery.drain()
 
-    async def _kill_rest(self, wave: list[_Process]) -> None:
+    async def _kill_rest(self, wave: list[ProcessRecord]) -> None:
         for process in wave:
             if process.alive:
-                self.journal.event(
-                    "killed",
-                    f"{process.name} did not stop within {self.settings.drain_s:g} s",
-                    {"process": process.name},
-                )
+                text = f"{process.name} did not stop within {self.settings.drain_s:g} s"
+                self.journal.event("killed", text, {"process": process.name})
                 self._kill(process, "it did not stop in time")
         await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
 
@@ -493,48 +397,5 @@ class Supervisor:
             },
             channels=channel_accounts(self.plan, self.memory.open, self.pages),
             results=results,
-            digest=self._digest(),
+            digest=self.recovery.digest(),
         )
-
-    def _digest(self) -> str:
-        if not self.plan.digest_segment:
-            return ""
-        board = self._board(self.plan.digest_segment)
-        block = board.words.find(board.latest) if board.latest >= 0 else -1
-        return hashlib.sha256(board.blocks[block][: self.plan.digest_bytes].data).hexdigest() if block >= 0 else ""
-
-    # --- views
-
-    def status(self) -> dict[str, Tree]:
-        """Everything a view shows, as plain data."""
-        actors: list[Tree] = []
-        for number, planned in enumerate(self.plan.actors):
-            process, page = self._process_of(number), read_status(self.pages, number)
-            actors.append(
-                {
-                    "name": planned.name,
-                    "pid": process.pid,
-                    "state": self.machines[number].state.value,
-                    "restarts": process.restarts,
-                    "incarnation": process.incarnation,
-                    "activity": page.phase,
-                    "since_s": page.doing_s,
-                    "busy": page.share(BUSY),
-                    "wait_in": page.share(1),
-                    "wait_out": page.share(2),
-                    "runtime": page.share(RUNTIME),
-                    "version": page.version,
-                    "lag": page.lag,
-                    "phases": {name: ns / 1e9 for name, (_, ns) in page.spent_ns.items()},
-                    "counters": dict(page.counters),
-                }
-            )
-        helpers = [{"name": name, "pid": pid, "state": state} for name, (pid, state) in self.processes.facts().items()]
-        return {
-            "state": self.run_machine.state.value,
-            "reason": self.reason,
-            "actors": actors,
-            "helpers": helpers,
-            "results_actor": self.plan.results_actor,
-            "channels": channel_accounts(self.plan, self.memory.open, self.pages),
-        }

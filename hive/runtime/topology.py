@@ -14,17 +14,18 @@ channels without room for one full turn. Each error names actor, port and the wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hive.errors import TopologyError
 from hive.runtime.actor import Actor, Handle
-from hive.runtime.memory import BoardPlan, Layout, SegmentPlan, SlabPlan
-from hive.runtime.messages import Message, type_set
+from hive.runtime.memory import Layout
+from hive.runtime.messages import type_set
+from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_cycles
 from hive.runtime.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
 
-__all__ = ["Group", "Plan", "PlanActor", "PlanChannel", "PlanSegment", "PortRef", "Topology"]
+__all__ = ["Group", "PortRef", "Topology"]
 
 MAX_ACTORS = 1000  # a slot word has ten bits for its owner
 MAX_NAME_BYTES = 40  # fits a status page and a socket path
@@ -32,76 +33,6 @@ MAX_CHANNEL_BYTES = 16  # "<channel>:consumer_died" is a counter name of at most
 
 Carrier = Literal["message", "slab", "board"]
 OnDeath = Literal["drop", "reoffer"]
-
-
-class PlanActor(Message):
-    """One actor of the plan; its position in `Plan.actors` is its number everywhere."""
-
-    name: str
-    group: str
-    index: int
-    process: str
-    restart: bool
-    last: bool  # stopped only after all others are gone
-
-
-class PlanSegment(Message):
-    """One segment of shared memory. `slots` and `slot_bytes` of a slab; blocks, readers and keep of a board."""
-
-    name: str
-    kind: str  # "slab" | "board"
-    count: int  # slots or blocks
-    item_bytes: int
-    readers: int
-    keep: int
-    commit_with: str  # the board segment whose commit word this one shares, or ""
-
-    @property
-    def plan(self) -> SegmentPlan:
-        if self.kind == "slab":
-            return SlabPlan(self.count, self.item_bytes)
-        return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
-
-
-class PlanChannel(Message):
-    """One channel. Producers and consumers are actor numbers; `segments` one per producer (a board has one)."""
-
-    name: str
-    carrier: str
-    pattern: str
-    when_full: str
-    by_share: bool
-    reoffer: bool
-    window: int
-    source: str  # "group.port"
-    targets: tuple[str, ...]
-    producers: tuple[int, ...]
-    consumers: tuple[int, ...]
-    segments: tuple[str, ...]
-
-
-class Plan(Message):
-    """A topology as data. `results` names counters of one actor that the summary shows; `digest` a board to hash."""
-
-    actors: tuple[PlanActor, ...]
-    channels: tuple[PlanChannel, ...]
-    segments: tuple[PlanSegment, ...]
-    results_actor: str
-    results: tuple[str, ...]
-    digest_segment: str
-    digest_bytes: int
-
-    @property
-    def processes(self) -> dict[str, list[int]]:
-        """Process name -> the numbers of its actors, in order."""
-        result: dict[str, list[int]] = {}
-        for number, actor in enumerate(self.actors):
-            result.setdefault(actor.process, []).append(number)
-        return result
-
-    @property
-    def bytes(self) -> int:
-        return sum(s.plan.bytes for s in self.segments)
 
 
 @dataclass(frozen=True)
@@ -122,23 +53,21 @@ class Group:
     key: str
     cls: type[Actor]
     names: list[str]
-    process: str | None
+    processes: list[str]  # of each of them
     restart: bool
     last: bool
     parameters: dict[str, Any]
 
     def __getattr__(self, name: str) -> PortRef:
-        ports = {} if name.startswith("__") else ports_of(self.cls)
+        if name.startswith("__"):  # also while a copy is made, which has no `cls` yet
+            raise AttributeError(name)
+        ports = ports_of(self.cls)
         if name not in ports:
             raise AttributeError(f"`{self.cls.__name__}` has no port `{name}`; it has: {', '.join(ports) or 'none'}")
         return PortRef(self, ports[name])
 
     def handle(self, index: int = 0) -> Handle:
         return Handle(self.names[index], self.cls)
-
-    def processes(self) -> list[str]:
-        """The process each of its actors runs in."""
-        return [self.process or name for name in self.names]
 
 
 @dataclass
@@ -166,7 +95,7 @@ class Topology:
         *,
         group: str | None = None,
         count: int | None = None,
-        process: str | None = None,
+        process: str | Sequence[str] | None = None,
         restart: bool = True,
         last: bool = False,
         **parameters: Any,
@@ -174,8 +103,8 @@ class Topology:
         """Adds `count` actors of `cls`, each built with `parameters`.
 
         `group` is the key under which `topology[...]` finds them: by default the role, in the plural when `count` is
-        given. `process` puts them all into one process of that name; by default each has its own. `restart`: brought
-        back after a failure. `last`: stopped after all others.
+        given. `process` puts them all into one process of that name, or each into its own of a list; by default each
+        has a process of its own name. `restart`: brought back after a failure. `last`: stopped after all others.
         """
         role = cls.role_name()
         key = group or (role if count is None else f"{role}s")
@@ -193,7 +122,10 @@ class Topology:
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        added = Group(key, cls, names, process, restart, last, parameters)
+        homes = names if process is None else [process] * len(names) if isinstance(process, str) else list(process)
+        if len(homes) != len(names):
+            raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(homes)} processes")
+        added = Group(key, cls, names, homes, restart, last, parameters)
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
                 f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",
@@ -339,7 +271,7 @@ class Topology:
     def plan(self) -> Plan:
         """Checks the topology and describes it as data. Raises TopologyError."""
         actors = tuple(
-            PlanActor(name, g.key, i, g.process or name, g.restart, g.last)
+            PlanActor(name, g.key, i, g.processes[i], g.restart, g.last)
             for g in self.groups.values()
             for i, name in enumerate(g.names)
         )
@@ -355,7 +287,7 @@ class Topology:
             channels.append(made)
             segments.extend(needs)
         plan = Plan(actors, tuple(channels), tuple(segments), *self._results, *self._digest_segment())
-        _check_cycles(plan)
+        check_cycles(plan)
         return plan
 
     def _digest_segment(self) -> tuple[str, int]:
@@ -383,6 +315,8 @@ class Topology:
         producers = tuple(numbers[n] for n in channel.source.group.names)
         consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
         segments: list[PlanSegment] = []
+        if channel.carrier == "message" and o["window"] < 1:
+            raise TopologyError(f"channel `{name}` has a window of {o['window']} messages", hint="one is the least")
         if channel.carrier == "slab":
             if o["slots"] < 2:
                 raise TopologyError(
@@ -432,36 +366,3 @@ class Topology:
                 return group, number
             number -= len(group.names)
         raise IndexError("no such actor")
-
-
-def _check_cycles(plan: Plan) -> None:
-    """Refuses a cycle of waiting channels without room for one full turn.
-
-    One full turn: every actor of the cycle may send once before any receives. A slab has its producer's own slots; a
-    message channel lets each producer have `window` messages on the way, so a window of nought blocks the turn.
-    """
-    edges: dict[int, set[int]] = {}
-    for channel in plan.channels:
-        if channel.carrier == "message" and channel.when_full == "wait" and channel.window < len(channel.producers):
-            for producer in channel.producers:
-                edges.setdefault(producer, set()).update(channel.consumers)
-    for start in edges:
-        path = next(_cycles(edges, start), None)
-        if path:
-            names = " -> ".join(plan.actors[number].name for number in path)
-            raise TopologyError(
-                f"a cycle of waiting channels has no room for one full turn: {names}",
-                hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"',
-            )
-
-
-def _cycles(edges: dict[int, set[int]], start: int) -> Iterator[list[int]]:
-    stack, seen = [(start, [start])], set()
-    while stack:
-        here, path = stack.pop()
-        for following in edges.get(here, ()):
-            if following == start:
-                yield [*path, start]
-            elif following not in seen:
-                seen.add(following)
-                stack.append((following, [*path, following]))

@@ -3,6 +3,7 @@
     header              [8] int64             what HEADER names
     observations        [T+1, B, ...]         raw; row `length` is row 0 of the next rollout
     actions             [T, B, ...]
+    log_probs           [T, B] float32        log pi(a|s) of the policy that acted, for algorithms that ask for it
     rewards             [T, B] float32
     terminated          [T, B] uint8          the episode ended by itself: nothing follows
     truncated           [T, B] uint8          the episode was cut: its value goes on
@@ -52,6 +53,7 @@ def rollout_layout(
             "header": ("int64", (HEADER_WORDS,)),
             "observations": (observation_dtype, (steps + 1, envs, *observation_shape)),
             "actions": (action_dtype, (*per_step, *action_shape)),
+            "log_probs": ("float32", per_step),
             "rewards": ("float32", per_step),
             "terminated": ("uint8", per_step),
             "truncated": ("uint8", per_step),
@@ -73,6 +75,7 @@ class Rollout:
         self.length = length = int(header[LENGTH])
         self.observations = arrays["observations"][: length + 1]
         self.actions = arrays["actions"][:length]
+        self.log_probs = arrays["log_probs"][:length]
         self.rewards = arrays["rewards"][:length]
         self.terminated = arrays["terminated"][:length]
         self.truncated = arrays["truncated"][:length]

@@ -21,6 +21,7 @@ class Purpose(enum.IntEnum):
     environment = 1  # source: environment of the run, sequence: incarnation of its collector
     action = 2  # source: collector, sequence: rollout
     acting_forward = 3  # torch's generator while acting; source: collector, sequence: rollout
+    minibatches = 5  # the order of samples; source: gradient worker, sequence: round
     training_forward = 4  # torch's generator while training; source: gradient worker, sequence: gradient
 
 

@@ -5,13 +5,16 @@
         ^  behaviour (board, one version a round)                 │ │
         └─────────────────────────────────────────────────────────┘ └── state (board, one version a turn) -> workers
 
-Who uses which version follows from numbers alone, never from timing. With r the number of a rollout, g of a gradient:
+In the deterministic modes who uses which version follows from numbers alone, never from timing. With r the number of a
+rollout, g of a gradient, S the gradients that an algorithm makes of a round, K = bootstrap_rounds:
 
     rollout r    is made with behaviour version  max(0, r // broadcast_interval - collection lag)
-    gradient g   is made of the rollouts r = g of its share, on state version  max(0, g // bootstrap_rounds - lag)
-    turn t       reduces the gradients t * bootstrap_rounds ... of every worker, in (worker, sequence) order
+    gradient g   is made of the rollouts r = g // S of its share, on state version  max(0, g // K - gradients lag)
+    turn t       reduces the gradients t K ... (t + 1) K - 1 of every worker, in (worker, sequence) order
 
 A lag of 0 is synchronous, one of k >= 1 pipelined: everyone is busy, and the run is the same run every time.
+Asynchronous is whatever is ready: the latest version, the oldest rollout of anybody, the first K gradients; what is
+older than `max_lag` versions by then is dropped, counted as `stale` (gradients: or weighed less, or accepted).
 
 Every actor can be killed anywhere. A collector's successor makes the first rollout that was never committed. A gradient
 worker's successor speaks for the dead one: a round that lost rollouts with it is made of those that are left, in the
@@ -22,19 +25,25 @@ case. The learner's successor reads the last committed turn, frees what that tur
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hive.gradients import SAMPLES, VERSION
+from hive.algorithms import Moments, merged
+from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, Subscription
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.collector import Collector
 from hive.workers.gradient_worker import GWorker
-from hive.workers.learner import Count, Learner, Turn, mean_return
+from hive.workers.learner import Count, Turn, mean_return
 from hive.workers.messages import Gradient, Ledger, Metrics, RolloutReady, Weights
 
 __all__ = ["CollectorActor", "GradientWorkerActor", "LearnerActor"]
+
+LATEST = -1  # the version to ask for when any will do
 
 
 class CollectorActor(Actor):
@@ -46,6 +55,7 @@ class CollectorActor(Actor):
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
+        self.free = config.collection.communication == "asynchronous"
         self.lag = config.collection.max_lag
         self.interval = config.collection.broadcast_interval
         self.steps = self.status.counter("env_steps")
@@ -57,6 +67,7 @@ class CollectorActor(Actor):
             seed=config.run.seed,
             source=self.index,
             incarnation=self.incarnation,
+            log_probs=blueprint.algorithm().behaviour_log_probs,
             status=self.status,
         )
 
@@ -67,7 +78,7 @@ class CollectorActor(Actor):
     async def run(self) -> None:
         while True:
             slot = await self.rollouts.reserve()
-            wanted = max(0, slot.sequence // self.interval - self.lag)
+            wanted = LATEST if self.free else max(0, slot.sequence // self.interval - self.lag)
             version, weights = await self.behaviour.pin(wanted)
             self.status.show_version(version, self.behaviour.board.latest - version)
             self.collector.bind(weights)
@@ -81,39 +92,76 @@ class CollectorActor(Actor):
 
 
 class GradientWorkerActor(Actor):
-    """Makes one gradient of its share of every round."""
+    """Makes the gradients of its share of every round, or asynchronously of whatever rollout is ready."""
 
     role = "gradient-worker"
     rollouts = Inlet(RolloutReady)
     state = Subscription(Weights)
+    behaviour = Subscription(Weights, optional=True)
     gradients = Outlet(Gradient)
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
+        self.blueprint = blueprint
+        self.takes_any = config.collection.communication == "asynchronous"
+        self.free = config.gradients.communication == "asynchronous"
         self.lag = config.gradients.max_lag
+        self.policy_lag = config.collection.max_lag
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
+        self.algorithm = blueprint.algorithm()
+        self.per_round = self.algorithm.gradients_per_round
         self.worker = GWorker(
-            blueprint.network(), blueprint.algorithm(), seed=config.run.seed, source=self.index, status=self.status
+            blueprint.network(), self.algorithm, seed=config.run.seed, source=self.index, status=self.status
         )
 
     async def run(self) -> None:
-        sequence, first = self.gradients.produced, self._first_rollouts()
+        sequence = self.gradients.produced
+        first = {} if self.takes_any else self._first_rollouts(sequence)
+        share: list[Slot] = []
         while True:
-            lines = self.rollouts.lines
-            share = [await self.rollouts.claim(p, sequence) for p in lines.producers if sequence >= first[p]]
+            number, step = divmod(sequence, self.per_round)
+            if step == 0:
+                share = [await self._claim_fresh()] if self.takes_any else await self._claim_round(number, first)
             slot = await self.gradients.reserve()
-            wanted = max(0, sequence // self.bootstrap_rounds - self.lag)
-            version, weights = await self.state.pin(wanted)
+            moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
+            version, weights = await self.state.pin(self._wanted(sequence))
             self.status.show_version(version, self.state.board.latest - version)
-            self.worker.bind(weights)
-            self.worker.compute([rollout.arrays for rollout in share], slot.arrays, sequence=sequence, version=version)
+            self.worker.bind(weights[: self.blueprint.flat.block_bytes])
+            arrays = [rollout.arrays for rollout in share]
+            self.worker.compute(arrays, slot.arrays, sequence=sequence, version=version, moments=moments)
             self.state.unpin()
+            last = step == self.per_round - 1
+            if last:  # the learner publishes the policy by the rollouts of whole rounds, the lost ones included
+                slot.arrays["header"][ROLLOUTS] = len(share) if self.takes_any else len(self.rollouts.lines.producers)
             self.gradients.commit(slot)
-            for rollout in share:
-                lines.retire(rollout)
+            for rollout in share if last else ():
+                self.rollouts.lines.retire(rollout)
+            share = [] if last else share
             sequence += 1
 
-    def _first_rollouts(self) -> dict[int, int]:
+    def _wanted(self, sequence: int) -> int:
+        return LATEST if self.free else max(0, sequence // self.bootstrap_rounds - self.lag)
+
+    async def _moments(self, sequence: int) -> tuple[float, float]:
+        """Mean and deviation of this round over all workers: they come with the turn before, whatever the lag."""
+        _, block = await self.state.pin(sequence // self.bootstrap_rounds)
+        mean, deviation = self.blueprint.moments_in(block)
+        self.state.unpin()
+        return float(mean), float(deviation)
+
+    async def _claim_round(self, number: int, first: dict[int, int]) -> list[Slot]:
+        """The rollouts of this worker's share of a round."""
+        return [await self.rollouts.claim(p, number) for p in self.rollouts.lines.producers if number >= first[p]]
+
+    async def _claim_fresh(self) -> Slot:
+        """Anybody's oldest rollout that is not too old."""
+        while True:
+            slot = await self.rollouts.claim()
+            if self.behaviour.board.latest - Rollout(slot.arrays).version <= self.policy_lag:
+                return slot
+            self.rollouts.lines.retire(slot, "stale")
+
+    def _first_rollouts(self, sequence: int) -> dict[int, int]:
         """The first rollout of each producer that is still to be had: an earlier incarnation took some with it.
 
         A round is made of those of its rollouts that are left, in the worst case of none, which is a gradient of zero
@@ -121,14 +169,14 @@ class GradientWorkerActor(Actor):
         """
         lines = self.rollouts.lines
         first = {p: min(lines.waiting(p), default=lines.views[p].words.produced) for p in lines.producers}
-        lost = sum(max(0, sequence - self.gradients.produced) for sequence in first.values())
+        lost = sum(max(0, mine - sequence // self.per_round) for mine in first.values())
         if lost:
             self.note("lost", f"{lost} rollouts went with the last incarnation of {self.name}", rollouts=lost)
         return first
 
 
 class LearnerActor(Actor):
-    """Turn after turn: claims every worker's gradients, applies them, commits, publishes, judges."""
+    """Turn after turn: claims gradients, applies them, commits, publishes, judges."""
 
     role = "learner"
     gradients = Inlet(Gradient)
@@ -141,93 +189,122 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.bootstrap_rounds = config.gradients.bootstrap_rounds
-        self.interval = config.collection.broadcast_interval
+        self.free = config.gradients.communication == "asynchronous"
+        self.per_turn = config.gradients.bootstrap_rounds
+        self.per_version = blueprint.collectors * config.collection.broadcast_interval  # rollouts
         self.algorithm = blueprint.algorithm()
-        self.learner = Learner(config.algorithm, blueprint.flat.parameter_elements, config.run.steps, self.status)
+        self.learner = blueprint.learner(self.status)
         self.shown = {name: self.status.counter(name) for name in RESULTS}
-        self.window: list[tuple[Turn, int]] = []  # turns since the last Metrics, with their lag
-        self.reported_s = 0.0
+        self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
+        self.reported_s, self.reported_steps = 0.0, 0.0
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
         ledger, weights = self.ledger.board, self.weights.board
         if ledger.latest < 0:
-            self.blueprint.flat.initialize_into(weights.begin())
+            self.blueprint.initialize(weights.begin())
             ledger.begin()[:] = 0
             weights.seal(0)
             ledger.publish(0)
             weights.ring()
         self.turn = ledger.latest
-        self._publish_behaviour()
+        self._publish_behaviour(0)
         self._show()
 
     async def run(self) -> None:
-        sequence = self.turn * self.bootstrap_rounds
-        for worker in self.gradients.lines.producers:
-            for done in self.gradients.lines.waiting(worker):
-                if done < sequence:
-                    self.gradients.lines.retire(await self.gradients.claim(worker, done))
+        lines = self.gradients.lines
+        for worker in lines.producers:
+            for done in lines.waiting(worker):
+                if done < self._ledger()["applied"][worker]:
+                    lines.retire(await self.gradients.claim(worker, done))
         held: list[Slot] = []
         over = self._over()
         while over is None:
-            held += [await self.gradients.claim(worker, sequence) for worker in self.gradients.lines.producers]
-            sequence += 1
-            if sequence % self.bootstrap_rounds == 0:
+            await (self._claim_any(held) if self.free else self._claim_all(held))
+            if len(held) == self.per_turn * (1 if self.free else len(lines.producers)):
                 held.sort(key=lambda slot: (slot.producer, slot.sequence))
                 self._turn(held)
                 for slot in held:
-                    self.gradients.lines.retire(slot)
+                    lines.retire(slot)
                 held.clear()
                 over = self._over()
                 await self._report(force=over is not None)
-            self._publish_behaviour(sequence)
+            self._publish_behaviour(sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held))
         self.end_run(over)
+
+    async def _claim_all(self, held: list[Slot]) -> None:
+        """The next gradient of every worker."""
+        workers = self.gradients.lines.producers
+        sequence = self.turn * self.per_turn + len(held) // len(workers)
+        held += [await self.gradients.claim(worker, sequence) for worker in workers]
+
+    async def _claim_any(self, held: list[Slot]) -> None:
+        """The oldest gradient of anybody, unless it is too old."""
+        slot = await self.gradients.claim()
+        lag = self.turn - int(slot.arrays["header"][VERSION])
+        if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
+            self.status.count("stale")
+            self.gradients.lines.retire(slot, "stale")
+        else:
+            held.append(slot)
 
     def _turn(self, held: list[Slot]) -> None:
         """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
         weights, ledger = self.weights.board, self.ledger.board
         weights_out, ledger_out = weights.begin(), ledger.begin()
+        headers = [slot.arrays["header"] for slot in held]
+        lags = [self.turn - int(header[VERSION]) for header in headers]
         turn = self.learner.turn(
-            [slot.arrays for slot in held], weights.read(self.turn), ledger.read(self.turn), weights_out, ledger_out
+            [slot.arrays for slot in held],
+            weights.read(self.turn),
+            ledger.read(self.turn),
+            weights_out,
+            ledger_out,
+            [self._factor(lag) for lag in lags],
         )
-        counters = self.learner.layout.views(ledger_out)["counters"]
-        counters[Count.rounds] = (self.turn + 1) * self.bootstrap_rounds
-        counters[Count.last_ns] = time.monotonic_ns()
-        counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
-        lag = (
-            max(self.turn - int(slot.arrays["header"][VERSION]) for slot in held if slot.arrays["header"][SAMPLES])
-            if turn.samples
-            else 0
-        )
+        after = self.learner.views(ledger_out)
+        for slot in held:
+            after["applied"][slot.producer] = slot.sequence + 1
+        after["counters"][Count.last_ns] = time.monotonic_ns()
+        after["counters"][Count.first_ns] = after["counters"][Count.first_ns] or after["counters"][Count.last_ns]
+        parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
+        if any(part.count for part in parts):
+            self.blueprint.moments_in(weights_out)[:] = merged(parts)
         self.turn += 1
         weights.seal(self.turn)
         ledger.publish(self.turn)
         weights.ring()
-        self.window.append((turn, lag))
+        policy = [int(header[POLICY]) for header in headers if header[POLICY] >= 0]
+        used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
+        self.window.append((turn, max(used, default=0), self.behaviour.board.latest - min(policy) if policy else 0))
         self._show()
         if turn.bad >= 0:
             slot = held[turn.bad]
             worker = f"gradient-worker-{slot.producer}"
-            self.note(
-                "not finite",
-                f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied",
-                worker=worker,
-                turn=self.turn,
-            )
+            text = f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied"
+            self.note("not finite", text, worker=worker, turn=self.turn)
 
-    def _publish_behaviour(self, rounds: int | None = None) -> None:
-        """The behaviour version that is due after so many rounds, if it is missing."""
+    def _factor(self, lag: int) -> float:
+        """What a stale gradient still counts."""
+        gradients = self.config.gradients
+        stale = self.free and gradients.stale == "scale" and lag > gradients.max_lag
+        return 1.0 / (1.0 + lag) if stale else 1.0
+
+    def _publish_behaviour(self, pending: int) -> None:
+        """The behaviour version that is due, if it is missing. `pending`: rollouts of gradients that are held."""
         board = self.behaviour.board
-        due = (self.turn * self.bootstrap_rounds if rounds is None else rounds) // self.interval
+        due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
         if due > board.latest:
-            board.begin()[:] = self.weights.board.read(self.turn)
+            board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
+
+    def _ledger(self) -> Mapping[str, NDArray[Any]]:
+        return self.learner.views(self.ledger.board.read(self.turn))
 
     # --- what others see
 
     def _counters(self) -> dict[str, float]:
-        views = self.learner.layout.views(self.ledger.board.read(self.turn))
+        views = self._ledger()
         counters = views["counters"]
         train_s = (int(counters[Count.last_ns]) - int(counters[Count.first_ns])) / 1e9
         return {
@@ -257,21 +334,21 @@ class LearnerActor(Actor):
         if not self.window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
             return
         since = now["train_s"] - self.reported_s
-        samples = sum(turn.samples for turn, _ in self.window)
         values = {
             "return/mean_100": now["mean_return_100"],
             "episodes": now["episodes"],
-            "learner/gradient_norm": float(np.mean([turn.norm for turn, _ in self.window])),
+            "learner/gradient_norm": float(np.mean([turn.norm for turn, _, _ in self.window])),
             "learner/learning_rate": self.window[-1][0].learning_rate,
-            "learner/lag": float(np.mean([lag for _, lag in self.window])),
+            **lag_values("gradient", [lag for _, lag, _ in self.window]),
+            **lag_values("policy", [lag for _, _, lag in self.window]),
             "learner/skipped": now["skipped"],
-            "rate/env_steps_per_s": samples / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(turn.applied for turn, _ in self.window) / since if since > 0 else 0.0,
+            "rate/env_steps_per_s": (now["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
+            "rate/updates_per_s": sum(turn.applied for turn, _, _ in self.window) / since if since > 0 else 0.0,
         }
-        means = np.mean([turn.statistics for turn, _ in self.window], axis=0)
+        means = np.mean([turn.statistics for turn, _, _ in self.window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
         self.window.clear()
-        self.reported_s = now["train_s"]
+        self.reported_s, self.reported_steps = now["train_s"], now["env_steps"]
         await self.metrics.send(Metrics(int(now["updates"]), int(now["env_steps"]), now["train_s"], values))
 
     async def teardown(self) -> None:
@@ -279,3 +356,12 @@ class LearnerActor(Actor):
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
+
+LAGS_SHOWN = 8  # buckets of a lag histogram; the last one holds what is beyond
+
+
+def lag_values(name: str, lags: list[int]) -> dict[str, float]:
+    """A histogram of lags as metrics: lag/policy_0 ... lag/policy_8, shares of the turns, with mean and maximum."""
+    counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
+    shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
+    return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import A2C, Algorithm
+from hive.algorithms import Algorithm, make_algorithm
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
 from hive.errors import NetworkError
 from hive.gradients import gradient_layout
 from hive.networks import (
+    ALIGNMENT,
     ActionDistribution,
     FlatParameters,
     InputEmbedderParameters,
@@ -28,6 +30,7 @@ from hive.networks import (
     Spaces,
     distribution_for,
 )
+from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.learner import Learner
 
@@ -47,8 +50,10 @@ class Blueprint:
         self.parameters = network_parameters(config)
         self.distribution: ActionDistribution = distribution_for(self.environment.action)
         self.flat = FlatParameters(self.network())
-        learner = Learner(config.algorithm, self.flat.parameter_elements, config.run.steps)
-        self.ledger_bytes = learner.layout.bytes
+        self.collectors = collection.workers or max(config.gradients.workers, 1)
+        self.gradient_workers = max(config.gradients.workers, 1)
+        self.state_bytes = self.flat.block_bytes + ALIGNMENT  # the learner's state: weights, then a round's moments
+        self.ledger_bytes = self.learner().layout.bytes
         observation, action = self.environment.observation, self.environment.action
         self.rollout_layout = rollout_layout(
             collection.rollout,
@@ -69,13 +74,33 @@ class Blueprint:
         return self.wrapper().online_network.module
 
     def algorithm(self) -> Algorithm:
-        return A2C(self.config.algorithm, self.distribution)
+        return make_algorithm(self.config.algorithm, self.distribution, self.gradient_workers)
+
+    def learner(self, status: Status | None = None) -> Learner:
+        config = self.config
+        return Learner(
+            config.algorithm,
+            self.flat.parameter_elements,
+            config.run.steps,
+            workers=self.gradient_workers,
+            status=status,
+        )
+
+    def initialize(self, state: NDArray[np.uint8]) -> None:
+        """Writes the first version of the learner's state."""
+        self.flat.initialize_into(state[: self.flat.block_bytes])
+        self.moments_in(state)[:] = 0.0, 1.0
+
+    def moments_in(self, state: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Mean and deviation of a round's advantages over all workers, as they lie in a block of the state."""
+        start = self.flat.block_bytes
+        return state[start : start + 16].view(np.float64)
 
     def vector(self) -> VectorEnvironment:
         env = self.config.env
         return make_vector(env.id, env.options, self.config.collection.envs, env.vector)
 
-    def gradient_layout(self, collectors: int) -> Any:
+    def gradient_layout(self, collectors: int) -> Layout:
         """The layout of the gradient of a share of `collectors` collectors."""
         most = collectors * self.config.collection.rollout * self.config.collection.envs
         return gradient_layout(

@@ -45,7 +45,7 @@ class Collector:
     """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
 
     observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases
-    are shown; None in library use.
+    are shown; None in library use. log_probs: whether rollouts get those of the acting policy.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Collector:
         seed: int,
         source: int,
         incarnation: int = 0,
+        log_probs: bool = False,
         status: Status | None = None,
     ) -> None:
         self.vector = vector
@@ -67,6 +68,7 @@ class Collector:
         self.seed = seed
         self.source = source
         self.incarnation = incarnation
+        self.log_probs = log_probs
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
@@ -107,6 +109,7 @@ class Collector:
         policy_phase, env_phase = self.phases
         observations[0] = self.current
         finals.count, length = 0, steps
+        kept = np.empty((steps, envs, self.distribution.width), np.float32) if self.log_probs else None
         policy, sample, step = self.policy, self.distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
@@ -114,9 +117,15 @@ class Collector:
                     length = t
                     break
                 enter(policy_phase)
-                actions[t] = sample(policy(prepared.observations[t])[0].numpy(), noise[t])
+                outputs = policy(prepared.observations[t])[0].numpy()
+                actions[t] = sample(outputs, noise[t])
+                if kept is not None:
+                    kept[t] = outputs
                 enter(env_phase)
                 step(actions[t], prepared.rows[t])
+            if kept is not None:  # of all steps at once: one call instead of one a step
+                chosen = self.distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
+                rollout["log_probs"][:length] = chosen.numpy()
         self.current[...] = observations[length]
         header = rollout["header"]
         header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count

@@ -1,9 +1,11 @@
-"""The gradient worker: turns one share of a round of rollouts into a gradient, in place.
+"""The gradient worker: turns one share of a round of rollouts into gradients, in place.
 
     rollouts -> algorithm.steps -> forward -> loss -> backward -> one copy into the gradient slot
 
-A synchronous object without ports. The weights are read where they lie (`bind`); the gradient enters its slot by one
-copy.
+A synchronous object without ports. The weights are read where they lie (`bind`), the gradient enters its slot by one
+copy. An algorithm makes S gradients of a round, each on its own version of the weights; gradient g is number g mod S of
+round g // S. What it cannot make (a share without samples, a round that a dead worker began) is a gradient of zero
+samples: the numbers stay whole.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.algorithms import Algorithm
-from hive.gradients import SAMPLES, clear, put_episodes
+from hive.algorithms import Algorithm, Evaluate, Moments, Step, Steps
+from hive.gradients import ENV_STEPS, POLICY, SAMPLES, clear, put_episodes
 from hive.networks import FlatParameters
 from hive.runtime import Status
-from hive.storage import Purpose, Rollout, stream_seed
+from hive.storage import Purpose, Rollout, stream, stream_seed
 
 __all__ = ["GWorker"]
 
@@ -45,6 +47,7 @@ class GWorker:
         self.source = source
         self.status = status
         self.phase = status.phase("gradient") if status else 0
+        self._round: tuple[int, Steps] | None = None  # the round in progress and the steps that are left of it
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Computes with these weights from now on; they are read in place."""
@@ -52,20 +55,56 @@ class GWorker:
         seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
         self.flat.bind(seen)
 
-    def compute(self, rollouts: Sequence[Arrays], out: Arrays, *, sequence: int, version: int) -> None:
-        """Writes the gradient of these rollouts into the slot `out` (hive.gradients.blocks draws it)."""
+    def compute(
+        self,
+        rollouts: Sequence[Arrays],
+        out: Arrays,
+        *,
+        sequence: int,
+        version: int,
+        moments: tuple[float, float] | None = None,
+    ) -> None:
+        """Writes gradient `sequence` into the slot `out` (hive.gradients.blocks draws it).
+
+        `rollouts` are those of its round. `moments`: mean and deviation of the round over all workers, for the
+        gradient after the one that asked.
+        """
         if self.status:
             self.status.enter(self.phase)
-        views = [Rollout(arrays) for arrays in rollouts]
+        number, step = divmod(sequence, self.algorithm.gradients_per_round)
         clear(out, version)
-        put_episodes(out, [view.episodes() for view in views])
-        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.training_forward, self.source, sequence))
-        for step in self.algorithm.steps(views):
-            loss = step.loss(self.network(step.inputs))
-            self.flat.release_gradients()
-            torch.autograd.backward(loss.total)
-            out["mask"][:] = self.flat.gradient(out["gradient"])
-            out["statistics"][: len(loss.statistics)] = loss.statistics
-            out["header"][SAMPLES] = step.samples
+        if step == 0:
+            self._begin(number, [Rollout(arrays) for arrays in rollouts], out)
+        if self._round is not None and self._round[0] == number:
+            torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.training_forward, self.source, sequence))
+            self._advance(self._round[1], out, moments)
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _begin(self, number: int, views: list[Rollout], out: Arrays) -> None:
+        put_episodes(out, [view.episodes() for view in views])
+        samples = sum(view.samples for view in views)
+        out["header"][ENV_STEPS] = samples
+        out["header"][POLICY] = min((view.version for view in views), default=-1)
+        self._round = None
+        if samples:
+            noise = stream(self.seed, Purpose.minibatches, self.source, number)
+            self._round = number, self.algorithm.steps(views, noise)
+
+    def _advance(self, steps: Steps, out: Arrays, moments: tuple[float, float] | None) -> None:
+        item = next(steps, None) if moments is None else steps.send(moments)
+        while isinstance(item, Evaluate):
+            with torch.no_grad():
+                item = steps.send(self.network(item.inputs))
+        if isinstance(item, Moments):
+            out["moments"][:] = item.count, item.total, item.squares
+        elif isinstance(item, Step) and item.samples:
+            self._differentiate(item, out)
+
+    def _differentiate(self, step: Step, out: Arrays) -> None:
+        loss = step.loss(self.network(step.inputs))
+        self.flat.release_gradients()
+        torch.autograd.backward(loss.total)
+        out["mask"][:] = self.flat.gradient(out["gradient"])
+        out["statistics"][: len(loss.statistics)] = loss.statistics
+        out["header"][SAMPLES] = step.samples

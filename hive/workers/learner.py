@@ -3,7 +3,8 @@
 The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
 
     weights block     parameters and buffers, read in place by gradient workers
-    ledger block      counters [16] int64 · returns [100] float32 · moments [m, parameter_elements] float32
+    ledger block      counters [16] int64 · applied [workers] int64 · returns [100] float32
+                      moments [m, parameter_elements] float32
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
 killed anywhere has lost at most the turn in progress. A turn is an update, except when there is nothing to apply:
@@ -22,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.config import A2CConfig
-from hive.gradients import EPISODES, SAMPLES, combine
+from hive.config import AlgorithmConfig
+from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, combine
 from hive.networks import FlatOptimizer, OptimizerSettings
 from hive.runtime import Layout, Status
 
@@ -38,19 +39,21 @@ class Count(enum.IntEnum):
     """Positions in the ledger's counters. Checkpoints hold them: append only."""
 
     updates = 0  # optimizer steps
-    rounds = 1
+    rollouts = 1  # that turns have consumed, the lost ones of a round included
     env_steps = 2  # valid steps that were applied
     episodes = 3
     skipped = 4  # turns whose gradient was not finite
     first_ns = 5  # monotonic time at the end of the first turn
     last_ns = 6  # and of the latest
+    stale = 7  # gradients that were too old and so dropped
 
 
-def ledger_layout(moment_blocks: int, parameter_elements: int) -> Layout:
-    """The layout of a ledger block."""
+def ledger_layout(moment_blocks: int, parameter_elements: int, workers: int) -> Layout:
+    """The layout of a ledger block. `applied` is the number of gradients of each worker that turns have taken."""
     return Layout(
         {
             "counters": ("int64", (16,)),
+            "applied": ("int64", (workers,)),
             "returns": ("float32", (RETURNS_KEPT,)),
             "moments": ("float32", (moment_blocks, parameter_elements)),
         }
@@ -73,15 +76,29 @@ class Learner:
     """Applies gradients to flat blocks of `parameter_elements` floats. A linear schedule ends at `total_steps`."""
 
     def __init__(
-        self, config: A2CConfig, parameter_elements: int, total_steps: int, status: Status | None = None
+        self,
+        config: AlgorithmConfig,
+        parameter_elements: int,
+        total_steps: int,
+        *,
+        workers: int = 1,
+        status: Status | None = None,
     ) -> None:
         self.config = config
         self.optimizer = FlatOptimizer(optimizer_settings(config))
-        self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements)
+        self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements, workers)
         self.total_steps = total_steps
+        self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
         self.gradient = np.zeros(parameter_elements, np.float32)
         self.status = status
         self.phase = status.phase("update") if status else 0
+
+    def views(self, ledger: NDArray[np.uint8]) -> Arrays:
+        """The fields of a ledger block; made once for each block."""
+        known = self._views.get(id(ledger))
+        if known is None or known[0] is not ledger:
+            known = self._views[id(ledger)] = (ledger, self.layout.views(ledger))
+        return known[1]
 
     def learning_rate(self, env_steps: int) -> float:
         """By the schedule: constant, or falling in a line to 0 at `total_steps`."""
@@ -96,15 +113,20 @@ class Learner:
         ledger: NDArray[np.uint8],
         weights_out: NDArray[np.uint8],
         ledger_out: NDArray[np.uint8],
+        factors: Sequence[float] | None = None,
     ) -> Turn:
-        """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order."""
+        """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order.
+
+        `factors` multiply single gradients: stale ones may count less.
+        """
         if self.status:
             self.status.enter(self.phase)
-        before, after = self.layout.views(ledger), self.layout.views(ledger_out)
+        before, after = self.views(ledger), self.views(ledger_out)
         counters = after["counters"]
         counters[:] = before["counters"]
+        after["applied"][:] = before["applied"]
         after["returns"][:] = before["returns"]
-        samples, reduction = combine(gradients, self.gradient)
+        samples, reduction = combine(gradients, self.gradient, factors)
         applied = samples > 0 and reduction.finite
         rate = self.learning_rate(int(counters[Count.env_steps]))
         if applied:
@@ -125,8 +147,9 @@ class Learner:
             weights_out[:] = weights
             after["moments"][:] = before["moments"]
             counters[Count.skipped] += samples > 0
-        counters[Count.env_steps] += samples
         for gradient in gradients:
+            counters[Count.env_steps] += int(gradient["header"][ENV_STEPS])
+            counters[Count.rollouts] += int(gradient["header"][ROLLOUTS])
             self._count_episodes(gradient, after)
         if self.status:
             self.status.enter(self.status.runtime)
@@ -147,7 +170,7 @@ class Learner:
         ledger["counters"][Count.episodes] = seen + count
 
 
-def optimizer_settings(config: A2CConfig) -> OptimizerSettings:
+def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
     """The optimizer that an algorithm's keys describe."""
     return OptimizerSettings(
         name=config.optimizer,

@@ -47,6 +47,16 @@ void n_step_arrays(const py::object& rewards, const py::object& values, const py
   n_step_returns(call.rollout, discount, static_cast<std::size_t>(n), call.advantages, call.targets);
 }
 
+void vtrace_arrays(const py::object& rewards, const py::object& values, const py::object& next_values,
+                   const py::object& log_ratios, const py::object& terminated, const py::object& truncated,
+                   const py::object& valid, const py::object& advantages, const py::object& targets, double discount,
+                   double gae_lambda, double rho_clip, double c_clip) {
+  Call call(rewards, values, next_values, terminated, truncated, valid, advantages, targets);
+  const auto ratios = call.arrays.input<float>(log_ratios, "log_ratios");
+  const py::gil_scoped_release released;
+  vtrace(call.rollout, ratios, discount, gae_lambda, rho_clip, c_clip, call.advantages, call.targets);
+}
+
 }  // namespace
 
 void bind_returns(py::module_& m) {
@@ -58,6 +68,12 @@ void bind_returns(py::module_& m) {
         "valid"_a, "advantages"_a, "targets"_a, py::kw_only(), "discount"_a, "n"_a,
         "Write n-step returns to `targets` and targets - values to `advantages`; arrays as for gae.\n\n"
         "Source: Sutton and Barto 2018, section 7.1.");
+  m.def("vtrace", &vtrace_arrays, "rewards"_a, "values"_a, "next_values"_a, "log_ratios"_a, "terminated"_a,
+        "truncated"_a, "valid"_a, "advantages"_a, "targets"_a, py::kw_only(), "discount"_a, "gae_lambda"_a,
+        "rho_clip"_a, "c_clip"_a,
+        "Write V-trace targets and the advantages of their policy gradient; arrays as for gae.\n\n"
+        "`log_ratios` is float32: log probability of each action now minus that when it was taken.\n"
+        "Source: Espeholt et al. 2018, equation 1.");
 }
 
 }  // namespace hive

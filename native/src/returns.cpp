@@ -50,6 +50,17 @@ void return_row(Row row, const std::uint8_t* next_valid, std::size_t envs, float
   }
 }
 
+// e^x, correct to float32, as (e^(x / 1024))^1024: six terms of the series, ten squarings. A C library's takes other
+// operations on other processors, these are the same everywhere and give the same bits. Never infinite: beyond +-88
+// it stays what it is there. Of NaN it is NaN.
+float exponential(float x) {
+  const double small = std::clamp(static_cast<double>(x), -88.0, 88.0) / 1024.0;
+  double power = 1.0;
+  for (int term = 6; term > 0; --term) power = 1.0 + small / term * power;
+  for (int squaring = 0; squaring < 10; ++squaring) power *= power;
+  return static_cast<float>(power);
+}
+
 }  // namespace
 
 void gae(const Rollout& rollout, double discount, double lambda, std::span<float> advantages,
@@ -81,6 +92,29 @@ void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std:
       const float target = row.valid[b] ? carry[b] : row.values[b];
       targets[t * envs + b] = target;
       advantages[t * envs + b] = target - row.values[b];
+    }
+  }
+}
+
+void vtrace(const Rollout& rollout, std::span<const float> log_ratios, double discount, double lambda, double rho_clip,
+            double c_clip, std::span<float> advantages, std::span<float> targets) {
+  const auto gamma = static_cast<float>(discount);
+  const auto decay = static_cast<float>(discount * lambda);
+  const auto highest_rho = static_cast<float>(rho_clip);
+  const auto highest_c = static_cast<float>(c_clip);
+  std::vector<float> carry(rollout.envs, 0.0F);  // target - value of row t+1, then of row t; 0 where it is not valid
+  for (std::size_t t = rollout.steps; t-- > 0;) {
+    const Row row = row_of(rollout, t);
+    for (std::size_t b = 0; b < rollout.envs; ++b) {
+      const std::size_t i = t * rollout.envs + b;
+      const float ratio = exponential(log_ratios[i]);
+      const float rho = std::min(ratio, highest_rho);  // in this order NaN stays NaN
+      const float value = row.values[b];
+      const float error = row.rewards[b] - value + (row.terminated[b] ? 0.0F : gamma * row.next_values[b]);
+      const float later = row.terminated[b] | row.truncated[b] ? 0.0F : carry[b];
+      carry[b] = row.valid[b] ? rho * error + decay * std::min(ratio, highest_c) * later : 0.0F;
+      advantages[i] = row.valid[b] ? rho * (error + gamma * later) : 0.0F;
+      targets[i] = value + carry[b];
     }
   }
 }

@@ -301,29 +301,39 @@ struct Hammer {
   std::atomic<bool> dead[kReaders]{}, over{false};
 };
 
-// Readers that change over between old versions all the time, while the writer looks for a block and gives it back:
-// with readers + keep + 1 blocks there always is one, whatever the pins do meanwhile.
+// Readers that change over between old versions all the time, while the writer takes a block, writes other goods and
+// then the same as before. With readers + keep + 1 blocks there always is one, whatever the pins do meanwhile.
 void the_writer_is_never_locked_out(int turns) {
-  constexpr int kFew = 2;
+  constexpr int kFew = 2, kWords = 8;
   Memory memory(kFew + 1 + 1, kFew, 1);
   Board board = memory.board();
-  for (std::int64_t v = 0; v < kFew + 2; ++v) write(board, v);
+  std::uint64_t goods_of[kFew + 2][kWords]{};
+  const auto fill = [&](int block, std::int64_t version) {
+    for (int i = 0; i < kWords; ++i) goods_of[block][i] = good(version, i);
+  };
+  for (std::int64_t v = 0; v < kFew + 2; ++v) fill(write(board, v), v);
   const auto before = memory.versions();
   std::atomic<bool> over{false};
   std::vector<std::thread> readers;
   for (int r = 0; r < kFew; ++r) {
     readers.emplace_back([&, r] {
       Board mine = memory.board();
-      for (std::int64_t v = 0; !over; v = (v + 1) % (kFew + 2)) {
-        if (const int block = mine.pin(r, v); block >= 0) CHECK(mine.version(block) == v);
+      for (std::int64_t v = 0; !over.load(std::memory_order_relaxed); v = (v + 1) % (kFew + 2)) {
+        const int block = mine.pin(r, v);
+        CHECK(block < 0 || mine.version(block) == v);
+        for (int i = 0; block >= 0 && i < kWords; ++i) CHECK(goods_of[block][i] == good(v, i));
         mine.unpin(r);
       }
     });
   }
   for (int turn = 0; turn < turns; ++turn) {
     const int block = board.begin();
-    CHECK(block >= 0 && before[static_cast<std::size_t>(block)] < kFew + 1);
-    board.seal(block, before[static_cast<std::size_t>(block)]);
+    CHECK(block >= 0);
+    const auto version = before[static_cast<std::size_t>(block)];
+    CHECK(version < kFew + 1);  // the newest is kept
+    fill(block, -turn);
+    fill(block, version);
+    board.seal(block, version);
     CHECK(memory.versions() == before);
   }
   over = true;
@@ -361,6 +371,6 @@ int main(int argc, char** argv) {
   recovery_of_the_writer();
   recovery_of_a_reader();
   Hammer(5000 * scale).run();
-  the_writer_is_never_locked_out(20000 * scale);
+  the_writer_is_never_locked_out(50000 * scale);
   the_latest_is_always_there(200000 * scale);
 }

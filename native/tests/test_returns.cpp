@@ -1,7 +1,9 @@
-// gae() and n_step_returns() against the definitions, term by term, over random masks.
+// gae(), n_step_returns() and vtrace() against the definitions, term by term, over random masks.
 #include "hive/returns.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -61,6 +63,62 @@ double expected_return(const Data& data, std::size_t t, std::size_t b, std::size
   }
 }
 
+constexpr double kRhoClip = 1.5;
+constexpr double kCClip = 1.0;
+
+// The target of V-trace without the value it starts from: every error times all c before it.
+double expected_vtrace(const Data& data, const std::vector<float>& log_ratios, std::size_t t, std::size_t b) {
+  double sum = 0.0;
+  double factor = 1.0;
+  for (;; ++t) {
+    const std::size_t i = t * data.rollout.envs + b;
+    const double ratio = std::exp(static_cast<double>(log_ratios[i]));
+    const double bootstrap = data.terminated[i] ? 0.0 : kDiscount * data.next_values[i];
+    sum += factor * std::min(kRhoClip, ratio) * (data.rewards[i] + bootstrap - data.values[i]);
+    if (!goes_on(data, t, b)) return sum;
+    factor *= kDiscount * kLambda * std::min(kCClip, ratio);
+  }
+}
+
+void check_vtrace(const Data& data, unsigned seed) {
+  const std::size_t size = data.rewards.size();
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> log_ratios;
+  for (std::size_t i = 0; i < size; ++i) {
+    log_ratios.push_back(data.valid[i] ? normal(generator) : std::numeric_limits<float>::quiet_NaN());
+  }
+  std::vector<float> advantages(size);
+  std::vector<float> targets(size);
+  hive::vtrace(data.rollout, log_ratios, kDiscount, kLambda, kRhoClip, kCClip, advantages, targets);
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t t = i / data.rollout.envs;
+    const std::size_t b = i % data.rollout.envs;
+    if (!data.valid[i]) {
+      CHECK(advantages[i] == 0.0F && targets[i] == data.values[i]);
+      continue;
+    }
+    CHECK(std::abs(targets[i] - (data.values[i] + expected_vtrace(data, log_ratios, t, b))) < 1e-4);
+    const double excess = goes_on(data, t, b) ? expected_vtrace(data, log_ratios, t + 1, b) : 0.0;
+    const double follows = data.terminated[i] ? 0.0 : kDiscount * (data.next_values[i] + excess);
+    const double rho = std::min(kRhoClip, std::exp(static_cast<double>(log_ratios[i])));
+    CHECK(std::abs(advantages[i] - rho * (data.rewards[i] + follows - data.values[i])) < 1e-4);
+  }
+}
+
+// With the policy that acted, V-trace is gae() to the bit.
+void check_on_policy(const Data& data) {
+  const std::size_t size = data.rewards.size();
+  const std::vector<float> log_ratios(size, 0.0F);
+  std::vector<float> advantages(size), targets(size), expected_advantages(size), expected_targets(size);
+  for (const double lambda : {kLambda, 1.0}) {
+    hive::vtrace(data.rollout, log_ratios, kDiscount, lambda, 1.0, 1.0, advantages, targets);
+    hive::gae(data.rollout, kDiscount, lambda, expected_advantages, expected_targets);
+    CHECK(targets == expected_targets);
+  }
+  CHECK(advantages == expected_advantages);
+}
+
 template <typename Expected>
 void compare(const Data& data, const std::vector<float>& advantages, const std::vector<float>& targets,
              Expected expected_advantage) {
@@ -84,6 +142,8 @@ void check_all(std::size_t steps, std::size_t envs, unsigned seed) {
     compare(data, advantages, targets,
             [&](std::size_t t, std::size_t b, double value) { return expected_return(data, t, b, n) - value; });
   }
+  check_vtrace(data, seed);
+  check_on_policy(data);
 }
 
 }  // namespace

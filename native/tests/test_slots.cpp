@@ -479,6 +479,6 @@ int main(int argc, char** argv) {
   sequences_wrap();
   a_commit_during_the_look_does_not_overtake();
   a_lost_race_is_not_an_empty_slab(20 * scale);
-  Hammer(40000 * scale).run();
+  Hammer(25000 * scale).run();
   the_bell_wakes(2000 * scale);
 }

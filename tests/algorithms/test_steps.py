@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -11,24 +11,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms import A2C, Algorithm, Loss, Step
+from hive.algorithms import A2C, Algorithm, Evaluate, Loss, Moments, Step, Steps
 from hive.config import A2CConfig
-from hive.gradients import SAMPLES, gradient_layout
+from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
 from hive.networks import Categorical, aligned_block
-from hive.storage import LENGTH, Rollout, rollout_layout
+from hive.storage import LENGTH, Purpose, Rollout, rollout_layout, stream
 from hive.workers import GWorker
 
 
 class Reinforce:
-    """REINFORCE (Williams 1992) on single steps, one gradient; it also asks for what it was called with."""
+    """REINFORCE (Williams 1992) on single steps, a gradient of each rollout; it keeps what it was called with."""
 
-    statistics = ("loss", "rows")
+    statistics: tuple[str, ...] = ("loss", "rows")
+    asks_for_moments = False
+    behaviour_log_probs = False
 
-    def __init__(self) -> None:
+    def __init__(self, rollouts: int = 1) -> None:
         self.distribution = Categorical(2)
+        self.gradients_per_round = rollouts
         self.asked: list[tuple[int, ...]] = []
 
-    def steps(self, rollouts: Sequence[Rollout]) -> Iterator[Step]:
+    def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
         for rollout in rollouts:
             inputs = torch.from_numpy(rollout.observations[:-1].reshape(-1, 3))
             yield Step(inputs, rollout.samples, lambda outputs, rollout=rollout: self.loss(rollout, outputs))
@@ -40,6 +43,22 @@ class Reinforce:
         return Loss(total, (total.item(), float(len(outputs[0]))))
 
 
+class Asks(Reinforce):
+    """Before its gradient it asks for the outputs of the network, and for what all workers of the round have."""
+
+    def __init__(self) -> None:
+        super().__init__(rollouts=2)
+        self.answers: list[Any] = []
+
+    def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
+        assert noise is not None
+        self.answers.append(noise.random())
+        (step,) = super().steps(rollouts, noise)
+        self.answers.append((yield Evaluate(step.inputs)))
+        self.answers.append((yield Moments(8, 4.0, 3.0)))
+        yield step
+
+
 class Policy(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -49,10 +68,10 @@ class Policy(nn.Module):
         return (self.layer(observations),)
 
 
-def rollout() -> dict[str, Any]:
+def rollout(seed: int = 1) -> dict[str, Any]:
     layout = rollout_layout(4, 2, ((3,), "float32"), ((), "int64"), 1)
     arrays = layout.views(np.zeros(layout.bytes, np.uint8))
-    generator = np.random.default_rng(1)
+    generator = np.random.default_rng(seed)
     arrays["header"][LENGTH] = 4
     arrays["observations"][:] = generator.normal(size=(5, 2, 3))
     arrays["actions"][:] = generator.integers(2, size=(4, 2))
@@ -81,11 +100,47 @@ def test_an_algorithm_of_our_own_makes_gradients() -> None:
     assert out["header"][SAMPLES] == 8
 
 
-def test_the_loss_is_asked_once_for_each_step() -> None:
-    algorithm = Reinforce()
+def test_gradients_of_a_round_are_made_one_after_the_other() -> None:
+    """Each on the weights of its moment; the first also tells of the whole round."""
+    algorithm, share = Reinforce(rollouts=2), [rollout(1), rollout(2)]
     worker = GWorker(Policy(), algorithm, seed=1)
-    worker.compute([rollout(), rollout()], slot_of(worker), sequence=0, version=0)
-    assert algorithm.asked == [(8, 2), (8, 2)]
+    outs = [slot_of(worker), slot_of(worker)]
+    for sequence, out in enumerate(outs):
+        worker.compute(share, out, sequence=sequence, version=sequence)
+        assert algorithm.asked == [(8, 2)] * (sequence + 1)
+    for arrays, out in zip(share, outs, strict=True):
+        alone = slot_of(worker)
+        GWorker(worker.network, Reinforce(), seed=1).compute([arrays], alone, sequence=0, version=0)
+        assert np.array_equal(out["gradient"], alone["gradient"])
+    assert [out["header"][[SAMPLES, ENV_STEPS]].tolist() for out in outs] == [[8, 16], [8, 0]]
+
+
+def test_a_round_that_another_worker_began_is_not_gone_on_with() -> None:
+    """What is left of a dead worker's round are gradients of zero samples; the next round is whole."""
+    worker = GWorker(Policy(), Reinforce(rollouts=2), seed=1)
+    samples = []
+    for sequence in (3, 4, 5):
+        out = slot_of(worker)
+        worker.compute([rollout(1), rollout(2)], out, sequence=sequence, version=0)
+        samples.append(int(out["header"][SAMPLES]))
+    assert samples == [0, 8, 8]
+
+
+def test_questions_are_answered() -> None:
+    algorithm = Asks()
+    worker = GWorker(Policy(), algorithm, seed=5, source=2)
+    arrays, asking, made = rollout(), slot_of(worker), slot_of(worker)
+    worker.compute([arrays], asking, sequence=6, version=0)
+    assert asking["header"][[SAMPLES, ENV_STEPS]].tolist() == [0, 8]
+    assert asking["moments"].tolist() == [8.0, 4.0, 3.0]
+    worker.compute([arrays], made, sequence=7, version=0, moments=(0.5, 2.0))
+    noise, outputs, moments = algorithm.answers
+    assert noise == stream(5, Purpose.minibatches, 2, 3).random()
+    assert tuple(outputs[0].shape) == (8, 2)
+    assert not outputs[0].requires_grad
+    assert moments == (0.5, 2.0)
+    assert made["header"][SAMPLES] == 8
+    assert not made["moments"].any()
 
 
 def test_a_step_makes_no_loss_before_it_is_asked() -> None:

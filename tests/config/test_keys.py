@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hive.config.keys import REQUIRED, Key, is_reference, key, keys_of
+from hive.config.keys import REQUIRED, Key, is_reference, key, keys_of, with_default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,17 @@ def test_keys_follow_the_declaration() -> None:
     assert KEYS["options"].kind is Mapping
     assert KEYS["needed"].default is REQUIRED
     assert KEYS["rate"].limits.doc == "per second"
+
+
+def test_a_table_may_have_a_default_of_its_own() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Other(Table):
+        count: int = with_default(3, Table, "count")
+
+    assert Other(needed="x").count == 3
+    assert list(keys_of(Other)) == list(KEYS)
+    assert (keys_of(Other)["count"].default, KEYS["count"].default) == (3, 1)
+    assert keys_of(Other)["count"].limits is KEYS["count"].limits
 
 
 def test_tables_stay_hashable() -> None:
@@ -116,8 +127,6 @@ def test_references(text: str) -> None:
     assert is_reference(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "name", "module:", ":name", "a..b:c", "a:b:c", "a:b.c", "a b:c", "1a:b", "a.:b"]
-)
+@pytest.mark.parametrize("text", ["", "name", "module:", ":name", "a..b:c", "a:b:c", "a:b.c", "a b:c", "1a:b", "a.:b"])
 def test_other_text_is_no_reference(text: str) -> None:
     assert not is_reference(text)

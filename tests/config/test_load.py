@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hive.config import Config, load_config
+from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.errors import ConfigError
@@ -142,8 +143,16 @@ def test_overrides_reach_into_options() -> None:
         ("envs=1", "unknown key; did you mean `collection.envs`?"),
         (
             "run.scheme=sngle",
-            'expected "a2c", "single" or "package.module:function", got "sngle"; did you mean `single`?',
+            'expected "a2c", "ppo", "impala", "single" or "package.module:function", got "sngle"; '
+            "did you mean `single`?",
         ),
+        ("run.scheme=[]", 'expected "a2c", "ppo", "impala", "single" or "package.module:function", got an array'),
+        ("algorithm.name=pp", 'expected "a2c", "ppo" or "impala", got "pp"; did you mean `ppo`?'),
+        ("algorithm.name=[]", 'expected "a2c", "ppo" or "impala", got an array'),
+        ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
+        ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),
+        ("run.epochs=2", "unknown key; did you mean `algorithm.epochs`?"),
+        ("run.discount=1", "unknown key; did you mean `algorithm.discount`?"),
         ("collection.envs", "expected KEY=VALUE, for example collection.envs=16"),
         ("=4", "expected KEY=VALUE, for example collection.envs=16"),
         ("a..b=4", "expected KEY=VALUE, for example collection.envs=16"),
@@ -215,18 +224,42 @@ def test_a_deep_override_is_refused() -> None:
         (
             "collection = { communication = 'pipelind' }\n",
             [
-                'run.toml:1: collection.communication: expected "synchronous" or "pipelined", got "pipelind"',
+                "run.toml:1: collection.communication: "
+                'expected "synchronous", "pipelined" or "asynchronous", got "pipelind"',
                 "     1 | collection = { communication = 'pipelind' }",
                 "       |                                ^^^^^^^^^^ did you mean `pipelined`?",
             ],
         ),
         (
-            "[gradients]\nworkers = 4\n",
+            "[gradients]\nworkers = 2000\n",
             [
-                "run.toml:2: gradients.workers: expected 0 or 1 "
-                "(this release runs at most one gradient worker), got 4",
-                "     2 | workers = 4",
-                "       |           ^",
+                "run.toml:2: gradients.workers: expected an integer >= 0 and <= 1024, got 2_000",
+                "     2 | workers = 2000",
+                "       |           ^^^^",
+            ],
+        ),
+        (
+            "[algorithm]\nclip_range = 0.1\nname = 'impala'\n",
+            [
+                "run.toml:2: algorithm.clip_range: unknown key",
+                "     2 | clip_range = 0.1",
+                "       | ^^^^^^^^^^ `clip_range` belongs to ppo",
+            ],
+        ),
+        (
+            "algorithm.normalize_advantages = true\nrun.scheme = 'impala'\n",
+            [
+                "run.toml:1: algorithm.normalize_advantages: unknown key",
+                "     1 | algorithm.normalize_advantages = true",
+                "       |           ^^^^^^^^^^^^^^^^^^^^ `normalize_advantages` belongs to a2c and ppo",
+            ],
+        ),
+        (
+            "[algorithm]\nclip_rnge = 0.1\nname = 'ppo'\n",
+            [
+                "run.toml:2: algorithm.clip_rnge: unknown key",
+                "     2 | clip_rnge = 0.1",
+                "       | ^^^^^^^^^ did you mean `clip_range`?",
             ],
         ),
         (
@@ -246,9 +279,7 @@ def test_problems_of_a_file(text: str, lines: list[str]) -> None:
 
 def test_a_fault_in_options_is_found_inside() -> None:
     (problem,) = problems(f"{ENV}\n[env.options.deep]\nok = 1\nlist = [1, 2020-01-01]\n")
-    assert problem.splitlines()[0].startswith(
-        "run.toml:6: env.options.deep.list: expected a table of strings"
-    )
+    assert problem.splitlines()[0].startswith("run.toml:6: env.options.deep.list: expected a table of strings")
     assert problem.splitlines()[1:] == ["     6 | list = [1, 2020-01-01]", "       |            ^^^^^^^^^^"]
 
 
@@ -262,6 +293,61 @@ def test_a_rule_shows_both_places() -> None:
         '     4 | communication = "synchronous"\n'
         "       |                 ^^^^^^^^^^^^^"
     ]
+
+
+def test_collectors_are_shared_equally() -> None:
+    text = f"{ENV}[gradients]\nworkers = 2\n[collection]\nworkers = 3\nownership = 'gradient_worker'\n"
+    assert problems(text) == [
+        'run.toml:7: collection.ownership: got "gradient_worker", '
+        "but collection.workers = 3 (run.toml:6) is no multiple of gradients.workers = 2 (run.toml:4)\n"
+        "     7 | ownership = 'gradient_worker'\n"
+        "       |             ^^^^^^^^^^^^^^^^^\n"
+        "     6 | workers = 3\n"
+        "       |           ^\n"
+        "     4 | workers = 2\n"
+        "       |           ^"
+    ]
+    assert problems(ENV, "collection.ownership=gradient_worker", "gradients.workers=4") == [
+        '--set collection.ownership=gradient_worker: got "gradient_worker", '
+        "but collection.workers = 1 (default) is no multiple of gradients.workers = 4 (--set)"
+    ]
+
+
+def test_slots_show_all_that_they_depend_on() -> None:
+    text = f"{ENV}[collection]\ncommunication = 'pipelined'\nslots = 3\nmax_lag = 2\n"
+    assert problems(text) == [
+        'run.toml:5: collection.slots: got 3, but collection.communication = "pipelined" (run.toml:4) '
+        "with collection.max_lag = 2 (run.toml:6) demands at least 4\n"
+        "     5 | slots = 3\n"
+        "       |         ^\n"
+        "     4 | communication = 'pipelined'\n"
+        "       |                 ^^^^^^^^^^^\n"
+        "     6 | max_lag = 2\n"
+        "       |           ^"
+    ]
+
+
+def test_an_override_may_choose_the_algorithm_of_a_file() -> None:
+    text = f"{ENV}[algorithm]\nname = 'ppo'\nepochs = 2\n"
+    assert problems(text, "algorithm.name=impala", "algorithm.rho_clip=0") == [
+        "run.toml:5: algorithm.epochs: unknown key\n     5 | epochs = 2\n       | ^^^^^^ `epochs` belongs to ppo",
+        "--set algorithm.rho_clip=0: expected a number > 0, got 0",
+    ]
+
+
+@pytest.mark.parametrize("choice", ["algorithm.name = 'pp0'", "run.scheme = 'pp0'"])
+def test_a_wrong_algorithm_brings_no_other_problem(choice: str) -> None:
+    (problem,) = problems(f"{choice}\nalgorithm.epochs = 2\nalgorithm.c_clip = 2\n{ENV}")
+    assert problem.endswith("did you mean `ppo`?")
+    found = problems(f"{choice}\nalgorithm.epchs = 2\nalgorithm.discount = 2\n{ENV}")
+    assert [line.split(": ", 1)[1] for problem in found[1:] for line in problem.splitlines()[:1]] == [
+        "algorithm.epchs: unknown key",
+        "algorithm.discount: expected a number >= 0 and <= 1, got 2",
+    ]
+
+
+def test_an_unknown_key_in_file_and_override_is_two_problems() -> None:
+    assert len(problems(f"{ENV}[run]\nxyz = 2\n", "run.xyz=3")) == 2
 
 
 def test_a_rule_names_a_default_and_an_override() -> None:
@@ -278,7 +364,7 @@ def test_a_rule_names_a_default_and_an_override() -> None:
 def test_a_wrong_key_breaks_no_rule() -> None:
     text = f'{ENV}[collection]\ncommunication = "sync"\nmax_lag = 0\nslots = 2\n'
     assert [problem.splitlines()[0] for problem in problems(text)] == [
-        'run.toml:4: collection.communication: expected "synchronous" or "pipelined", got "sync"'
+        'run.toml:4: collection.communication: expected "synchronous", "pipelined" or "asynchronous", got "sync"'
     ]
 
 
@@ -304,7 +390,7 @@ def test_text_that_is_not_unicode_is_an_error() -> None:
     assert problems("a = '\udcff'\n") == ["run.toml:1: not UTF-8: byte 0xed"]
 
 
-NAMES = sorted({name for table in SECTIONS.values() for name in keys_of(table)})
+NAMES = sorted({name for table in (*SECTIONS.values(), *ALGORITHMS.values()) for name in keys_of(table)})
 ANY_NAME = st.sampled_from([*SECTIONS, *NAMES, "options", "x"]) | st.text(max_size=3)
 ANY_VALUE = st.sampled_from(
     [
@@ -315,6 +401,7 @@ ANY_VALUE = st.sampled_from(
         "nan",
         "'auto'",
         '"synchronous"',
+        '"ppo"',
         "[64, 0]",
         "[[]]",
         "{a = 1}",

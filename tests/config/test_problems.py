@@ -66,10 +66,7 @@ def test_problems_are_sorted_and_counted() -> None:
 def test_the_header_names_where_the_problems_are() -> None:
     override = Override(0, "x=1").problem((), "c")
     assert str(config_error("f.toml", [override])) == "1 problem in `--set`\n\n--set x=1: c"
-    assert (
-        str(config_error("f.toml", [Problem((0, 1), "f.toml:1", "m")]))
-        == "1 problem in `f.toml`\n\nf.toml:1: m"
-    )
+    assert str(config_error("f.toml", [Problem((0, 1), "f.toml:1", "m")])) == "1 problem in `f.toml`\n\nf.toml:1: m"
 
 
 def test_a_flood_of_problems_ends() -> None:

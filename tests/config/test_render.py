@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.config import Config, load_config, render, template
+from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
 from hive.config.schema import SECTIONS
 from hive.config.values import toml_text
+from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -21,14 +23,14 @@ FREE = st.recursive(
 )
 SPECIAL = {
     "run.name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
-    "run.scheme": st.sampled_from(["a2c", "single", "my.schemes:build"]),
+    "run.scheme": st.sampled_from(["a2c", "ppo", "impala", "single", "my.schemes:build"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "gradients.device": st.just("cpu"),
     "network.module": st.just("my.networks:Torso"),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
-RULED = {"collection.max_lag", "collection.slots", "gradients.max_lag"}
+RULED = {"collection.max_lag", "collection.slots", "gradients.max_lag", "collection.ownership", "algorithm.name"}
 
 
 def values_of(name: str, key: Key) -> st.SearchStrategy[Any]:
@@ -45,7 +47,11 @@ def values_of(name: str, key: Key) -> st.SearchStrategy[Any]:
         items = st.integers(int(low or 0), int(high or 2**63 - 1))
     elif key.kind is float:
         items = st.floats(
-            low, high or 1e300, exclude_min=limits.above is not None, exclude_max=limits.below is not None
+            low,
+            high or 1e300,
+            exclude_min=limits.above is not None,
+            exclude_max=limits.below is not None,
+            allow_infinity=False,
         )
     items = items | st.sampled_from(tuple(limits.words)) if limits.words else items
     return st.lists(items, max_size=3) if key.is_array else items
@@ -54,17 +60,23 @@ def values_of(name: str, key: Key) -> st.SearchStrategy[Any]:
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """A config with a random part of its keys set to random values."""
+    algorithm = draw(st.sampled_from(sorted(ALGORITHMS)))
     lines = []
-    for section, table in SECTIONS.items():
-        lines.append(f"[{section}]")
+    for section, table in {**SECTIONS, "algorithm": ALGORITHMS[algorithm]}.items():
+        lines += [f"[{section}]"] + [f'name = "{algorithm}"'] * (section == "algorithm")
         for name, key in keys_of(table).items():
             full = f"{section}.{name}"
             if full not in RULED and (full == "env.id" or draw(st.booleans())):
                 lines.append(f"{name} = {toml_text(draw(values_of(full, key)))}")
     config = load_config(draw(TEXT), text="\n".join(lines))
     extra = draw(st.integers(0, 3))
-    lag = config.collection.max_lag + extra * (config.collection.communication == "pipelined")
-    overrides = [f"collection.max_lag={lag}", f"collection.slots={lag + 2 + extra}"]
+    lag = config.collection.max_lag + extra * (config.collection.communication != "synchronous")
+    ownership = "pool" if config.collection.workers % max(1, config.gradients.workers) else "gradient_worker"
+    overrides = [
+        f"collection.max_lag={lag}",
+        f"collection.slots={lag + 2 + extra}",
+        f"collection.ownership={ownership}",
+    ]
     return load_config(draw(TEXT), overrides, text="\n".join(lines))
 
 
@@ -107,6 +119,26 @@ def test_the_template_works_and_changes_no_default(env_id: str) -> None:
     config = load_config("run.toml", text=template(env_id))
     assert config.env.id == env_id
     assert config == load_config("run.toml", text=f"[env]\nid = {toml_text(env_id)}\n")
+
+
+def test_the_template_of_a_scheme_has_its_defaults() -> None:
+    config = load_config("run.toml", text=template("CartPole-v1", "ppo"))
+    assert config == load_config("run.toml", ["run.scheme=ppo"], text=ENV)
+    assert load_config("run.toml", text=template("CartPole-v1", "single")).collection.workers == 0
+
+
+@pytest.mark.parametrize(("env_id", "scheme"), [("", "a2c"), ("CartPole-v1", "nothing")])
+def test_a_template_that_cannot_work_is_not_written(env_id: str, scheme: str) -> None:
+    with pytest.raises(ConfigError, match="1 problem in `template`"):
+        template(env_id, scheme)
+
+
+@pytest.mark.parametrize("scheme", ["a2c", "ppo", "impala", "single"])
+def test_each_scheme_renders_its_algorithm(scheme: str) -> None:
+    config = load_config("run.toml", [f"run.scheme={scheme}"], text=ENV)
+    document = tomllib.loads(render(config))
+    assert list(document["algorithm"]) == list(keys_of(type(config.algorithm)))
+    assert load_config("run.toml", text=render(config)) == config
 
 
 def test_the_template_is_short_and_says_what_each_key_means() -> None:

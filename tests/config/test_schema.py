@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from hive.config import load_config
+from hive.config.algorithms import ALGORITHMS, A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.schema import RULES, SECTIONS
 from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
-KEYS = {
-    f"{section}.{name}": key for section, table in SECTIONS.items() for name, key in keys_of(table).items()
-}
+TABLES = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
+KEYS = {f"{section}.{name}": key for section, table in TABLES for name, key in keys_of(table).items()}
 
 DEFAULTS = {
     "run.name": "cartpole",
@@ -32,12 +32,14 @@ DEFAULTS = {
     "collection.rollout": 32,
     "collection.communication": "pipelined",
     "collection.max_lag": 1,
+    "collection.ownership": "pool",
     "collection.broadcast_interval": 1,
     "collection.slots": 3,
     "gradients.workers": 1,
     "gradients.communication": "synchronous",
     "gradients.bootstrap_rounds": 1,
     "gradients.max_lag": 0,
+    "gradients.stale": "drop",
     "gradients.device": "cpu",
     "algorithm.name": "a2c",
     "algorithm.discount": 0.99,
@@ -68,6 +70,18 @@ DEFAULTS = {
     "supervision.drain_s": 30.0,
 }
 
+OWN = {
+    "ppo": {
+        "gae_lambda": 0.95,
+        "learning_rate": 3e-4,
+        "normalize_advantages": True,
+        "epochs": 4,
+        "minibatches": 4,
+        "clip_range": 0.2,
+    },
+    "impala": {"gae_lambda": 1.0, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
+}
+
 REFUSED: list[tuple[str, Any]] = [
     ("run.name", ""),
     ("run.name", "a/b"),
@@ -75,7 +89,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("run.name", "-x"),
     ("run.name", "x" * 65),
     ("run.name", "x\n"),
-    ("run.scheme", "impala"),
+    ("run.scheme", "apex"),
     ("run.seed", -1),
     ("run.seed", 2**63),
     ("run.steps", 0),
@@ -89,17 +103,21 @@ REFUSED: list[tuple[str, Any]] = [
     ("collection.workers", "all"),
     ("collection.envs", 0),
     ("collection.rollout", 0),
-    ("collection.communication", "asynchronous"),
+    ("collection.communication", "async"),
     ("collection.max_lag", -1),
+    ("collection.ownership", "learner"),
     ("collection.broadcast_interval", 0),
     ("collection.slots", 1),
-    ("gradients.workers", 2),
-    ("gradients.communication", "asynchronous"),
+    ("gradients.workers", -1),
+    ("gradients.workers", 1025),
+    ("gradients.workers", "auto"),
+    ("gradients.communication", "async"),
+    ("gradients.stale", "keep"),
     ("gradients.bootstrap_rounds", 0),
     ("gradients.device", "gpu"),
     ("gradients.device", "cuda:"),
     ("gradients.device", "cuda:0 "),
-    ("algorithm.name", "ppo"),
+    ("algorithm.name", "dqn"),
     ("algorithm.discount", 1.01),
     ("algorithm.gae_lambda", -0.1),
     ("algorithm.learning_rate", 0),
@@ -111,6 +129,11 @@ REFUSED: list[tuple[str, Any]] = [
     ("algorithm.weight_decay", -1e-9),
     ("algorithm.clip_gradients", -1),
     ("algorithm.normalize_advantages", 1),
+    ("algorithm.epochs", 0),
+    ("algorithm.minibatches", 0),
+    ("algorithm.clip_range", 0),
+    ("algorithm.rho_clip", 0),
+    ("algorithm.c_clip", 0),
     ("network.middleware", [64, 0]),
     ("network.middleware", 64),
     ("network.activation", "gelu"),
@@ -133,6 +156,8 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("env.id", "ALE/Pong-v5"),
     ("collection.workers", 0),
     ("collection.workers", "auto"),
+    ("gradients.workers", 0),
+    ("gradients.workers", 1024),
     ("algorithm.discount", 1),
     ("algorithm.clip_gradients", 0),
     ("network.middleware", []),
@@ -147,6 +172,24 @@ def test_every_key_has_its_default() -> None:
     assert {entry.name: entry.value for entry in config.entries()} == DEFAULTS
     for name, value in DEFAULTS.items():
         assert type(config.value(name)) is type(value), name
+
+
+@pytest.mark.parametrize(("algorithm", "own"), OWN.items())
+def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -> None:
+    config = load_config("cartpole.toml", [f"algorithm.name={algorithm}"], text=ENV)
+    shared = {name: value for name, value in DEFAULTS.items() if name != "algorithm.normalize_advantages"}
+    expected = shared | {"algorithm.name": algorithm} | {f"algorithm.{name}": value for name, value in own.items()}
+    assert {entry.name: entry.value for entry in config.entries()} == expected
+    assert config.algorithm == ALGORITHMS[algorithm]()
+
+
+def test_algorithms_share_keys_and_limits() -> None:
+    assert (A2CConfig().name, PPOConfig().name, IMPALAConfig().name) == tuple(ALGORITHMS)
+    for table in ALGORITHMS.values():
+        assert issubclass(table, AlgorithmConfig)
+        assert keys_of(table)["name"].limits.choices == tuple(ALGORITHMS)
+        for name, key in keys_of(AlgorithmConfig).items():
+            assert keys_of(table)[name].limits is key.limits
 
 
 def test_only_the_environment_has_no_default() -> None:
@@ -182,12 +225,17 @@ def test_auto_leaves_one_core() -> None:
 
 @pytest.mark.parametrize(
     ("communication", "max_lag", "allowed"),
-    [("synchronous", 0, True), ("synchronous", 1, False), ("pipelined", 0, False), ("pipelined", 3, True)],
+    [
+        ("synchronous", 0, True),
+        ("synchronous", 1, False),
+        ("pipelined", 0, False),
+        ("pipelined", 3, True),
+        ("asynchronous", 0, False),
+        ("asynchronous", 9, True),
+    ],
 )
 @pytest.mark.parametrize("section", ["collection", "gradients"])
-def test_the_lag_must_suit_the_communication(
-    section: str, communication: str, max_lag: int, allowed: bool
-) -> None:
+def test_the_lag_must_suit_the_communication(section: str, communication: str, max_lag: int, allowed: bool) -> None:
     overrides = [f"{section}.communication={communication}", f"{section}.max_lag={max_lag}"]
     if allowed:
         assert load_config("x", overrides, text=ENV).value(f"{section}.max_lag") == max_lag
@@ -196,15 +244,40 @@ def test_the_lag_must_suit_the_communication(
             load_config("x", overrides, text=ENV)
 
 
+@pytest.mark.parametrize(("communication", "max_lag"), [("synchronous", 0), ("pipelined", 1), ("asynchronous", 4)])
+@pytest.mark.parametrize("section", ["collection", "gradients"])
+def test_the_lag_follows_the_communication(section: str, communication: str, max_lag: int) -> None:
+    config = load_config("x", [f"{section}.communication={communication}"], text=ENV)
+    assert config.value(f"{section}.max_lag") == max_lag
+
+
 def test_slots_follow_the_lag() -> None:
     assert load_config("x", ["collection.max_lag=4"], text=ENV).collection.slots == 6
     assert load_config("x", ["collection.max_lag=4", "collection.slots=9"], text=ENV).collection.slots == 9
-    with pytest.raises(ConfigError, match=r"got 5, but collection\.max_lag = 4 .* demands at least 6"):
+    with pytest.raises(ConfigError, match=r"got 5, but .* with collection\.max_lag = 4 .* demands at least 6"):
         load_config("x", ["collection.max_lag=4", "collection.slots=5"], text=ENV)
 
 
+@pytest.mark.parametrize(("overrides", "slots"), [([], 5), (["max_lag=1"], 2), (["max_lag=9", "slots=2"], 2)])
+def test_slots_of_asynchronous_collectors(overrides: list[str], slots: int) -> None:
+    given = [f"collection.{override}" for override in ("communication=asynchronous", *overrides)]
+    assert load_config("x", given, text=ENV).collection.slots == slots
+
+
+@pytest.mark.parametrize(("collectors", "gradient_workers"), [(4, 2), (3, 3), (0, 2), (3, 0), (0, 0)])
+def test_gradient_workers_may_own_equal_shares(collectors: int, gradient_workers: int) -> None:
+    overrides = [f"collection.workers={collectors}", f"gradients.workers={gradient_workers}"]
+    config = load_config("x", [*overrides, "collection.ownership=gradient_worker"], text=ENV)
+    assert config.collection.ownership == "gradient_worker"
+
+
+def test_a_pool_is_shared_anyhow() -> None:
+    overrides = ["collection.workers=3", "gradients.workers=2", "collection.ownership=pool"]
+    assert load_config("x", overrides, text=ENV).gradients.workers == 2
+
+
 def test_rules_are_between_keys() -> None:
-    assert {name for rule in RULES for name in (rule.name, rule.other)} <= set(KEYS)
+    assert {name for rule in RULES for name in (rule.name, *rule.others)} <= set(KEYS)
 
 
 def test_configs_compare_by_value() -> None:
@@ -221,6 +294,19 @@ def test_differences_are_named() -> None:
     other = load_config("b.toml", ["env.options.x=1", "algorithm.learning_rate=1e-3"], text=ENV)
     assert one.differences(other) == ["run.name", "env.options", "algorithm.learning_rate"]
     assert one != other
+
+
+def test_keys_that_only_one_algorithm_has_differ() -> None:
+    one = load_config("a.toml", text=ENV)
+    other = load_config("a.toml", ["algorithm.name=impala"], text=ENV)
+    own = ["algorithm.normalize_advantages", "algorithm.rho_clip", "algorithm.c_clip"]
+    assert one.differences(other) == ["algorithm.name", *own]
+    assert set(other.differences(one)) == {"algorithm.name", *own}
+
+
+def test_no_key_of_an_algorithm_may_be_none() -> None:
+    for table in ALGORITHMS.values():
+        assert None not in dataclasses.asdict(table()).values()
 
 
 def test_configs_are_frozen() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hive.config import load_config
+from hive.config import A2CConfig, IMPALAConfig, PPOConfig, load_config
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
@@ -22,6 +22,37 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
     config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
     assert config.value(name) == value
     assert config.origin(name) == f"scheme {scheme}"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "algorithm", "learning_rate"),
+    [("a2c", A2CConfig, 7e-4), ("single", A2CConfig, 7e-4), ("ppo", PPOConfig, 3e-4), ("impala", IMPALAConfig, 7e-4)],
+)
+def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
+    config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
+    assert type(config.algorithm) is algorithm
+    assert config.algorithm.learning_rate == learning_rate
+
+
+def test_ppo_collects_ahead_and_updates_in_step() -> None:
+    config = load_config("x.toml", ["run.scheme=ppo"], text=ENV)
+    assert (config.collection.communication, config.collection.max_lag, config.collection.slots) == ("pipelined", 1, 3)
+    assert (config.gradients.communication, config.gradients.max_lag) == ("synchronous", 0)
+
+
+def test_impala_waits_for_nobody() -> None:
+    config = load_config("x.toml", ["run.scheme=impala"], text=ENV)
+    assert (config.collection.max_lag, config.gradients.max_lag, config.collection.slots) == (4, 4, 5)
+    assert config.origin("collection.max_lag") == "default"
+
+
+@pytest.mark.parametrize("scheme", [*SCHEMES, "my.schemes:build"])
+def test_the_algorithm_given_wins_over_that_of_the_scheme(scheme: str) -> None:
+    text = f'[run]\nscheme = "{scheme}"\n{ENV}[algorithm]\nname = "ppo"\nepochs = 2\n'
+    config = load_config("x.toml", text=text)
+    assert isinstance(config.algorithm, PPOConfig)
+    assert (config.algorithm.name, config.algorithm.epochs, config.algorithm.gae_lambda) == ("ppo", 2, 0.95)
+    assert config.origin("algorithm.name") == "x.toml:6"
 
 
 def test_single_is_one_process_in_step() -> None:

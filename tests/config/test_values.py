@@ -21,9 +21,7 @@ from hive.config.values import (
 )
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-SCALARS = (
-    TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-)
+SCALARS = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),

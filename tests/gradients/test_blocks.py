@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hive.gradients import EPISODES, SAMPLES, VERSION, clear, combine, gradient_layout, put_episodes
+from hive.gradients import (
+    ENV_STEPS,
+    EPISODES,
+    POLICY,
+    ROLLOUTS,
+    SAMPLES,
+    VERSION,
+    clear,
+    combine,
+    gradient_layout,
+    put_episodes,
+)
 from hive.gradients.blocks import HEADER
 
 ELEMENTS = 200
@@ -43,6 +54,7 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
     layout = gradient_layout(64, 5, 4, 30)
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "header": ("int64", (8,)),
+        "moments": ("float64", (3,)),
         "gradient": ("float32", (64,)),
         "mask": ("uint8", (5,)),
         "statistics": ("float64", (4,)),
@@ -55,15 +67,16 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
 
 def test_header_positions() -> None:
     """They lie in shared memory: append only."""
-    assert HEADER == ("version", "samples", "episodes")
-    assert (VERSION, SAMPLES, EPISODES) == (0, 1, 2)
+    assert HEADER == ("version", "samples", "episodes", "env_steps", "rollouts", "policy")
+    assert list(range(6)) == [VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY]
 
 
 def test_a_cleared_slot_stands_for_nothing() -> None:
     arrays = slot()
     arrays["header"][:] = 9
     clear(arrays, version=-1)
-    assert arrays["header"].tolist() == [-1, 0, 0, 0, 0, 0, 0, 0]
+    assert arrays["header"].tolist() == [-1, 0, 0, 0, 0, -1, 0, 0]
+    assert not arrays["moments"].any()
     assert not arrays["mask"].any()
     assert not arrays["statistics"].any()
 
@@ -98,6 +111,16 @@ def test_combine_is_the_mean_by_samples(samples: list[int], seed: int) -> None:
         return
     np.testing.assert_allclose(out, weighted_mean(gradients), rtol=1e-6, atol=1e-6)
     assert reduction.norm == pytest.approx(float(np.linalg.norm(out.astype(np.float64))), rel=1e-6)
+
+
+def test_factors_make_single_gradients_count_less() -> None:
+    """After the mean: what is taken from a stale one is not given to the others."""
+    gradients = [slot(4, random_gradient(1)), slot(12, random_gradient(2))]
+    out = np.empty(ELEMENTS, np.float32)
+    total, _ = combine(gradients, out, [1.0, 0.5])
+    first, second = (g["gradient"].astype(np.float64) for g in gradients)
+    assert total == 16
+    np.testing.assert_allclose(out, 0.25 * first + 0.375 * second, rtol=1e-5, atol=1e-6)
 
 
 def test_one_gradient_comes_out_as_it_is() -> None:

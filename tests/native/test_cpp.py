@@ -1,7 +1,7 @@
 """The C++ tests of native/tests, each built by one compiler call and run; two of them under TSan too.
 
 A program is test_<unit>.cpp with src/<unit>.cpp. HIVE_SANITIZE=<n>, which scripts/sanitize sets, runs all of
-them under both sanitizers instead, and the hammers n times as long.
+them plain and under both sanitizers, and the hammers n times as long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SANITIZERS = {
 }
 LENGTH = os.environ.get("HIVE_SANITIZE", "")
 CASES = (
-    [(unit, sanitizer) for sanitizer in ("thread", "address") for unit in UNITS]
+    [(unit, sanitizer) for sanitizer in SANITIZERS for unit in UNITS]
     if LENGTH
     else [*((unit, "plain") for unit in UNITS), ("boards", "thread"), ("slots", "thread")]
 )

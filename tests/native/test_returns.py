@@ -1,7 +1,8 @@
-"""gae and n_step_returns against their definitions in float64, over random masks and by hand."""
+"""gae, n_step_returns and vtrace against their definitions in float64, over random masks and by hand."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -35,6 +36,14 @@ class Rollout:
         ended = self.terminated[t, b] or self.truncated[t, b]
         return not ended and t + 1 < len(self.rewards) and bool(self.valid[t + 1, b])
 
+    def with_successors(self) -> Rollout:
+        """Where the episode goes on, V(successor) is the value of the next row, as in a real rollout."""
+        next_values = self.next_values.copy()
+        for t, b in np.ndindex(self.rewards.shape):
+            if self.goes_on(t, b):
+                next_values[t, b] = self.values[t + 1, b]
+        return replace(self, next_values=next_values)
+
 
 def random_rollout(steps: int, envs: int, seed: int, rate: float = 0.15) -> Rollout:
     generator = np.random.default_rng(seed)
@@ -43,9 +52,7 @@ def random_rollout(steps: int, envs: int, seed: int, rate: float = 0.15) -> Roll
     return Rollout(*floats, masks[0], masks[1], 1 - masks[2])
 
 
-def column(
-    rewards: list[float], values: list[float], next_values: list[float], **masks: list[int]
-) -> Rollout:
+def column(rewards: list[float], values: list[float], next_values: list[float], **masks: list[int]) -> Rollout:
     """A rollout of one environment."""
     floats = [np.float32(row).reshape(-1, 1) for row in (rewards, values, next_values)]
     absent = [0] * len(rewards)
@@ -55,15 +62,30 @@ def column(
 
 def gae(rollout: Rollout, gae_lambda: float) -> tuple[Floats, Floats]:
     advantages, targets = (np.full_like(rollout.rewards, np.nan) for _ in range(2))
-    _native.gae(
-        **rollout.blocks(), advantages=advantages, targets=targets, discount=DISCOUNT, gae_lambda=gae_lambda
-    )
+    _native.gae(**rollout.blocks(), advantages=advantages, targets=targets, discount=DISCOUNT, gae_lambda=gae_lambda)
     return advantages, targets
 
 
 def n_step(rollout: Rollout, n: int) -> tuple[Floats, Floats]:
     advantages, targets = (np.full_like(rollout.rewards, np.nan) for _ in range(2))
     _native.n_step_returns(**rollout.blocks(), advantages=advantages, targets=targets, discount=DISCOUNT, n=n)
+    return advantages, targets
+
+
+def vtrace(
+    rollout: Rollout, log_ratios: Any, gae_lambda: float = 1.0, rho_clip: float = 1.0, c_clip: float = 1.0
+) -> tuple[Floats, Floats]:
+    advantages, targets = (np.full_like(rollout.rewards, np.nan) for _ in range(2))
+    _native.vtrace(
+        **rollout.blocks(),
+        log_ratios=np.float32(log_ratios).reshape(rollout.rewards.shape),
+        advantages=advantages,
+        targets=targets,
+        discount=DISCOUNT,
+        gae_lambda=gae_lambda,
+        rho_clip=rho_clip,
+        c_clip=c_clip,
+    )
     return advantages, targets
 
 
@@ -88,6 +110,29 @@ def reference_return(rollout: Rollout, t: int, b: int, n: int) -> float:
     return total + (0.0 if rollout.terminated[t, b] else factor * float(rollout.next_values[t, b]))
 
 
+def reference_vtrace(
+    rollout: Rollout, log_ratios: Floats, s: int, b: int, gae_lambda: float, rho_clip: float, c_clip: float
+) -> float:
+    """Equation 1 of Espeholt et al. 2018 as it stands: the sum over t >= s of each error times all c before it."""
+    target, factor, t = float(rollout.values[s, b]), 1.0, s
+    while True:
+        ratio = math.exp(float(log_ratios[t, b]))
+        follows = 0.0 if rollout.terminated[t, b] else float(rollout.next_values[t, b])
+        error = float(rollout.rewards[t, b]) + DISCOUNT * follows - float(rollout.values[t, b])
+        target += factor * min(rho_clip, ratio) * error
+        if not rollout.goes_on(t, b):
+            return target
+        t, factor = t + 1, factor * DISCOUNT * gae_lambda * min(c_clip, ratio)
+
+
+def reference_vtrace_advantage(rollout: Rollout, log_ratios: Floats, t: int, b: int, *clips: float) -> float:
+    follows = 0.0 if rollout.terminated[t, b] else float(rollout.next_values[t, b])
+    if rollout.goes_on(t, b):
+        follows = reference_vtrace(rollout, log_ratios, t + 1, b, *clips)
+    rho = min(clips[1], math.exp(float(log_ratios[t, b])))
+    return rho * (float(rollout.rewards[t, b]) + DISCOUNT * follows - float(rollout.values[t, b]))
+
+
 shapes = {"steps": st.integers(1, 12), "envs": st.integers(1, 20), "seed": st.integers(0, 2**32)}
 
 
@@ -110,10 +155,7 @@ def test_n_step_is_its_definition(steps: int, envs: int, seed: int, n: int) -> N
     rollout = random_rollout(steps, envs, seed)
     advantages, targets = n_step(rollout, n)
     expected = [
-        [
-            reference_return(rollout, t, b, n) if rollout.valid[t, b] else rollout.values[t, b]
-            for b in range(envs)
-        ]
+        [reference_return(rollout, t, b, n) if rollout.valid[t, b] else rollout.values[t, b] for b in range(envs)]
         for t in range(steps)
     ]
     np.testing.assert_allclose(targets, expected, atol=1e-5)
@@ -122,13 +164,88 @@ def test_n_step_is_its_definition(steps: int, envs: int, seed: int, n: int) -> N
 
 @pytest.mark.parametrize("seed", range(5))
 def test_returns_to_the_end_are_gae_with_lambda_one(seed: int) -> None:
-    rollout = random_rollout(30, 9, seed)
-    # The identity needs V(successor) of a row to be the value of the next, where the episode goes on.
-    for t, b in np.ndindex(30, 9):
-        if rollout.goes_on(t, b):
-            rollout.next_values[t, b] = rollout.values[t + 1, b]
+    rollout = random_rollout(30, 9, seed).with_successors()
     np.testing.assert_allclose(n_step(rollout, 30)[1], gae(rollout, 1.0)[1], atol=1e-5)
     np.testing.assert_allclose(n_step(rollout, 1)[1], gae(rollout, 0.0)[1], atol=1e-6)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(**shapes, clips=st.sampled_from([(1.0, 1.0, 1.0), (0.95, 2.0, 1.0), (0.5, 0.5, 0.8), (1.0, 1e9, 1e9)]))
+def test_vtrace_is_its_definition(steps: int, envs: int, seed: int, clips: tuple[float, float, float]) -> None:
+    rollout = random_rollout(steps, envs, seed).with_successors()
+    log_ratios = np.random.default_rng(seed + 1).normal(0, 0.7, (steps, envs)).astype(np.float32)
+    advantages, targets = vtrace(rollout, log_ratios, *clips)
+    for t, b in np.ndindex(steps, envs):
+        if rollout.valid[t, b]:
+            exact = reference_vtrace(rollout, log_ratios, t, b, *clips)
+            exact_advantage = reference_vtrace_advantage(rollout, log_ratios, t, b, *clips)
+            assert targets[t, b] == pytest.approx(exact, rel=1e-4, abs=1e-4)
+            assert advantages[t, b] == pytest.approx(exact_advantage, rel=1e-4, abs=1e-4)
+        else:
+            assert (advantages[t, b], targets[t, b]) == (0.0, rollout.values[t, b])
+
+
+@pytest.mark.parametrize(("gae_lambda", "clip"), [(1.0, 1.0), (0.9, 3.0), (0.0, 1.0)])
+def test_vtrace_on_policy_is_gae_to_the_bit(gae_lambda: float, clip: float) -> None:
+    """The targets are; the advantages only with lambda = 1, else they look one step ahead, to the next target."""
+    rollout = random_rollout(30, 9, seed=3).with_successors()
+    advantages, targets = vtrace(rollout, np.zeros((30, 9)), gae_lambda, clip, clip)
+    expected_advantages, expected_targets = gae(rollout, gae_lambda)
+    np.testing.assert_array_equal(targets, expected_targets)
+    assert np.array_equal(advantages, expected_advantages) == (gae_lambda == 1.0)
+
+
+def test_vtrace_by_hand() -> None:
+    """Ratios 1/2 and 4: rho = 0.5, 2 and c = 0.8 * 0.5, 0.8 * 1."""
+    rollout = column([1, 2], [10, 20], [20, 30])
+    advantages, targets = vtrace(rollout, np.log([0.5, 4.0]), 0.8, rho_clip=2.0, c_clip=1.0)
+    # Errors are 9 and 9, so v_1 = 20 + 2 * 9 = 38 and v_0 = 10 + 0.5 * 9 + 0.9 * 0.4 * 18.
+    np.testing.assert_allclose(targets[:, 0], [14.5 + 6.48, 38], rtol=1e-6)
+    np.testing.assert_allclose(advantages[:, 0], [0.5 * (1 + 0.9 * 38 - 10), 18], rtol=1e-6)
+
+
+def test_vtrace_at_ends_by_hand() -> None:
+    """After a terminated step nothing, after a truncated one the value of its last observation; rho = c = 0.5."""
+    half = np.log([0.5] * 3)
+    advantages, targets = vtrace(column([1, 2, 3], [10, 20, 30], [20, np.nan, 40], terminated=[0, 1, 0]), half)
+    np.testing.assert_allclose(targets[:, 0], [10 + 4.5 - 0.45 * 9, 20 - 9, 30 + 4.5], rtol=1e-6)
+    np.testing.assert_allclose(advantages[:, 0], [0.5 * (1 + 0.9 * 11 - 10), -9, 4.5], rtol=1e-6)
+    advantages, targets = vtrace(column([1, 2, 3], [10, 20, 30], [20, 50, 40], truncated=[0, 1, 0]), half)
+    np.testing.assert_allclose(targets[:, 0], [10 + 4.5 + 0.45 * 13.5, 33.5, 34.5], rtol=1e-6)
+    np.testing.assert_allclose(advantages[:, 0], [0.5 * (1 + 0.9 * 33.5 - 10), 13.5, 4.5], rtol=1e-6)
+
+
+def test_vtrace_does_not_read_the_ratio_of_a_reset_step() -> None:
+    rollout = column([1, np.nan, 3], [10, 20, 30], [50, np.nan, 40], truncated=[1, 0, 0], valid=[1, 0, 1])
+    advantages, targets = vtrace(rollout, [0.0, np.nan, 0.0])
+    np.testing.assert_allclose(advantages[:, 0], [1 + 45 - 10, 0, 9], rtol=1e-6)
+    np.testing.assert_allclose(targets[:, 0], [46, 20, 39], rtol=1e-6)
+
+
+def test_vtrace_ratios_are_exact_and_never_overflow() -> None:
+    log_ratios = np.concatenate([np.linspace(-88, 88, 4001), [-np.inf, np.inf, 1e30, np.nan]]).astype(np.float32)
+    size = len(log_ratios)
+    rollout = column([1.0] * size, [0.0] * size, [0.0] * size, terminated=[1] * size)
+    weights = vtrace(rollout, log_ratios, rho_clip=np.inf)[0][:, 0]
+    exact = np.exp(log_ratios[:-4].astype(np.float64))
+    np.testing.assert_allclose(weights[:-4], exact, rtol=1e-7, atol=1e-44)  # denormal numbers are coarser
+    assert weights[-4] == weights[0] < 1e-38
+    assert weights[-3] == weights[-2] == weights[-5] < np.inf
+    assert np.isnan(weights[-1])
+    clipped = vtrace(rollout, log_ratios, rho_clip=2.5)[0][:, 0]
+    np.testing.assert_array_equal(clipped, np.minimum(weights, np.float32(2.5)))
+
+
+def test_vtrace_checks_the_ratios() -> None:
+    rollout = random_rollout(3, 2, seed=0)
+    blocks = rollout.blocks() | {key: np.zeros((3, 2), np.float32) for key in ("advantages", "targets")}
+    options = {"discount": 0.9, "gae_lambda": 1.0, "rho_clip": 1.0, "c_clip": 1.0}
+    with pytest.raises(TypeError, match="log_ratios must be float32, got float64"):
+        _native.vtrace(**blocks, log_ratios=np.zeros((3, 2)), **options)
+    with pytest.raises(ValueError, match="log_ratios and rewards must have the same shape"):
+        _native.vtrace(**blocks, log_ratios=np.zeros((2, 2), np.float32), **options)
+    with pytest.raises(ValueError, match="log_ratios overlaps targets"):
+        _native.vtrace(**blocks, log_ratios=blocks["targets"], **options)
 
 
 def test_by_hand_without_ends() -> None:
@@ -171,7 +288,11 @@ def test_reset_step_is_out_and_nothing_flows_over_it() -> None:
 def test_last_valid_step_of_a_partial_rollout_bootstraps() -> None:
     rollout = column([1, 2, 0, 0], [10, 20, 5, 5], [20, 30, 0, 0], valid=[1, 1, 0, 0])
     whole = column([1, 2], [10, 20], [20, 30])
-    for compute in (lambda r: gae(r, 0.95), lambda r: n_step(r, 4)):
+    for compute in (
+        lambda r: gae(r, 0.95),
+        lambda r: n_step(r, 4),
+        lambda r: vtrace(r, np.full(len(r.rewards), -0.5)),
+    ):
         np.testing.assert_array_equal(compute(rollout)[1][:2], compute(whole)[1])
 
 
@@ -182,7 +303,12 @@ def test_no_leak_over_an_episode_boundary(mask: str) -> None:
     changed = replace(rollout, rewards=rollout.rewards.copy(), values=rollout.values.copy())
     changed.rewards[6:] += 100
     changed.values[6:] -= 100
-    for compute in (lambda r: gae(r, 0.95), lambda r: n_step(r, 10), lambda r: n_step(r, 4)):
+    for compute in (
+        lambda r: gae(r, 0.95),
+        lambda r: n_step(r, 10),
+        lambda r: n_step(r, 4),
+        lambda r: vtrace(r, np.full((10, 4), -0.1)),
+    ):
         for before, after in zip(compute(rollout), compute(changed), strict=True):
             np.testing.assert_array_equal(before[:6], after[:6])
             assert not np.array_equal(before[6:], after[6:])
@@ -192,6 +318,7 @@ def test_no_leak_over_an_episode_boundary(mask: str) -> None:
 def test_empty_rollouts(shape: tuple[int, int]) -> None:
     rollout = random_rollout(*shape, seed=0)
     assert gae(rollout, 0.95)[0].shape == n_step(rollout, 5)[0].shape == shape
+    assert vtrace(rollout, np.zeros(shape))[1].shape == shape
 
 
 @pytest.mark.parametrize(

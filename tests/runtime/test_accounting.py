@@ -16,7 +16,8 @@ from hive.runtime.messages import Message
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.processes import SharedMemory
 from hive.runtime.status import Status
-from hive.runtime.topology import Plan, Topology
+from hive.runtime.plan import Plan
+from hive.runtime.topology import Topology
 
 
 class Rollout(Message):

@@ -376,6 +376,29 @@ async def test_few_acknowledgements_for_many_messages() -> None:
     assert channel.acks[-1][2:4] == (17, 0), "the last one is always acknowledged"
 
 
+async def test_when_nothing_is_left_every_producer_is_told() -> None:
+    receiver, acks = receiver_with(window=16)
+    for producer in ((0, 0), (7, 0), (3, 1)):
+        for sequence in (1, 2, 3):
+            receiver.deliver(producer, sequence, Number(sequence))
+    for _ in range(8):
+        receiver.receive_nowait()
+    assert acks == []
+    receiver.receive_nowait()
+    assert acks == [((0, 0), 3, 0, 16), ((3, 1), 3, 0, 16), ((7, 0), 3, 0, 16)]
+    receiver.acknowledge_all()
+    assert len(acks) == 3, "nobody is told twice"
+
+
+async def test_a_consumer_that_ends_can_tell_what_it_took() -> None:
+    receiver, acks = receiver_with(window=16)
+    for sequence in (1, 2, 3):
+        receiver.deliver((0, 0), sequence, Number(sequence))
+    receiver.receive_nowait()
+    receiver.acknowledge_all()
+    assert acks == [((0, 0), 1, 0, 16)]
+
+
 async def test_settled_means_that_nothing_is_in_flight() -> None:
     channel = Channel(window=4, consumers=2)
     assert channel.sender.settled()

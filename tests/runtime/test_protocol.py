@@ -40,6 +40,12 @@ def messages(cls: type[Message]) -> st.SearchStrategy[Message]:
     return st.builds(cls, *(VALUES[kind] for kind in cls.__annotations__.values()))
 
 
+def plain(cls: type[Message]) -> Message:
+    """The plainest message of a type."""
+    values: dict[str, Any] = {"int": 0, "str": "", "bool": False, "Tree": None, "tuple[Member, ...]": ()}
+    return cls(*(values[kind] for kind in cls.__annotations__.values()))
+
+
 @pytest.mark.parametrize("cls", sorted(SOCKETS.values(), key=lambda cls: cls.__name__))
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.data())
@@ -71,15 +77,9 @@ def test_its_reader_handles_every_message_it_may_get(types: dict[str, type[Messa
 @pytest.mark.parametrize("name", sorted(SOCKETS))
 def test_the_wrong_socket_refuses_a_message(name: str) -> None:
     wrong = SUPERVISOR_TYPES if name in NODE_TYPES else NODE_TYPES
-    frames = encode(messages(SOCKETS[name]).example() if not SOCKETS[name].__annotations__ else plain(SOCKETS[name]))
+    frames = encode(plain(SOCKETS[name]))
     with pytest.raises(WireError, match=f"a message of type '{name}', which this socket does not carry"):
         decode(frames, wrong)
-
-
-def plain(cls: type[Message]) -> Message:
-    """The plainest message of a type."""
-    values: dict[str, Any] = {"int": 0, "str": "", "bool": False, "Tree": None, "tuple[Member, ...]": ()}
-    return cls(*(values[kind] for kind in cls.__annotations__.values()))
 
 
 def test_a_member_is_no_message_of_its_own() -> None:

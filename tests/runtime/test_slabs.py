@@ -58,8 +58,7 @@ class Channel:
                 wake()
 
         self.senders = [
-            SlabSender("rollouts", self.views[p], (p, 0), self.waiters[p], ring_consumers)
-            for p in range(producers)
+            SlabSender("rollouts", self.views[p], (p, 0), self.waiters[p], ring_consumers) for p in range(producers)
         ]
         self.receivers = [
             SlabReceiver(

@@ -85,9 +85,7 @@ async def test_the_loop_runs_at_every_wait(pages: _native.Status, solo: bool) ->
 
 
 @pytest.mark.parametrize("solo", [False, True])
-async def test_a_lost_ring_costs_one_rescan(
-    pages: _native.Status, solo: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lost_ring_costs_one_rescan(pages: _native.Status, solo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "RESCAN_S", 0.001)
     wait, phase = waiter(pages, solo=solo)
     source = Source(5)

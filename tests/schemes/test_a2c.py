@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_trainer import config_of
+from small_trainer import LIMIT_S, config_of
 
 from hive.records import RunDirectory, read_jsonl
 from hive.runtime.supervisor import Outcome
@@ -25,7 +25,8 @@ def train(folder: Path, env: str = "Bandit", **values: Any) -> tuple[Outcome, Ru
         **values,
     }
     directory = RunDirectory.create(folder, "test")
-    return run_inline(build(config_of(f"small_environments:{env}", **small), directory.path)), directory
+    config = config_of(f"small_environments:{env}", **small)
+    return run_inline(build(config, directory.path), seconds=LIMIT_S), directory
 
 
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])

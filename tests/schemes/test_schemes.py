@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_trainer import config_of
+from small_trainer import LIMIT_S, config_of
 
 from hive.config import SCHEMES, render
 from hive.errors import ConfigError, RecordError, TopologyError
@@ -31,7 +31,7 @@ def test_every_scheme_that_the_config_knows_is_there(directory: Path, name: str)
 
 def test_a_scheme_of_your_own(directory: Path) -> None:
     config = config_of(ENV, run__scheme='"own_schemes:greeting"', run__name='"hello"')
-    outcome = run_inline(build(config, directory))
+    outcome = run_inline(build(config, directory), seconds=LIMIT_S)
     assert (outcome.state, outcome.reason) == ("finished", "hello")
     assert (directory / "word").read_text() == "hello"
 
@@ -40,7 +40,7 @@ def test_the_trainer_and_somebody_else(directory: Path) -> None:
     """A scheme is a topology, and more can be added to it."""
     seen: list[Supervisor] = []
     config = config_of(ENV, run__scheme='"own_schemes:accompanied"', run__steps=64)
-    outcome = run_inline(build(config, directory), watch=seen.append)
+    outcome = run_inline(build(config, directory), watch=seen.append, seconds=LIMIT_S)
     assert (outcome.state, outcome.results["updates"]) == ("finished", 4)
     assert read_status(seen[0].pages, 4).counters["lives"] == 1
 
@@ -76,7 +76,7 @@ def test_a_run_directory_is_enough(directory: Path) -> None:
     """As the fork server is told: the resolved config lies there, and the run's files belong there."""
     values: dict[str, Any] = {"run__scheme": '"own_schemes:greeting"', "run__name": '"again"'}
     RunDirectory.open(directory).resolved_file.write_text(render(config_of(ENV, **values)))
-    run_inline(load(str(directory)))
+    run_inline(load(str(directory)), seconds=LIMIT_S)
     assert (directory / "word").read_text() == "again"
 
 

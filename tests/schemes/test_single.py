@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from small_trainer import config_of
+from small_trainer import LIMIT_S, config_of
 
 from hive.config import load_config
 from hive.records import RunDirectory
@@ -18,7 +18,7 @@ ENV = "small_environments:Drift"
 def digest(folder: Path, **values: Any) -> str:
     directory = RunDirectory.create(folder, "test")
     config = config_of(ENV, run__steps=256, algorithm__learning_rate=0.05, **values)
-    outcome = run_inline(build(config, directory.path))
+    outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert outcome.state == "finished"
     return outcome.digest
 

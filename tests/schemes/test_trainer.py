@@ -10,7 +10,7 @@ from small_trainer import config_of
 
 from hive.errors import EnvironmentMissing
 from hive.runtime import Plan, Topology
-from hive.runtime.topology import PlanChannel, PlanSegment
+from hive.runtime.plan import PlanChannel, PlanSegment
 from hive.schemes.trainer import trainer
 from hive.workers import RESULTS, Blueprint
 
@@ -124,7 +124,8 @@ def test_weights_and_ledger_change_together() -> None:
     weights, ledger = segment(plan, "weights"), segment(plan, "ledger")
     assert weights.commit_with == "ledger"
     assert ledger.commit_with == ""
-    assert weights.item_bytes == segment(plan, "behaviour").item_bytes == blueprint.flat.block_bytes
+    assert weights.item_bytes == blueprint.state_bytes
+    assert segment(plan, "behaviour").item_bytes == blueprint.flat.block_bytes
     assert ledger.item_bytes == blueprint.ledger_bytes
     assert weights.count >= weights.readers + weights.keep + 1
 

@@ -37,6 +37,7 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
         "header": ("int64", (8,)),
         "observations": ("uint8", (6, 3, 4, 2)),
         "actions": ("float32", (5, 3, 6)),
+        "log_probs": ("float32", (5, 3)),
         "rewards": ("float32", (5, 3)),
         "terminated": ("uint8", (5, 3)),
         "truncated": ("uint8", (5, 3)),
@@ -79,6 +80,7 @@ def test_a_reader_sees_what_the_header_says() -> None:
     assert rollout.final_observations.shape == (2, 2)
     per_step = (
         rollout.actions,
+        rollout.log_probs,
         rollout.rewards,
         rollout.terminated,
         rollout.truncated,

@@ -55,6 +55,7 @@ def test_purposes_keep_their_numbers() -> None:
         "action": 2,
         "acting_forward": 3,
         "training_forward": 4,
+        "minibatches": 5,
     }
 
 
@@ -77,9 +78,7 @@ def test_the_seeds_of_environments_keep_their_numbers() -> None:
 
 @given(seeds, st.sampled_from(Purpose), sources, sequences)
 def test_a_stream_is_philox_at_its_place(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
-    expected = [
-        word for block in (1, 2) for word in philox([block, 0, source, sequence], [seed, int(purpose)])
-    ]
+    expected = [word for block in (1, 2) for word in philox([block, 0, source, sequence], [seed, int(purpose)])]
     assert words(stream(seed, purpose, source, sequence), 8) == expected
 
 
@@ -133,9 +132,7 @@ def test_another_process_draws_the_same() -> None:
         "k = 3, Purpose.action, 1, 4\n"
         "print(json.dumps([stream(*k).bit_generator.random_raw(4).tolist(), stream_seed(*k)]))"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True)
     key = 3, Purpose.action, 1, 4
     assert json.loads(ran.stdout) == [words(stream(*key), 4), stream_seed(*key)]
 
@@ -150,8 +147,6 @@ def test_seeds_fit_those_who_take_them(seed: int, source: int, sequence: int) ->
 def test_the_seed_of_an_environment_is_its_own() -> None:
     """Not that of its place in a collector: four environments get theirs however they are dealt out."""
     whole = stream_seeds(9, Purpose.environment, 0, 4, 0)
-    assert (
-        stream_seeds(9, Purpose.environment, 0, 2, 0) + stream_seeds(9, Purpose.environment, 2, 2, 0) == whole
-    )
+    assert stream_seeds(9, Purpose.environment, 0, 2, 0) + stream_seeds(9, Purpose.environment, 2, 2, 0) == whole
     assert len(set(whole)) == 4
     assert set(whole).isdisjoint(stream_seeds(9, Purpose.environment, 0, 4, 1))

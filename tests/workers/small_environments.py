@@ -54,6 +54,18 @@ class OneState(Small):
     """One state and a reward of 1 for each step: worth 1 / (1 - discount) if it never ends."""
 
 
+class Launch(Small):
+    """Two states: the first step of an episode costs 5, each later one earns 1. A cut is not a new launch."""
+
+    observation_space = spaces.Discrete(2)
+
+    def observation(self) -> Any:
+        return int(self.at > 0)
+
+    def reward(self, action: Any) -> float:
+        return -5.0 if self.at == 1 else 1.0
+
+
 class Bandit(Small):
     """One of two contexts is shown; the action of its number earns 1. An episode is one step."""
 

@@ -18,6 +18,8 @@ from hive.workers.learner import Count, Turn, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
 
+LIMIT_S = 10.0  # for a whole run, of which each takes a tenth of a second: one that hangs is stopped, and so fails
+
 
 def config_of(id: str, **values: Any) -> Config:
     """A small config; `collection__envs=2` sets collection.envs."""

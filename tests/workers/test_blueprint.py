@@ -12,7 +12,8 @@ from small_trainer import config_of
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
 from hive.errors import EnvironmentMissing, NetworkError
-from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, NetworkPerHead
+from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, NetworkPerHead, build_network
+from hive.storage import Purpose, stream_seed
 from hive.workers import Blueprint, Learner
 from hive.workers.blueprint import load_module, network_parameters
 
@@ -52,6 +53,14 @@ def test_every_network_begins_with_the_weights_of_the_run() -> None:
     blueprint.flat.initialize_into(block)
     held = b"".join(array.tobytes() for array in blueprint.flat.arrays(block).values())
     assert held == weights(blueprint)
+
+
+def test_initial_weights_are_drawn_from_their_own_stream() -> None:
+    blueprint = Blueprint(config(run__seed=9))
+    generator = torch.Generator().manual_seed(stream_seed(9, Purpose.initial_weights, 0, 0))
+    network = build_network(blueprint.parameters, blueprint.spaces, generator)
+    expected = b"".join(parameter.detach().numpy().tobytes() for parameter in network.parameters())
+    assert weights(blueprint) == expected
 
 
 def test_networks_share_nothing() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, copies, same_bytes
 
 from hive.config import A2CConfig
-from hive.gradients import EPISODES, SAMPLES, clear, gradient_layout
+from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.workers import Learner
@@ -27,7 +27,7 @@ EPISODES_KEPT = 300
 def gradient(samples: int, seed: int = 0, scale: float = 1.0) -> Arrays:
     arrays = allocate(gradient_layout(ELEMENTS, 3, 2, EPISODES_KEPT))
     clear(arrays, version=0)
-    arrays["header"][SAMPLES] = samples
+    arrays["header"][[SAMPLES, ENV_STEPS, ROLLOUTS]] = samples, samples, 1
     arrays["gradient"][:] = scale * np.random.default_rng(seed).standard_normal(ELEMENTS)
     return arrays
 
@@ -42,7 +42,7 @@ class State:
     """A learner and its two pairs of blocks; every turn is checked to leave its inputs alone."""
 
     def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None) -> None:
-        self.learner = Learner(config, ELEMENTS, steps, page.status if page else None)
+        self.learner = Learner(config, ELEMENTS, steps, workers=2, status=page.status if page else None)
         self.weights = [aligned_block(4 * ELEMENTS + BUFFER_BYTES) for _ in range(2)]
         self.ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         generator = np.random.default_rng(99)
@@ -51,11 +51,11 @@ class State:
         self.weights[1][:], self.ledgers[1][:] = 0xA5, 0xA5
         self.at = 0
 
-    def turn(self, *gradients: Arrays) -> Turn:
+    def turn(self, *gradients: Arrays, factors: list[float] | None = None) -> Turn:
         now, following = self.at, 1 - self.at
         before = [copies(g) for g in gradients], self.weights[now].copy(), self.ledgers[now].copy()
         turn = self.learner.turn(
-            gradients, self.weights[now], self.ledgers[now], self.weights[following], self.ledgers[following]
+            gradients, self.weights[now], self.ledgers[now], self.weights[following], self.ledgers[following], factors
         )
         assert all(same_bytes(g, copy) for g, copy in zip(gradients, before[0], strict=True))
         assert np.array_equal(self.weights[now], before[1])
@@ -223,8 +223,31 @@ def test_counters() -> None:
     state.turn(with_returns(gradient(4), [1.0, 2.0]), with_returns(gradient(6, 1), [3.0]))
     state.turn(with_returns(gradient(0), [4.0]))
     counted = {which.name: state.count(which) for which in Count}
-    wanted = {"updates": 1, "env_steps": 10, "episodes": 4, "skipped": 0, "rounds": 0}
+    wanted = {"updates": 1, "env_steps": 10, "episodes": 4, "skipped": 0, "rollouts": 3}
     assert wanted.items() <= counted.items()
+
+
+def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> None:
+    """Of an algorithm with epochs the first says how many steps there were, the last how many rollouts."""
+    state, first, second = State(A2CConfig()), gradient(8, 1), gradient(8, 2)
+    first["header"][[ENV_STEPS, ROLLOUTS]], second["header"][[ENV_STEPS, ROLLOUTS]] = (16, 0), (0, 1)
+    state.turn(first)
+    state.turn(second)
+    assert [state.count(which) for which in (Count.updates, Count.env_steps, Count.rollouts)] == [2, 16, 1]
+
+
+def test_a_stale_gradient_counts_by_its_factor() -> None:
+    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
+    before, given = state.parameters.copy(), gradient(4)
+    state.turn(given, factors=[0.25])
+    np.testing.assert_allclose(state.parameters, before - 0.25 * given["gradient"], rtol=1e-5, atol=1e-6)
+
+
+def test_what_workers_have_applied_passes_on() -> None:
+    state = State(A2CConfig())
+    state.ledger["applied"][:] = 7, 9
+    state.turn(gradient(4))
+    assert state.ledger["applied"].tolist() == [7, 9]
 
 
 def test_statistics_are_means_by_samples() -> None:
@@ -267,10 +290,11 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
 )
 def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, momentum: float, blocks: int) -> None:
-    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), ELEMENTS, 10).layout
-    assert layout.fields == ledger_layout(blocks, ELEMENTS).fields
+    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), ELEMENTS, 10, workers=3).layout
+    assert layout.fields == ledger_layout(blocks, ELEMENTS, 3).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "counters": ("int64", (16,)),
+        "applied": ("int64", (3,)),
         "returns": ("float32", (100,)),
         "moments": ("float32", (blocks, ELEMENTS)),
     }
@@ -278,9 +302,9 @@ def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, moment
 
 def test_counter_positions() -> None:
     """They lie in checkpoints: append only."""
-    names = ["updates", "rounds", "env_steps", "episodes", "skipped", "first_ns", "last_ns"]
+    names = ["updates", "rollouts", "env_steps", "episodes", "skipped", "first_ns", "last_ns", "stale"]
     assert [which.name for which in Count] == names
-    assert [int(which) for which in Count] == list(range(7))
+    assert [int(which) for which in Count] == list(range(8))
 
 
 def test_it_shows_what_it_does() -> None:

@@ -14,12 +14,12 @@ TEN_STEPS = sum((1 - DISCOUNT**left) / (1 - DISCOUNT) for left in range(1, 11)) 
 """The mean value of the ten steps of an episode, which look all the same."""
 
 
-def learned_value(rollout: int, **ends: int) -> float:
-    """What the one state is worth after training; ends=10 is `truncates` or `terminates`."""
+def learned_values(env: str, rollout: int, turns: int = 80, **ends: int) -> list[float]:
+    """What the states are worth after training; ends=10 is `truncates` or `terminates`."""
     options = ", ".join(f"{name}={step}" for name, step in ends.items())
     trainer = Trainer(
         config_of(
-            "small_environments:OneState",
+            f"small_environments:{env}",
             env__options=f"{{{options}}}",
             collection__rollout=rollout,
             network__middleware=[],
@@ -29,28 +29,41 @@ def learned_value(rollout: int, **ends: int) -> float:
             algorithm__clip_gradients=0,
         )
     )
-    trainer.train(80)
-    network = trainer.blueprint.network()
-    trainer.worker.flat.bind(trainer.weights[trainer.turns % 2])
-    network.load_state_dict(trainer.worker.network.state_dict())
+    trainer.train(turns)
+    return values(trainer)
+
+
+def values(trainer: Trainer) -> list[float]:
+    """Of all states, whose observations are one-hot, by the weights that it has now."""
+    trainer.worker.bind(trainer.weights[trainer.turns % 2])
+    (size,) = trainer.blueprint.environment.observation.shape
     with torch.no_grad():
-        return float(network(torch.ones(1, 1))[1])
+        found: list[float] = trainer.worker.network(torch.eye(size))[1].tolist()
+    return found
 
 
 @pytest.mark.parametrize("rollout", [7, 10, 20])
 def test_a_time_limit_does_not_end_what_a_state_is_worth(rollout: int) -> None:
     """It is 1 / (1 - discount), wherever in a rollout the limit strikes."""
-    assert learned_value(rollout, truncates=10) == pytest.approx(FOREVER, rel=0.02)
+    assert learned_values("OneState", rollout, truncates=10) == [pytest.approx(FOREVER, rel=0.02)]
 
 
 def test_an_end_does() -> None:
     """The same environment, told to be over: the finite sum, less than half of the other."""
     assert TEN_STEPS < 0.5 * FOREVER
-    assert learned_value(20, terminates=10) == pytest.approx(TEN_STEPS, rel=0.02)
+    assert learned_values("OneState", 20, terminates=10) == [pytest.approx(TEN_STEPS, rel=0.02)]
 
 
 def test_whichever_comes_first_counts() -> None:
-    assert learned_value(20, terminates=10, truncates=10) == pytest.approx(TEN_STEPS, rel=0.02)
+    both = learned_values("OneState", 20, terminates=10, truncates=10)
+    assert both == [pytest.approx(TEN_STEPS, rel=0.02)]
+
+
+@pytest.mark.parametrize("rollout", [7, 20])
+def test_a_cut_episode_is_worth_what_its_last_state_is(rollout: int) -> None:
+    """Not what the first state of the next one is, where the next row of the rollout stands."""
+    expected = [-5 + DISCOUNT * FOREVER, FOREVER]
+    assert learned_values("Launch", rollout, 400, truncates=10) == pytest.approx(expected, rel=0.02)
 
 
 def test_contexts_are_told_apart() -> None:
@@ -72,16 +85,9 @@ def test_the_better_end_of_a_chain_is_found() -> None:
     trainer = Trainer(config)
     trainer.train(100)
     assert trainer.mean_return() >= 0.97
-    values = _values(trainer)
-    assert values[1] < values[2] < values[3]
-    assert values[3] == pytest.approx(1.0, abs=0.1)
-
-
-def _values(trainer: Trainer) -> list[float]:
-    trainer.worker.bind(trainer.weights[trainer.turns % 2])
-    with torch.no_grad():
-        values: list[float] = trainer.worker.network(torch.eye(5))[1].tolist()
-    return values
+    worth = values(trainer)
+    assert worth[1] < worth[2] < worth[3]
+    assert worth[3] == pytest.approx(1.0, abs=0.1)
 
 
 def test_several_collectors_train_together() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_trainer import config_of
+from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
 from hive.records import RunDirectory, read_jsonl
@@ -44,14 +45,14 @@ class Desk:
         self.directory = RunDirectory.create(folder, "test")
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
 
-    def run(self, versions: list[int]) -> Outcome:
+    def run(self, versions: list[int], cls: type[Recorder] = Recorder, **options: Any) -> Outcome:
         size = self.blueprint.flat.block_bytes
         t = Topology()
         source = t.add(Source, versions=versions, block_bytes=size)
-        recorder = t.add(Recorder, last=True, blueprint=self.blueprint, directory=self.directory.path)
+        recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
         t.connect(source.weights, recorder.weights, block_bytes=size)
         t.connect(source.metrics, recorder.metrics)
-        return run_inline(t)
+        return run_inline(t, seconds=LIMIT_S, **options)
 
     def checkpoints(self) -> list[str]:
         return sorted(path.name for path in self.directory.checkpoints.iterdir())
@@ -65,6 +66,19 @@ def test_every_metric_is_a_line(tmp_path: Path) -> None:
     assert [{name: line[name] for name in line if name != "t"} for line in lines] == [
         {"steps": 10 * n, "updates": n, "seconds": n / 4, "return/mean_100": -1.0 * n} for n in range(4)
     ]
+
+
+class Slow(Recorder):
+    """Writes nothing while the run lasts."""
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_what_waits_at_the_end_is_written_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.run([0, 1, 2, 3], Slow, virtual=True)  # the source waits for its last acknowledgements
+    assert [line["updates"] for line in read_jsonl(desk.directory.metrics_file)] == [0, 1, 2, 3]
 
 
 def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@
 // The last row bootstraps from next_values. Masks are bytes, any value but 0 is true. What is "not read" may hold NaN.
 // Each row is one loop over B, in float32; rows go from last to first.
 //
-// What it does not do: compute values, normalise advantages (that is the algorithm's, over a whole round), correct for
-// another policy's actions.
+// What it does not do: compute values, normalise advantages (that is the algorithm's, over a whole round).
 #pragma once
 
 #include <cstddef>
@@ -45,5 +44,19 @@ void gae(const Rollout& rollout, double discount, double lambda, std::span<float
 // targets - values. n >= 1; with n >= T they reach to the end of the rollout, which is GAE with lambda = 1.
 void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std::span<float> advantages,
                     std::span<float> targets);
+
+// V-trace (Espeholt et al. 2018, equation 1, with the lambda of its remark 2), for actions of another policy than the
+// one that the values are of. log_ratios[t] = log pi(action t) - log mu(action t), pi the new policy, mu the acting one;
+// not read where the step is not valid.
+//     rho[t]       = min(rho_clip, e^log_ratio[t])        c[t] = lambda min(c_clip, e^log_ratio[t])
+//     error[t]     = reward[t] + discount next_value[t] - value[t]
+//     target[t]    = value[t] + rho[t] error[t] + discount c[t] excess[t+1]
+//     advantage[t] = rho[t] (error[t] + discount excess[t+1])
+// with excess[t] = target[t] - value[t] and the terms dropped that the masks above forbid. Where the episode goes on,
+// next_value[t] is value[t+1], so next_value + excess is target[t+1]: the advantage is the paper's rho (r + discount
+// v[t+1] - V[t]). With ratios of 1 and clips >= 1 the targets are bit for bit those of gae(), and with lambda = 1 the
+// advantages too.
+void vtrace(const Rollout& rollout, std::span<const float> log_ratios, double discount, double lambda, double rho_clip,
+            double c_clip, std::span<float> advantages, std::span<float> targets);
 
 }  // namespace hive

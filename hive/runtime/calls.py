@@ -1,0 +1,94 @@
+"""Calls: request and reply between actors, with a deadline.
+
+    handle.method(1)  ->  Call  ->  the endpoint, in a task of its own  ->  Reply  ->  the value, or RemoteError here
+
+A call waits for its actor to be there, so it survives a restart that falls within its deadline. An answer that comes
+too late is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import TYPE_CHECKING
+
+from hive.errors import RemoteError
+from hive.runtime.actor import endpoints_of
+from hive.runtime.messages import Tree, encode
+from hive.runtime.protocol import Call, Reply
+
+if TYPE_CHECKING:
+    from hive.runtime.node import Node
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """The calls of one process's actors, both ways."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.waiting: dict[int, asyncio.Future[Reply]] = {}
+
+    async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
+        """Calls an endpoint. Raises RemoteError, or TimeoutError when no answer came in time."""
+        number = next((i for i, a in enumerate(self.node.plan.actors) if a.name == name), -1)
+        waiter, deadline = self.node.waiters[caller], asyncio.get_running_loop().time() + deadline_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
+                key = max(self.waiting, default=0) + 1
+                answer = self.waiting[key] = asyncio.get_running_loop().create_future()
+                try:
+                    self._send_call(Call(key, caller, number, method, list(arguments)))
+                    reply = await answer
+                finally:
+                    del self.waiting[key]
+        except TimeoutError:
+            late = asyncio.get_running_loop().time() - deadline + deadline_s
+            raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
+        if reply.error:
+            pid = self.node.pages.snapshot(number)["pid"]
+            raise RemoteError(
+                f"[{name} pid {pid}] {reply.error}: {reply.text}",
+                remote_type=reply.error,
+                remote_traceback=reply.traceback,
+            )
+        return reply.value
+
+    def _send_call(self, call: Call) -> None:
+        if call.actor in self.node.actors:
+            self.received(call)
+        else:
+            self.node.post(call.actor, encode(call))
+
+    def received(self, call: Call) -> None:
+        self.node.spawn(self._answer(call))
+
+    async def _answer(self, call: Call) -> None:
+        actor = self.node.actors[call.actor]
+        try:
+            if call.method not in endpoints_of(type(actor)):
+                raise AttributeError(f"`{actor.name}` has no endpoint `{call.method}`")
+            value = await getattr(actor, call.method)(*call.arguments)
+            reply = Reply(call.call, call.caller, value, "", "", "")
+            frames = encode(reply)
+        except Exception as error:
+            reply = Reply(
+                call.call,
+                call.caller,
+                None,
+                type(error).__name__,
+                str(error),
+                "".join(traceback.format_exception(error)),
+            )
+            frames = encode(reply)
+        if call.caller in self.node.actors:
+            self.answered(reply)
+        else:
+            self.node.post(call.caller, frames)
+
+    def answered(self, reply: Reply) -> None:
+        waiting = self.waiting.get(reply.call)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)

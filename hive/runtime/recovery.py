@@ -1,0 +1,61 @@
+"""Recovery: puts shared memory right after a confirmed death, and reads what the dead have left.
+
+    slab    what the dead one was filling is freed, its half transitions are completed, what it had claimed is dropped
+            as `consumer_died` or, where the channel says so, offered again
+    board   its pins are taken out; blocks that it wrote and did not publish are void
+
+Only the supervisor calls this, and only after the exit is confirmed: a stopped owner is killed first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.plan import Plan
+from hive.runtime.processes import SharedMemory
+
+__all__ = ["Recovery"]
+
+
+class Recovery:
+    """The supervisor's hands in the shared memory of a run."""
+
+    def __init__(self, plan: Plan, memory: SharedMemory) -> None:
+        self.plan = plan
+        self.memory = memory
+        self.segments = {segment.name: segment for segment in plan.segments}
+
+    def bury(self, actor: int, incarnation: int) -> None:
+        """Actor `actor` is gone for certain."""
+        for channel in self.plan.channels:
+            for name in channel.segments:
+                if isinstance(self.segments[name].plan, SlabPlan):
+                    reason = REASONS.index("consumer_died")
+                    self._slab(name).words.recover(actor, incarnation, channel.reoffer, reason)
+                elif actor in channel.producers:
+                    self._board(name).words.recover_writer()
+                elif actor in channel.consumers:
+                    self._board(name).words.unpin(channel.consumers.index(actor))
+
+    def drain(self) -> None:
+        """Nobody is left: what is still in flight is dropped as `run_ended`."""
+        for name in self.memory.slabs:
+            self._slab(name).words.drain(REASONS.index("run_ended"))
+
+    def digest(self) -> str:
+        """The sha256 of what the plan says is the run's result; "" when there is none."""
+        if not self.plan.digest_segment:
+            return ""
+        board = self._board(self.plan.digest_segment)
+        block = board.words.find(board.latest) if board.latest >= 0 else -1
+        return hashlib.sha256(board.blocks[block][: self.plan.digest_bytes].data).hexdigest() if block >= 0 else ""
+
+    def _slab(self, name: str) -> SlabView:
+        return SlabView(self.memory.open(name), self.memory.slabs[name])
+
+    def _board(self, name: str) -> BoardView:
+        segment = self.segments[name]
+        assert isinstance(segment.plan, BoardPlan)
+        shared = self._board(segment.commit_with) if segment.commit_with else None
+        return BoardView(self.memory.open(name), segment.plan, shared)

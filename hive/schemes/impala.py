@@ -1,0 +1,15 @@
+"""The scheme `impala`: asynchronous collectors and gradients, corrected by V-trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hive.config import Config
+from hive.runtime import Topology
+from hive.schemes.trainer import trainer
+
+__all__ = ["topology"]
+
+
+def topology(config: Config, directory: Path) -> Topology:
+    return trainer(config, directory)

@@ -1,0 +1,514 @@
+"""Topologies: names, connections, the plan as data, and every refusal with its text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hive.errors import TopologyError
+from hive.runtime.actor import Actor, Handle, endpoint
+from hive.runtime.memory import BoardPlan, Layout, SlabPlan
+from hive.runtime.messages import Message, decode, encode, type_set
+from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
+from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment
+from hive.runtime.topology import MAX_ACTORS, Group, Topology
+
+
+class Rollout(Message):
+    rewards: np.ndarray
+
+
+class Report(Message):
+    text: str
+
+
+class Weights(Message):
+    pass
+
+
+LAYOUT = Layout({"rewards": ("float32", (4, 2))})
+
+
+class Collector(Actor):
+    rollouts = Outlet(Rollout)
+    reports = Outlet(Report, pattern="broadcast", optional=True)
+    weights = Subscription(Weights)
+
+
+class Learner(Actor):
+    rollouts = Inlet(Rollout)
+    weights = Publication(Weights)
+    moments = Publication(Weights, optional=True)
+
+    @endpoint
+    async def version(self) -> int:
+        return 0
+
+
+class Logger(Actor):
+    reports = Inlet(Report, optional=True)
+    weights = Subscription(Weights, optional=True)
+
+
+class Source(Actor):
+    out = Outlet(Report)
+
+
+class Sink(Actor):
+    inn = Inlet(Report)
+
+
+class Relay(Actor):
+    inn = Inlet(Report)
+    out = Outlet(Report)
+
+
+def trainer() -> Topology:
+    """Three collectors, two loggers and a learner, with a channel of every carrier."""
+    t = Topology()
+    collectors = t.add(Collector, count=3, size=5)
+    learner = t.add(Learner, restart=False)
+    loggers = t.add(Logger, count=2, process="logs", last=True)
+    t.connect(collectors.rollouts, learner.rollouts, layout=LAYOUT, slots=3, by_share=True, on_death="reoffer")
+    t.connect(learner.weights, collectors.weights, block_bytes=100, keep=2)
+    t.connect(learner.weights, loggers.weights)
+    t.publish(learner.moments, block_bytes=200, commit_with="weights")
+    t.connect(collectors.reports, loggers.reports, window=4)
+    return t
+
+
+def refusal(build: Callable[[], Any]) -> tuple[str, str]:
+    with pytest.raises(TopologyError) as caught:
+        build()
+    return str(caught.value), caught.value.hint
+
+
+# --- groups and names
+
+
+def test_names_count_on_within_a_role() -> None:
+    t = Topology()
+    assert t.add(Source).names == ["source-0"]
+    assert t.add(Source, count=3).names == ["source-1", "source-2", "source-3"]
+    assert t.add(Source, count=0, group="nobody").names == []
+    assert t.add(Source, group="more").names == ["source-4"]
+    assert list(t.groups) == ["source", "sources", "nobody", "more"]
+
+
+def test_classes_of_one_role_share_its_numbers() -> None:
+    class Special(Source):
+        role = "source"
+
+    t = Topology()
+    assert t.add(Source, count=2).names + t.add(Special).names == ["source-0", "source-1", "source-2"]
+
+
+def test_an_actor_that_is_not_numbered_is_called_after_its_role() -> None:
+    class Recorder(Actor):
+        numbered = False
+
+    t = Topology()
+    assert t.add(Recorder).names == ["recorder"]
+    assert refusal(lambda: t.add(Recorder, group="again"))[0] == "two actors are called `recorder`"
+    assert refusal(lambda: t.add(type("Others", (Recorder,), {}), count=2))[0] == "two actors are called `others`"
+
+
+def test_a_role_that_looks_like_a_numbered_name() -> None:
+    class Odd(Actor):
+        role = "source-0"
+        numbered = False
+
+    t = Topology()
+    t.add(Source)
+    text, hint = refusal(lambda: t.add(Odd))
+    assert (text, hint) == ("two actors are called `source-0`", "set another `role` on one of their classes")
+
+
+def test_groups_are_found_by_their_key() -> None:
+    t = trainer()
+    assert t["collectors"].cls is Collector
+    assert t["collectors"].parameters == {"size": 5}
+    assert "learner" in t
+    assert "learners" not in t
+    text, hint = refusal(lambda: t["learners"])
+    assert text == "no group `learners` in this topology"
+    assert hint == "it has: collectors, learner, loggers"
+
+
+def test_a_group_gives_ports_handles_and_processes() -> None:
+    t = trainer()
+    collectors = t["collectors"]
+    assert str(collectors.rollouts) == "collectors.rollouts"
+    assert collectors.rollouts.port is Collector.rollouts
+    assert collectors.processes == ["collector-0", "collector-1", "collector-2"]
+    assert t["loggers"].processes == ["logs", "logs"]
+    handle = t["learner"].handle()
+    assert isinstance(handle, Handle)
+    assert handle._name == "learner-0"
+    assert callable(handle.version)
+    with pytest.raises(IndexError):
+        t["learner"].handle(1)
+
+
+def test_a_port_that_a_group_does_not_have() -> None:
+    t = trainer()
+    with pytest.raises(AttributeError) as caught:
+        t["collectors"].rollout  # noqa: B018
+    assert str(caught.value) == "`Collector` has no port `rollout`; it has: rollouts, reports, weights"
+    with pytest.raises(AttributeError, match="`Actor` has no port `x`; it has: none"):
+        Topology().add(Actor).x  # noqa: B018
+
+
+def test_actors_of_a_group_may_go_to_different_processes() -> None:
+    t = Topology()
+    t.add(Source, count=2)
+    t.connect(t["sources"].out, t.add(Sink, count=2, process=["source-1", "elsewhere"]).inn)
+    assert t.plan().processes == {"source-0": [0], "source-1": [1, 2], "elsewhere": [3]}
+    text, _ = refusal(lambda: t.add(Sink, group="more", count=3, process=["a", "b"]))
+    assert text == "`more` has 3 actors and a list of 2 processes"
+
+
+def test_groups_can_be_copied() -> None:
+    group = trainer()["learner"]
+    assert copy.copy(group).names == ["learner-0"]
+    assert isinstance(group, Group)
+
+
+@pytest.mark.parametrize("name", ["names", "processes", "handle", "key", "run", "status", "log", "note", "end_run"])
+def test_a_port_may_not_take_a_name_of_groups_or_actors(name: str) -> None:
+    cls = type("Greeter", (Actor,), {name: Inlet(Report)})
+    text, hint = refusal(lambda: Topology().add(cls))
+    assert text == f"a port of Greeter is called `{name}`, as something of every group or actor is"
+    assert hint == "give the port another name"
+
+
+def test_refusals_of_adding() -> None:
+    t = Topology()
+    t.add(Source)
+    assert refusal(lambda: t.add(Source)) == ("two groups are called `source`", "pass group=... to one of them")
+    assert refusal(lambda: t.add(Sink, count=-1))[0] == "`sinks` cannot have -1 actors"
+    long = type("Long", (Actor,), {"role": "x" * 39})
+    text, hint = refusal(lambda: t.add(long))
+    assert text == f"the name `{'x' * 39}-0` is longer than 40 bytes"
+    assert hint == "set a shorter `role` on the class"
+    assert t.add(type("Fits", (Actor,), {"role": "x" * 38})).names == ["x" * 38 + "-0"]
+    assert list(t.groups) == ["source", "x" * 38], "what was refused is not there"
+
+
+# --- connections
+
+
+def test_refusals_of_connecting() -> None:
+    t = trainer()
+    collectors, learner, loggers = t["collectors"], t["learner"], t["loggers"]
+    pair = "connect an Outlet to an Inlet, or a Publication to a Subscription"
+    assert refusal(lambda: t.connect(learner.rollouts, learner.moments)) == (
+        "`learner.rollouts` (Inlet) cannot be connected to `learner.moments` (Publication)",
+        pair,
+    )
+    assert refusal(lambda: t.connect(learner.moments, t.add(Sink).inn))[0] == (
+        "`learner.moments` (Publication) cannot be connected to `sink.inn` (Inlet)"
+    )
+    wrong = type("Wrong", (Actor,), {"rollouts": Inlet(Report)})
+    assert refusal(lambda: t.connect(collectors.rollouts, t.add(wrong).rollouts))[0] == (
+        "`collectors.rollouts` carries Rollout, `wrong.rollouts` accepts Report"
+    )
+    again = t.add(Learner, group="again")
+    assert refusal(lambda: t.connect(collectors.rollouts, again.rollouts)) == (
+        "`collectors.rollouts` is balanced between one group of consumers and is connected twice",
+        'use pattern="broadcast"',
+    )
+    assert refusal(lambda: t.connect(again.weights, loggers.weights)) == (
+        "`loggers.weights` is connected to two sources",
+        "declare a second port; each takes one source",
+    )
+    assert refusal(lambda: t.connect(collectors.reports, loggers.reports))[0] == (
+        "`collectors.reports` is connected to `loggers` twice"
+    )
+    assert refusal(lambda: t.connect(trainer()["learner"].weights, loggers.weights))[0] == (
+        "`learner.weights` belongs to another topology"
+    )
+
+
+def test_a_board_has_one_writer() -> None:
+    t = Topology()
+    learners, logger = t.add(Learner, count=2), t.add(Logger)
+    assert refusal(lambda: t.connect(learners.weights, logger.weights, block_bytes=8)) == (
+        "`learners.weights` is a publication and has 2 writers",
+        "a board has exactly one",
+    )
+
+
+@pytest.mark.parametrize(
+    "outlet",
+    [Outlet(Rollout, pattern="broadcast"), Outlet(Rollout, when_full="fail"), Outlet(Rollout, when_full="drop_oldest")],
+)
+def test_a_slab_balances_and_waits(outlet: Outlet[Rollout]) -> None:
+    t = Topology()
+    source = t.add(type("Maker", (Actor,), {"rollouts": outlet}))
+    learner = t.add(Learner)
+    assert refusal(lambda: t.connect(source.rollouts, learner.rollouts, layout=LAYOUT)) == (
+        "`maker.rollouts` has a layout and so must balance and wait",
+        "connect it without a layout",
+    )
+    t.connect(source.rollouts, learner.rollouts)
+
+
+def test_names_of_channels() -> None:
+    t = Topology()
+    first, second = t.add(Source, group="a"), t.add(Source, group="b")
+    t.connect(first.out, t.add(Sink, group="x").inn)
+    t.connect(second.out, t.add(Sink, group="y").inn)
+    assert [channel.name for channel in t.plan().channels] == ["out", "b.out"]
+    third, sink = t.add(Source, group="c"), t.add(Sink, group="z")
+    for taken in ("out", "b.out", "status"):
+        assert refusal(lambda name=taken: t.connect(third.out, sink.inn, name=name)) == (
+            f"two channels are called `{taken}`",
+            "pass another name=... to connect",
+        )
+    assert refusal(lambda: t.connect(third.out, sink.inn, name="x" * 17)) == (
+        f"the channel name `{'x' * 17}` is longer than 16 bytes",
+        "pass name=... to connect",
+    )
+    t.connect(third.out, sink.inn, name="x" * 16)
+    assert [channel.name for channel in t.plan().channels] == ["out", "b.out", "x" * 16]
+
+
+def test_publishing_without_subscribers() -> None:
+    t = Topology()
+    learner = t.add(Learner)
+    refused = "`learner.{}` is not a publication, or is connected already"
+    assert refusal(lambda: t.publish(learner.rollouts, block_bytes=8))[0] == refused.format("rollouts")
+    t.publish(learner.moments, block_bytes=8)
+    assert refusal(lambda: t.publish(learner.moments, block_bytes=8))[0] == refused.format("moments")
+    assert (
+        refusal(lambda: t.publish(learner.weights, block_bytes=8, name="moments"))[0]
+        == "two channels are called `moments`"
+    )
+
+
+# --- the plan
+
+
+def test_the_plan_of_a_trainer() -> None:
+    plan = trainer().plan()
+    assert plan.actors == (
+        PlanActor("collector-0", "collectors", 0, "collector-0", True, False),
+        PlanActor("collector-1", "collectors", 1, "collector-1", True, False),
+        PlanActor("collector-2", "collectors", 2, "collector-2", True, False),
+        PlanActor("learner-0", "learner", 0, "learner-0", False, False),
+        PlanActor("logger-0", "loggers", 0, "logs", True, True),
+        PlanActor("logger-1", "loggers", 1, "logs", True, True),
+    )
+    assert plan.processes == {
+        "collector-0": [0],
+        "collector-1": [1],
+        "collector-2": [2],
+        "learner-0": [3],
+        "logs": [4, 5],
+    }
+    slabs = ("rollouts:collector-0", "rollouts:collector-1", "rollouts:collector-2")
+    assert plan.channels == (
+        PlanChannel("rollouts", "slab", "balance", "wait", True, True, 16, "collectors.rollouts", ("learner.rollouts",),
+                    (0, 1, 2), (3,), slabs),
+        PlanChannel("weights", "board", "broadcast", "drop_oldest", False, False, 16, "learner.weights",
+                    ("collectors.weights", "loggers.weights"), (3,), (0, 1, 2, 4, 5), ("weights",)),
+        PlanChannel("moments", "board", "broadcast", "drop_oldest", False, False, 1, "learner.moments", (), (3,), (),
+                    ("moments",)),
+        PlanChannel("reports", "message", "broadcast", "drop_oldest", False, False, 4, "collectors.reports",
+                    ("loggers.reports",), (0, 1, 2), (4, 5), ()),
+    )  # fmt: skip
+    assert plan.segments == (
+        *(PlanSegment(name, "slab", 3, LAYOUT.bytes, 0, 0, "") for name in slabs),
+        PlanSegment("weights", "board", 8, 100, 5, 2, ""),
+        PlanSegment("moments", "board", 2, 200, 0, 1, "weights"),
+    )
+
+
+def test_segments_know_what_they_need() -> None:
+    plan = trainer().plan()
+    assert plan.segments[0].plan == SlabPlan(3, LAYOUT.bytes)
+    assert plan.segments[3].plan == BoardPlan(8, 100, 5, 2)
+    assert plan.bytes == sum(segment.plan.bytes for segment in plan.segments)
+
+
+def test_a_plan_is_a_message() -> None:
+    plan = trainer().plan()
+    assert decode(encode(plan), type_set([Plan])) == plan
+
+
+def test_the_same_topology_gives_the_same_plan() -> None:
+    assert trainer().plan() == trainer().plan()
+
+
+def test_numbers_lead_back_to_groups() -> None:
+    t = trainer()
+    found = [(t.actor_of(number)[0].key, t.actor_of(number)[1]) for number in range(6)]
+    assert found == [
+        ("collectors", 0),
+        ("collectors", 1),
+        ("collectors", 2),
+        ("learner", 0),
+        ("loggers", 0),
+        ("loggers", 1),
+    ]
+    with pytest.raises(IndexError):
+        t.actor_of(6)
+
+
+def test_layouts_are_found_by_channel() -> None:
+    t = Topology()
+    t.connect(t.add(Collector).rollouts, t.add(Learner).rollouts, name="r", layout=LAYOUT)
+    assert t.layouts == {"r": LAYOUT}
+
+
+def test_results_and_digest() -> None:
+    t = trainer()
+    assert (t.plan().results_actor, t.plan().results, t.plan().digest_segment, t.plan().digest_bytes) == ("", (), "", 0)
+    t.results(t["learner"], "updates", "env_steps")
+    t.digest(t["learner"].weights, 64)
+    plan = t.plan()
+    assert (plan.results_actor, plan.results) == ("learner-0", ("updates", "env_steps"))
+    assert (plan.digest_segment, plan.digest_bytes) == ("weights", 64)
+
+
+def test_a_digest_may_be_asked_for_before_the_connection() -> None:
+    t = Topology()
+    learner = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
+    t.digest(learner.weights, 8)
+    assert refusal(t.plan)[0] == "port `weights` (Publication) of `lone` is not connected"
+    t.publish(learner.weights, block_bytes=8, name="state")
+    assert t.plan().digest_segment == "state"
+
+
+# --- what a plan refuses
+
+
+def test_a_topology_has_actors_but_not_too_many() -> None:
+    assert refusal(Topology().plan) == ("a topology without actors", "add one with topology.add(...)")
+    t = Topology()
+    t.add(Actor, count=MAX_ACTORS)
+    assert len(t.plan().actors) == 1000
+    t.add(Actor)
+    assert refusal(t.plan)[0] == "1001 actors; at most 1000 fit"
+
+
+def test_every_port_is_connected_or_optional() -> None:
+    t = Topology()
+    t.add(Sink, group="drain")
+    assert refusal(t.plan) == (
+        "port `inn` (Inlet) of `drain` is not connected",
+        "connect it with topology.connect(...), or declare it optional in Sink",
+    )
+    t = Topology()
+    t.add(Logger)
+    assert t.plan().channels == ()
+    t.add(Source, count=0)
+    assert len(t.plan().actors) == 1, "a group of nobody needs no connection"
+
+
+def connected(**options: Any) -> Topology:
+    t = Topology()
+    t.connect(t.add(Source).out, t.add(Sink).inn, **options)
+    return t
+
+
+def test_sizes_are_checked() -> None:
+    slab = Topology()
+    maker = slab.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)}))
+    taker = slab.add(type("Taker", (Actor,), {"rollouts": Inlet(Rollout)}))
+    slab.connect(maker.rollouts, taker.rollouts, layout=LAYOUT, slots=1)
+    assert refusal(slab.plan) == (
+        "channel `rollouts` has 1 slots per producer",
+        "one to write and one to read are the least",
+    )
+    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "one is the least")
+    assert connected(window=1).plan().channels[0].window == 1
+    board = Topology()
+    lone = board.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
+    board.connect(lone.weights, board.add(Logger).weights)
+    assert refusal(board.plan) == ("`lone.weights` is a publication of no size", "pass block_bytes=... to connect")
+
+
+@pytest.mark.parametrize("other", ["missing", "rollouts", "reports"])
+def test_a_board_commits_with_a_board(other: str) -> None:
+    t = trainer()
+    t.publish(t.add(type("Lone", (Actor,), {"state": Publication(Weights)})).state, block_bytes=8, commit_with=other)
+    assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is no board here"
+
+
+def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None:
+    class Odd(Message):
+        tags: set[str]
+
+    t = Topology()
+    t.connect(t.add(type("A", (Actor,), {"o": Outlet(Odd)})).o, t.add(type("B", (Actor,), {"i": Inlet(Odd)})).i)
+    text, _ = refusal(t.plan)
+    assert text.startswith("channel `o` cannot carry its messages: ")
+    assert "Odd.tags: a message cannot carry set[str]; use int, float" in text
+
+
+def test_a_digest_is_of_something_connected() -> None:
+    t = Topology()
+    learner = t.add(Learner)
+    t.digest(learner.moments, 8)
+    t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
+    t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
+    assert refusal(t.plan)[0] == "the digest is of `learner.moments`, which is not connected"
+
+
+# --- cycles
+
+
+def ring(window: int, relays: int = 3, count: int = 2, **outlet: Any) -> Topology:
+    """Groups of relays, each sending to the next and the last to the first."""
+    cls = type("Relay", (Relay,), {"out": Outlet(Report, **outlet)}) if outlet else Relay
+    t = Topology()
+    groups = [t.add(cls, group=f"g{number}", count=count) for number in range(relays)]
+    for number, group in enumerate(groups):
+        t.connect(group.out, groups[(number + 1) % relays].inn, window=window)
+    return t
+
+
+def test_a_cycle_of_waiting_channels_needs_room_for_one_turn() -> None:
+    text, hint = refusal(ring(window=1).plan)
+    assert text.startswith("a cycle of waiting channels has no room for one full turn: relay-0 -> relay-")
+    assert text.endswith("-> relay-0")
+    assert text.count("->") == 3
+    assert hint == 'give its channels a window of at least their number of producers, or when_full="drop_oldest"'
+    assert ring(window=2).plan()
+    assert ring(window=1, count=1).plan()
+
+
+def test_an_actor_that_sends_to_itself_is_a_cycle_too() -> None:
+    assert "relay-0 -> relay-0" in refusal(ring(window=1, relays=1).plan)[0]
+    assert ring(window=2, relays=1).plan()
+
+
+@pytest.mark.parametrize("when_full", ["drop_oldest", "fail"])
+def test_a_channel_that_does_not_wait_breaks_the_cycle(when_full: str) -> None:
+    assert ring(window=1, when_full=when_full).plan()
+
+
+def test_a_chain_is_no_cycle() -> None:
+    t = Topology()
+    source, relays, sink = t.add(Source, count=5), t.add(Relay, count=5), t.add(Sink)
+    t.connect(source.out, relays.inn, window=1)
+    t.connect(relays.out, sink.inn, window=1)
+    assert t.plan()
+
+
+def test_two_ways_to_the_same_actor_are_no_cycle() -> None:
+    t = Topology()
+    source = t.add(type("Fork", (Actor,), {"left": Outlet(Report), "right": Outlet(Report)}), count=2)
+    left, right = t.add(Relay, group="l"), t.add(Relay, group="r")
+    join = t.add(type("Join", (Actor,), {"first": Inlet(Report), "second": Inlet(Report)}))
+    t.connect(source.left, left.inn, window=1)
+    t.connect(source.right, right.inn, window=1)
+    t.connect(left.out, join.first, window=1)
+    t.connect(right.out, join.second, window=1)
+    assert t.plan()
