@@ -43,7 +43,13 @@ MAX_FUNCTION_LINES = 60
 # Modules without a test of their own name, and the tests that stand for them.
 TESTED_ELSEWHERE = {
     "runtime/binding.py": "runtime/test_inline.py",
+    "runtime/calls.py": "runtime/test_inline.py",
+    "runtime/membership.py": "live/test_death.py",
     "runtime/node.py": "runtime/test_inline.py",
+    "runtime/outcome.py": "runtime/test_inline.py",
+    "runtime/overview.py": "live/test_commands.py",
+    "runtime/plan.py": "runtime/test_topology.py",
+    "runtime/recovery.py": "live/test_death.py",
     "runtime/supervisor.py": "runtime/test_inline.py",
     "runtime/processes.py": "runtime/test_inline.py",
     "runtime/forked.py": "live/test_death.py",

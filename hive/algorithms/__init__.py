@@ -1,5 +1,7 @@
 """Algorithms, one file each."""
 
+from __future__ import annotations
+
 from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.impala import IMPALA

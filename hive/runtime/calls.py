@@ -20,7 +20,16 @@ from hive.runtime.protocol import Call, Reply
 if TYPE_CHECKING:
     from hive.runtime.node import Node
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "describe"]
+
+TEXT_CHARACTERS = 4_000  # of an error's own words: more than anybody reads, and far below what a message may carry
+TRACE_CHARACTERS = 100_000  # of a traceback, its end: the deepest recursion prints more, and says it there
+
+
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """Type, text and traceback of an error, short enough to travel."""
+    text = str(error) or type(error).__name__
+    return type(error).__name__, text[:TEXT_CHARACTERS], "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
 
 
 class Calls:
@@ -29,6 +38,7 @@ class Calls:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.waiting: dict[int, asyncio.Future[Reply]] = {}
+        self.made = 0  # calls so far: a number is never used twice, so a late answer is nobody else's
 
     async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
         """Calls an endpoint. Raises RemoteError, or TimeoutError when no answer came in time."""
@@ -37,7 +47,8 @@ class Calls:
         try:
             async with asyncio.timeout(deadline_s):
                 await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
-                key = max(self.waiting, default=0) + 1
+                self.made += 1
+                key = self.made
                 answer = self.waiting[key] = asyncio.get_running_loop().create_future()
                 try:
                     self._send_call(Call(key, caller, number, method, list(arguments)))
@@ -63,6 +74,8 @@ class Calls:
             self.node.post(call.actor, encode(call))
 
     def received(self, call: Call) -> None:
+        """Answers in a task of its own. Raises KeyError for an actor that does not live here."""
+        self.node.actors[call.actor]
         self.node.spawn(self._answer(call))
 
     async def _answer(self, call: Call) -> None:
@@ -74,14 +87,8 @@ class Calls:
             reply = Reply(call.call, call.caller, value, "", "", "")
             frames = encode(reply)
         except Exception as error:
-            reply = Reply(
-                call.call,
-                call.caller,
-                None,
-                type(error).__name__,
-                str(error),
-                "".join(traceback.format_exception(error)),
-            )
+            kind, text, trace = describe(error)
+            reply = Reply(call.call, call.caller, None, kind, text, trace)
             frames = encode(reply)
         if call.caller in self.node.actors:
             self.answered(reply)

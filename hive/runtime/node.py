@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from hive.clock import Clock
 from hive.errors import EnvironmentFailed, HiveError, WireError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.binding import bind_ports
-from hive.runtime.calls import Calls
+from hive.runtime.calls import Calls, describe
 from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.memory import Bytes
 from hive.runtime.messages import Frames, Message, Tree, decode, encode, type_set
@@ -183,6 +182,9 @@ class Node:
                 raise
         finally:
             await self._guard(number, actor.teardown)
+            for (_, consumer), receiver in self.receivers.items():
+                if consumer == number:
+                    receiver.acknowledge_all()  # what it took and had not said yet
         self.tell(Done(number, self.context.incarnation))
 
     async def _settle(self) -> None:
@@ -206,11 +208,10 @@ class Node:
     def _report(self, number: int, error: Exception) -> None:
         """Tells the supervisor what happened before the process goes down with it."""
         doing = self.pages.snapshot(number)["phase"]
-        text = str(error) or type(error).__name__
         permanent = isinstance(error, EnvironmentFailed) and error.permanent
         hint = error.hint if isinstance(error, HiveError) else ""
-        trace = "".join(traceback.format_exception(error))
-        self.tell(Failed(number, self.context.incarnation, type(error).__name__, text, hint, doing, trace, permanent))
+        kind, text, trace = describe(error)
+        self.tell(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))
 
     # --- messages
 

@@ -390,11 +390,7 @@ class Supervisor:
             error=self.error,
             hint=self.hint,
             exact=self.exact,
-            restarts={
-                name: process.restarts
-                for process in self.table.values()
-                for name in (self.plan.actors[a].name for a in process.actors)
-            },
+            restarts={self.plan.actors[a].name: p.restarts for p in self.table.values() for a in p.actors},
             channels=channel_accounts(self.plan, self.memory.open, self.pages),
             results=results,
             digest=self.recovery.digest(),

@@ -143,6 +143,7 @@ def test_it_cannot_be_resized_by_anyone() -> None:
 
 
 def test_views_outlive_the_segment_and_nothing_outlives_them() -> None:
+    gc.collect()  # what earlier tests left in cycles must not go away meanwhile
     before = descriptors()
     segment = Segment.create("lifetime", SlabPlan(2, FIELDS.bytes).bytes)
     plan = SlabPlan(2, FIELDS.bytes)

@@ -11,10 +11,10 @@ import pytest
 
 from hive.errors import TopologyError
 from hive.runtime.actor import Actor, Handle, endpoint
-from hive.runtime.memory import BoardPlan, Layout, SlabPlan
-from hive.runtime.messages import Message, decode, encode, type_set
+from hive.runtime.memory import Layout
+from hive.runtime.messages import Message
+from hive.runtime.plan import PlanActor, PlanChannel, PlanSegment
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment
 from hive.runtime.topology import MAX_ACTORS, Group, Topology
 
 
@@ -329,18 +329,6 @@ def test_the_plan_of_a_trainer() -> None:
     )
 
 
-def test_segments_know_what_they_need() -> None:
-    plan = trainer().plan()
-    assert plan.segments[0].plan == SlabPlan(3, LAYOUT.bytes)
-    assert plan.segments[3].plan == BoardPlan(8, 100, 5, 2)
-    assert plan.bytes == sum(segment.plan.bytes for segment in plan.segments)
-
-
-def test_a_plan_is_a_message() -> None:
-    plan = trainer().plan()
-    assert decode(encode(plan), type_set([Plan])) == plan
-
-
 def test_the_same_topology_gives_the_same_plan() -> None:
     assert trainer().plan() == trainer().plan()
 
@@ -459,56 +447,3 @@ def test_a_digest_is_of_something_connected() -> None:
     t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
     t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
     assert refusal(t.plan)[0] == "the digest is of `learner.moments`, which is not connected"
-
-
-# --- cycles
-
-
-def ring(window: int, relays: int = 3, count: int = 2, **outlet: Any) -> Topology:
-    """Groups of relays, each sending to the next and the last to the first."""
-    cls = type("Relay", (Relay,), {"out": Outlet(Report, **outlet)}) if outlet else Relay
-    t = Topology()
-    groups = [t.add(cls, group=f"g{number}", count=count) for number in range(relays)]
-    for number, group in enumerate(groups):
-        t.connect(group.out, groups[(number + 1) % relays].inn, window=window)
-    return t
-
-
-def test_a_cycle_of_waiting_channels_needs_room_for_one_turn() -> None:
-    text, hint = refusal(ring(window=1).plan)
-    assert text.startswith("a cycle of waiting channels has no room for one full turn: relay-0 -> relay-")
-    assert text.endswith("-> relay-0")
-    assert text.count("->") == 3
-    assert hint == 'give its channels a window of at least their number of producers, or when_full="drop_oldest"'
-    assert ring(window=2).plan()
-    assert ring(window=1, count=1).plan()
-
-
-def test_an_actor_that_sends_to_itself_is_a_cycle_too() -> None:
-    assert "relay-0 -> relay-0" in refusal(ring(window=1, relays=1).plan)[0]
-    assert ring(window=2, relays=1).plan()
-
-
-@pytest.mark.parametrize("when_full", ["drop_oldest", "fail"])
-def test_a_channel_that_does_not_wait_breaks_the_cycle(when_full: str) -> None:
-    assert ring(window=1, when_full=when_full).plan()
-
-
-def test_a_chain_is_no_cycle() -> None:
-    t = Topology()
-    source, relays, sink = t.add(Source, count=5), t.add(Relay, count=5), t.add(Sink)
-    t.connect(source.out, relays.inn, window=1)
-    t.connect(relays.out, sink.inn, window=1)
-    assert t.plan()
-
-
-def test_two_ways_to_the_same_actor_are_no_cycle() -> None:
-    t = Topology()
-    source = t.add(type("Fork", (Actor,), {"left": Outlet(Report), "right": Outlet(Report)}), count=2)
-    left, right = t.add(Relay, group="l"), t.add(Relay, group="r")
-    join = t.add(type("Join", (Actor,), {"first": Inlet(Report), "second": Inlet(Report)}))
-    t.connect(source.left, left.inn, window=1)
-    t.connect(source.right, right.inn, window=1)
-    t.connect(left.out, join.first, window=1)
-    t.connect(right.out, join.second, window=1)
-    assert t.plan()
