@@ -48,7 +48,6 @@ TESTED_ELSEWHERE = {
     "runtime/node.py": "runtime/test_inline.py",
     "runtime/outcome.py": "runtime/test_inline.py",
     "runtime/overview.py": "live/test_commands.py",
-    "runtime/plan.py": "runtime/test_topology.py",
     "runtime/recovery.py": "live/test_death.py",
     "runtime/supervisor.py": "runtime/test_inline.py",
     "runtime/processes.py": "runtime/test_inline.py",

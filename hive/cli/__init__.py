@@ -72,19 +72,22 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())  # "package.module:Class" of a user's own, as `python -m` would find it
         known = parser()
-        options = known.parse_args(sys.argv[1:] if arguments is None else arguments)
-        if options.command is None:
-            known.print_help()
-            sys.exit(0)
-        from hive.runtime.folders import sweep
+        try:
+            options = known.parse_args(sys.argv[1:] if arguments is None else arguments)
+            if options.command is None:
+                known.print_help()
+                sys.exit(0)
+            from hive.runtime.folders import sweep
 
-        sweep()
-        sys.exit(options.run(options))
+            sweep()
+            sys.exit(options.run(options))
+        finally:
+            sys.stdout.flush()  # now, not when Python ends: a reader that is gone is no error
     except HiveError as error:
         print(error.render(), file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # `hive logs | head`
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is still to be flushed
         sys.exit(0)

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hive.config import load_config, render, template
+from hive.config import SCHEMES, load_config, render, template
 from hive.errors import UsageError
 from hive.runtime.plan import Plan
 
@@ -23,6 +23,9 @@ def add_file_commands(commands: Any) -> None:
         epilog="example: hive init CartPole-v1 -o cartpole.toml",
     )
     init.add_argument("env", help="an environment id, or package.module:Class")
+    init.add_argument(
+        "--scheme", default="a2c", metavar="NAME", help=f"{', '.join(SCHEMES)} or package.module:function (default a2c)"
+    )
     init.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to; never overwritten")
     init.set_defaults(run=run_init)
     config = commands.add_parser(
@@ -59,7 +62,7 @@ def run_init(options: argparse.Namespace) -> int:
     if options.output.exists():
         raise UsageError(f"`{options.output}` is there already", hint="choose another name with -o")
     try:
-        options.output.write_text(template(options.env))
+        options.output.write_text(template(options.env, options.scheme))
     except OSError as error:
         raise UsageError(f"cannot write `{options.output}`: {error.strerror}") from None
     print(options.output)

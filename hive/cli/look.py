@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from hive.errors import HiveError, RecordError, UsageError
+from hive.monitor import snapshot_of
 from hive.records import (
     RunDirectory,
     Summary,
     find_runs,
     home_folder,
     merge_logs,
-    process_start_time,
     read_run_facts,
     resolve_run,
     run_state,
     tail_jsonl,
 )
+from hive.records.documents import json_text
 from hive.runtime.control import open_control
 
 __all__ = ["add_look_commands", "live_run"]
 
 FOLLOW_S = 0.2  # between two looks of `logs -f`
+FOLLOW_LINES = 1000  # of each look: more than is logged between two
+
+PS_KEYS = (
+    *("name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
+)  # of every row of `ps`; null where a process has no such thing
 
 
 def add_look_commands(commands: Any) -> None:
@@ -63,12 +69,18 @@ def add_look_commands(commands: Any) -> None:
     )
     logs.add_argument("run_name", nargs="?", metavar="RUN", help="as for ps")
     logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these")
-    logs.add_argument("-n", "--tail", type=int, default=100, help="so many lines (default 100)")
+    logs.add_argument("-n", "--tail", type=_count, default=100, help="so many lines (default 100)")
     logs.add_argument(
         "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C leaves the run alone"
     )
     logs.add_argument("--json", action="store_true", help="one JSON array of lines")
     logs.set_defaults(run=run_logs)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number of lines, got `{text}`")
+    return int(text)
 
 
 def live_run(text: str | None) -> RunDirectory:
@@ -105,7 +117,7 @@ def _chosen(text: str | None) -> RunDirectory:
 def run_ls(options: argparse.Namespace) -> int:
     rows = [_run_row(run) for run in find_runs(home_folder())]
     if options.json:
-        print(json.dumps(rows, indent=2))
+        print(json_text(rows, indent=2))
         return 0
     if not rows:
         print(f"no run in {home_folder()} yet")
@@ -141,13 +153,8 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         row["started"] = facts.started
         if row["state"] == "running":
             row["wall_s"] = time.time() - facts.started
-            status = _status(run)
-            row["state"] = status["state"]
-            for actor in status["actors"]:
-                if actor["name"] == status["results_actor"]:
-                    row["env_steps"] = int(actor["counters"].get("env_steps", 0))
-                    mean = actor["counters"].get("mean_return_100")
-                    row["mean_return_100"] = _finite(mean)
+            now = snapshot_of(_status(run))
+            row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
         elif row["state"] == "lost":
             last = tail_jsonl(run.metrics_file, 1)[0]  # what was written before the end
             row |= {
@@ -180,7 +187,7 @@ def run_ps(options: argparse.Namespace) -> int:
     state = run_state(run)
     rows = _live_rows(run) if state == "running" else _ended_rows(run, state)
     if options.json:
-        print(json.dumps(rows, indent=2))
+        print(json_text(rows, indent=2))
         return 0
     print(f"{run.name}  {state}")
     _table(
@@ -204,15 +211,15 @@ def run_ps(options: argparse.Namespace) -> int:
                 row["name"],
                 _number(row["pid"]),
                 row["state"],
-                _number(row.get("cpu_percent")),
-                _bytes(row.get("memory_bytes")),
-                row.get("activity") or "–",
-                _seconds(row.get("since_s")),
-                _percent(row.get("busy")),
-                _percent(row.get("wait_in")),
-                _percent(row.get("wait_out")),
-                _number(row.get("version")),
-                _number(row.get("lag")),
+                _number(row["cpu_percent"]),
+                _bytes(row["memory_bytes"]),
+                row["activity"] or "–",
+                _seconds(row["since_s"]),
+                _percent(row["busy"]),
+                _percent(row["wait_in"]),
+                _percent(row["wait_out"]),
+                _number(row["version"]),
+                _number(row["lag"]),
                 _number(row["restarts"]),
             )
             for row in rows
@@ -223,29 +230,10 @@ def run_ps(options: argparse.Namespace) -> int:
 
 def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = _status(run)
-    rows: list[dict[str, Any]] = [{"name": "supervisor", "pid": status["pid"], "state": status["state"], "restarts": 0}]
-    rows += [{**helper, "restarts": 0} for helper in status["helpers"]]
-    kept = (
-        "name",
-        "pid",
-        "state",
-        "restarts",
-        "activity",
-        "since_s",
-        "busy",
-        "wait_in",
-        "wait_out",
-        "version",
-        "lag",
-        "phases",
-        "counters",
-    )
-    rows += [{key: actor[key] for key in kept} for actor in status["actors"]]
-    for row in rows:
-        row |= _process_facts(row["pid"])
-        for name, value in row.get("counters", {}).items():
-            row["counters"][name] = _finite(value)
-    return rows
+    supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
+    known = [{"restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
+    known = [facts | _process_facts(facts["pid"]) for facts in known]
+    return [{key: facts.get(key) for key in PS_KEYS} for facts in known]
 
 
 def _process_facts(pid: int) -> dict[str, Any]:
@@ -264,24 +252,28 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
     except RecordError:
         restarts = {}
     return [
-        {"name": name, "pid": None, "state": state, "restarts": n} for name, n in {"supervisor": 0, **restarts}.items()
+        dict.fromkeys(PS_KEYS) | {"name": name, "state": state, "restarts": n}
+        for name, n in {"supervisor": 0, **restarts}.items()
     ]
 
 
 def run_logs(options: argparse.Namespace) -> int:
     run = _chosen(options.run_name)
-    shown: Sequence[str] = list(_lines(run, options.actors, options.tail))
+    lines = _lines(run, options.actors, max(options.tail, FOLLOW_LINES))
+    shown = lines[max(len(lines) - options.tail, 0) :]
     if options.json:
-        print(json.dumps(shown, indent=2))
+        print(json_text(shown, indent=2))
         return 0
     for line in shown:
-        print(line)
-    seen = set(shown)
+        print(line, flush=options.follow)
     while options.follow:
-        alive = process_start_time(read_run_facts(run).pid) is not None and run_state(run) == "running"
-        for line in _lines(run, options.actors, options.tail):
-            if line not in seen:
-                seen.add(line)
+        alive = run_state(run) == "running"  # asked before the look, so that the last lines are seen
+        seen = Counter(map(_unpadded, lines))
+        lines = _lines(run, options.actors, FOLLOW_LINES)
+        for line in lines:
+            if seen[_unpadded(line)] > 0:
+                seen[_unpadded(line)] -= 1
+            else:
                 print(line, flush=True)
         if not alive:
             break
@@ -289,13 +281,14 @@ def run_logs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> Iterable[str]:
-    return merge_logs(sorted(run.logs.glob("*.log*")), tail=tail, actors=actors)
+def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> list[str]:
+    return list(merge_logs(sorted(run.logs.glob("*.log")), tail=tail, actors=actors))
 
 
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN: what is not known yet is null."""
-    return None if value is None or math.isnan(value) else value
+def _unpadded(line: str) -> tuple[str, str]:
+    """A line without the padding of its actor's name, which grows once a longer name begins to log."""
+    actor, _, text = line.partition(" | ")
+    return actor.rstrip(), text
 
 
 # --- text

@@ -27,6 +27,7 @@ from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.records import RunDirectory, Summary, home_folder, is_alive, read_run_facts, run_state, write_bytes
+from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
 __all__ = ["add_run_commands"]
@@ -246,8 +247,8 @@ class _Events:
                 if not raw.endswith(b"\n"):
                     break
                 self.position += len(raw)
-                event = json.loads(raw)
-                if event.get("kind") in SHOWN:
+                event = parse_object(raw)  # None: cut short by a full disk
+                if event is not None and event.get("kind") in SHOWN:
                     line.say(event_text(event))
 
 

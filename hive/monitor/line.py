@@ -65,8 +65,8 @@ def live_text(snapshot: Snapshot, rate: float) -> str:
     if snapshot.restarts:
         parts.append(f"restarts {snapshot.restarts}")
     if snapshot.state == "running":
-        left = (snapshot.goal_steps - snapshot.env_steps) / rate if rate else 0.0
-        parts += [f"left {_clock(left)}" if rate else "left –", "d detach"]
+        left = max(snapshot.goal_steps - snapshot.env_steps, 0)
+        parts += [f"left {_clock(left / rate)}" if rate else "left –", "d detach"]
     else:
         parts.append(snapshot.state)
     return " │ ".join(parts)

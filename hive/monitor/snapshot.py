@@ -77,7 +77,7 @@ def snapshot_of(status: Mapping[str, Any]) -> Snapshot:
         goal_steps=status["steps"],
         updates=int(results.get("updates", 0)),
         episodes=int(results.get("episodes", 0)),
-        mean_return=None if math.isnan(mean_return) or not results.get("episodes") else mean_return,
+        mean_return=mean_return if results.get("episodes") and math.isfinite(mean_return) else None,
         restarts=sum({row.pid: row.restarts for row in rows}.values()),
         train_s=results.get("train_s", 0.0),
         actors=tuple(rows),

@@ -249,6 +249,9 @@ class Node:
             for (channel, _), sender in self.senders.items():
                 if member.actor in self.plan.channels[channel].consumers:
                     sender.joined((member.actor, member.incarnation), self.plan.channels[channel].window)
+            for (channel, _), receiver in self.receivers.items():
+                if member.actor in self.plan.channels[channel].producers:
+                    receiver.acknowledge_all()  # what could not be said before it was there
         self._wake_all()
 
     def _on_left(self, message: Left) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 
+from hive import _native
 from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabView
 from hive.runtime.plan import Plan
 from hive.runtime.processes import SharedMemory
@@ -42,6 +43,14 @@ class Recovery:
         """Nobody is left: what is still in flight is dropped as `run_ended`."""
         for name in self.memory.slabs:
             self._slab(name).words.drain(REASONS.index("run_ended"))
+        pages = _native.Status(self.memory.open("status"))
+        for channel in self.plan.channels:
+            for producer in channel.producers if channel.carrier == "message" else ():
+                page = pages.page(producer)
+                in_flight = page.counter(f"{channel.name}:in_flight")
+                if page.get(in_flight):
+                    page.add(page.counter(f"{channel.name}:run_ended"), page.get(in_flight))
+                    page.set(in_flight, 0)
 
     def digest(self) -> str:
         """The sha256 of what the plan says is the run's result; "" when there is none."""

@@ -166,7 +166,7 @@ class Supervisor:
         try:
             message = decode(frames, SUPERVISOR_TYPES)
             getattr(self, f"_on_{type(message).__name__.lower()}")(message)
-        except (WireError, IndexError, KeyError) as error:
+        except (WireError, IndexError, KeyError, TypeError) as error:
             self.bad_messages += 1
             self.journal.event("bad message", str(error), {"count": self.bad_messages})
         self.changed.set()
@@ -355,8 +355,8 @@ class Supervisor:
     async def _stop_all(self) -> None:
         """One deadline for all: the many drain, then those that are to be last; who is left is killed."""
         deadline = self.clock.now_ns() / 1e9 + self.settings.drain_s
-        last = {p.name for p in self.table.values() if any(self.plan.actors[a].last for a in p.actors)}
-        for wave in ([p for n, p in self.table.items() if n not in last], [self.table[n] for n in last]):
+        last = [p for p in self.table.values() if any(self.plan.actors[a].last for a in p.actors)]
+        for wave in ([p for p in self.table.values() if p not in last], last):
             for process in wave:
                 for actor in process.actors:
                     if self.machines[actor].knows(ActorEvent.stop):

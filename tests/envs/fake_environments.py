@@ -27,9 +27,7 @@ class Counting(gymnasium.Env[Any, Any]):
         self.actions: list[Any] = []
         self.closed = False
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode = 0 if seed is not None else self.episode + 1
         self.at = 0

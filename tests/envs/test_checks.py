@@ -97,9 +97,7 @@ def test_two_shapes_that_together_have_the_right_size() -> None:
 
 def test_a_vectorised_class_with_too_few() -> None:
     checks = Checks("Any-v0", VECTORS)
-    with pytest.raises(
-        EnvironmentFailed, match=r"returned 3 observations, expected 4 \(step 0 of this collector\)"
-    ):
+    with pytest.raises(EnvironmentFailed, match=r"returned 3 observations, expected 4 \(step 0 of this collector\)"):
         checks.observations(np.zeros((3, 2)), np.zeros((4, 2), np.float32))
     with pytest.raises(EnvironmentFailed, match="returned 1 rewards, expected 4"):
         checks.rewards(np.zeros(1), np.zeros(4, np.float32))
@@ -111,9 +109,7 @@ def test_finals_are_checked_and_converted() -> None:
     assert checks.final(0, 6, finals) == 0
     assert checks.final(1, 7, finals) == 1
     assert finals.observations.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    with pytest.raises(
-        EnvironmentFailed, match=r"the observation 8, expected an integer from 5 to 7 \(env 3,"
-    ):
+    with pytest.raises(EnvironmentFailed, match=r"the observation 8, expected an integer from 5 to 7 \(env 3,"):
         checks.final(3, 8, finals)
     assert finals.count == 2
 
@@ -164,10 +160,7 @@ def test_errors_of_calls() -> None:
     raised = checks.raised(ValueError("no fuel"), "step", 3)
     assert str(raised) == "My-v0 raised ValueError: no fuel in step (env 3, step 17 of this collector)"
     assert not raised.permanent
-    assert (
-        str(checks.raised(KeyError(), "reset"))
-        == "My-v0 raised KeyError in reset (step 17 of this collector)"
-    )
+    assert str(checks.raised(KeyError(), "reset")) == "My-v0 raised KeyError in reset (step 17 of this collector)"
     wrong = checks.wrong_result((1, 2, 3, 4), "step", 0)
     expected = "expected (observation, reward, terminated, truncated, info)"
     assert str(wrong) == f"My-v0 returned 4 values from step, {expected} (env 0, step 17 of this collector)"

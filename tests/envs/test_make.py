@@ -114,10 +114,7 @@ def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_module_that_is_not_there() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("no_such_module.inner:Class", {})
-    assert (
-        str(caught.value)
-        == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
-    )
+    assert str(caught.value) == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
     assert caught.value.hint == "start hive where it can be imported"
 
 
@@ -127,8 +124,7 @@ def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("needs_something:Class", {})
     assert (
-        str(caught.value)
-        == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
+        str(caught.value) == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
     )
     assert caught.value.hint == "it comes with: pip install not_installed_at_all"
 
@@ -153,16 +149,12 @@ def test_a_constructor_that_lacks_a_package() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("fake_environments:Broken", {"error": silent})
     assert caught.value.hint == ""
-    with pytest.raises(
-        EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed"
-    ) as caught:
+    with pytest.raises(EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed") as caught:
         make_environment("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")})
     assert caught.value.hint == "it comes with: pip install sim"
 
 
-@pytest.mark.parametrize(
-    ("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")]
-)
+@pytest.mark.parametrize(("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")])
 def test_a_constructor_that_raises(error: Exception, text: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         make_environment("fake_environments:Broken", {"error": error})

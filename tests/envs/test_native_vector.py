@@ -49,9 +49,7 @@ class Answers(VectorEnv[Any, Any, Any]):
         return self.answers[method]
 
 
-def synchronous(
-    mode: AutoresetMode, *build: Callable[[], gymnasium.Env[Any, Any]]
-) -> VectorEnv[Any, Any, Any]:
+def synchronous(mode: AutoresetMode, *build: Callable[[], gymnasium.Env[Any, Any]]) -> VectorEnv[Any, Any, Any]:
     return SyncVectorEnv(list(build), autoreset_mode=mode)
 
 
@@ -213,9 +211,7 @@ def test_modes_that_reset(mode: Any) -> None:
 
 @pytest.mark.parametrize("mode", [AutoresetMode.DISABLED, "Disabled"])
 def test_a_class_that_does_not_reset_is_refused(mode: Any) -> None:
-    with pytest.raises(
-        ConfigError, match="the vectorised class of `Fake-v0` does not reset itself"
-    ) as caught:
+    with pytest.raises(ConfigError, match="the vectorised class of `Fake-v0` does not reset itself") as caught:
         NativeVector("Fake-v0", Answers(mode))
     assert caught.value.hint == 'set env.vector = "python"'
 
@@ -264,9 +260,7 @@ def test_a_reset_that_returns_something_else() -> None:
     with pytest.raises(EnvironmentFailed, match="an object of type ndarray from reset, expected") as caught:
         started(Answers(reset=np.zeros((2, 2))))
     assert caught.value.permanent
-    with pytest.raises(
-        EnvironmentFailed, match=r"an observation of shape \(3,\), expected \(2,\) \(env 0, step 0 "
-    ):
+    with pytest.raises(EnvironmentFailed, match=r"an observation of shape \(3,\), expected \(2,\) \(env 0, step 0 "):
         started(Answers(reset=(np.zeros((2, 3)), {})))
 
 

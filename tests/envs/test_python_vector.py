@@ -230,14 +230,11 @@ def test_cartpole_keeps_its_time_limit_apart_from_its_falls() -> None:
         (
             {"result": 7},
             2,
-            "returned an object of type int from step, "
-            "expected (observation, reward, terminated, truncated, info)",
+            "returned an object of type int from step, expected (observation, reward, terminated, truncated, info)",
         ),
     ],
 )
-def test_what_breaks_the_contract_is_named_and_permanent(
-    options: dict[str, Any], when: int, text: str
-) -> None:
+def test_what_breaks_the_contract_is_named_and_permanent(options: dict[str, Any], when: int, text: str) -> None:
     environments = [Counting(), Counting(), Scripted(when, **options)]
     with pytest.raises(EnvironmentFailed) as caught:
         stepped(*started(environments), 2)

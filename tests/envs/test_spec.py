@@ -34,9 +34,7 @@ from hive.errors import EnvironmentFailed
         (spaces.Discrete(7, start=-2), ObservationSpec((7,), "float32", first=-2)),
     ],
 )
-def test_observations_are_stored_as_float32_or_uint8(
-    space: spaces.Space[Any], expected: ObservationSpec
-) -> None:
+def test_observations_are_stored_as_float32_or_uint8(space: spaces.Space[Any], expected: ObservationSpec) -> None:
     assert observation_spec("Any-v0", space) == expected
 
 
@@ -60,9 +58,7 @@ def test_other_observations_are_refused_with_a_way_out(space: spaces.Space[Any])
 def test_actions() -> None:
     assert action_spec("Any-v0", spaces.Discrete(3, start=1)) == Discrete(3, 1)
     assert action_spec("Any-v0", spaces.MultiDiscrete([2, 5])) == MultiDiscrete((2, 5))
-    box = action_spec(
-        "Any-v0", spaces.Box(np.array([[-1.0, -np.inf]]), np.array([[1.0, 3.0]]), dtype=np.float64)
-    )
+    box = action_spec("Any-v0", spaces.Box(np.array([[-1.0, -np.inf]]), np.array([[1.0, 3.0]]), dtype=np.float64))
     assert box == Box((1, 2), (-1.0, -math.inf), (1.0, 3.0))
 
 

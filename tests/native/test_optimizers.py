@@ -87,9 +87,7 @@ def test_adam(decoupled: bool, weight_decay: float, scale: float, beta1: float) 
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 def test_rmsprop(momentum: float, weight_decay: float, scale: float) -> None:
     reference = torch_result(
-        lambda p: torch.optim.RMSprop(
-            p, lr=1e-3, alpha=0.95, eps=1e-5, momentum=momentum, weight_decay=weight_decay
-        ),
+        lambda p: torch.optim.RMSprop(p, lr=1e-3, alpha=0.95, eps=1e-5, momentum=momentum, weight_decay=weight_decay),
         scale,
     )
     settings = {
@@ -97,18 +95,14 @@ def test_rmsprop(momentum: float, weight_decay: float, scale: float) -> None:
         "weight_decay": weight_decay, "gradient_scale": scale,
     }  # fmt: skip
     kept = int(momentum != 0)
-    assert_same_path(
-        native_result(_native.rmsprop_step, settings, moments=1 + kept, absent=1 - kept), reference
-    )
+    assert_same_path(native_result(_native.rmsprop_step, settings, moments=1 + kept, absent=1 - kept), reference)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.37])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.02])
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 def test_sgd(momentum: float, weight_decay: float, scale: float) -> None:
-    reference = torch_result(
-        lambda p: torch.optim.SGD(p, lr=1e-3, momentum=momentum, weight_decay=weight_decay), scale
-    )
+    reference = torch_result(lambda p: torch.optim.SGD(p, lr=1e-3, momentum=momentum, weight_decay=weight_decay), scale)
     settings = {
         "learning_rate": 1e-3, "momentum": momentum, "weight_decay": weight_decay, "gradient_scale": scale,
     }  # fmt: skip

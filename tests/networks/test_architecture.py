@@ -40,9 +40,7 @@ SIGNATURES = {
 @pytest.mark.parametrize("owner", [Architecture, TorchArchitecture])
 @pytest.mark.parametrize("method", SIGNATURES)
 def test_signatures_are_coachs(owner: type, method: str) -> None:
-    parameters = {
-        k: p for k, p in inspect.signature(getattr(owner, method)).parameters.items() if k != "self"
-    }
+    parameters = {k: p for k, p in inspect.signature(getattr(owner, method)).parameters.items() if k != "self"}
     assert list(parameters) == list(SIGNATURES[method])
     for name, default in SIGNATURES[method].items():
         assert parameters[name].default in (default, inspect.Parameter.empty), name

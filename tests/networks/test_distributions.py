@@ -95,9 +95,7 @@ def test_multi_categorical_parts_are_independent_choices() -> None:
 def test_gaussian_samples_have_the_mean_and_deviation_of_the_outputs() -> None:
     distribution = DiagonalGaussian((2,))
     outputs = np.float32([1.0, -2.0, np.log(0.5), np.log(3.0)])
-    actions = distribution.sample_numpy(
-        np.broadcast_to(outputs, (100_000, 4)), noise_for(distribution, 100_000)
-    )
+    actions = distribution.sample_numpy(np.broadcast_to(outputs, (100_000, 4)), noise_for(distribution, 100_000))
     np.testing.assert_allclose(actions.mean(0), [1.0, -2.0], atol=0.03)
     np.testing.assert_allclose(actions.std(0), [0.5, 3.0], rtol=0.01)
 

@@ -217,9 +217,7 @@ def test_gradient_of_a_gradient_leaves_no_graph_behind() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(
-        NetworkError, match=f"`weight` is {str(dtype)[6:]}, a flat block holds float32"
-    ) as error:
+    with pytest.raises(NetworkError, match=f"`weight` is {str(dtype)[6:]}, a flat block holds float32") as error:
         FlatParameters(nn.Linear(2, 2).to(dtype))
     assert "call .float()" in error.value.hint
 

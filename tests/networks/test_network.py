@@ -75,9 +75,7 @@ def test_the_log_deviation_of_a_gaussian_is_one_trained_vector() -> None:
 
 def test_the_generator_decides_the_weights_and_nothing_else_does() -> None:
     def weights(seed: int) -> Tensor:
-        return torch.cat(
-            [p.flatten() for p in build(NetworkParameters(), spaces(Discrete(2)), seed).parameters()]
-        )
+        return torch.cat([p.flatten() for p in build(NetworkParameters(), spaces(Discrete(2)), seed).parameters()])
 
     torch.manual_seed(1)
     first = weights(7)
@@ -108,9 +106,7 @@ def test_it_reads_its_weights_from_a_block() -> None:
 
 
 def test_images_of_bytes() -> None:
-    network = build(
-        NetworkParameters(), spaces(Discrete(4), observation=ObservationSpec((10, 10, 4), "uint8"))
-    )
+    network = build(NetworkParameters(), spaces(Discrete(4), observation=ObservationSpec((10, 10, 4), "uint8")))
     policy, value = network(torch.full((2, 10, 10, 4), 255, dtype=torch.uint8))
     assert (policy.shape, value.shape) == ((2, 4), (2,))
 
@@ -127,9 +123,7 @@ def test_several_inputs_are_merged_in_the_order_of_their_names() -> None:
 def test_inputs_can_be_chosen_and_added() -> None:
     where = spaces(Discrete(2), a=VECTOR, b=VECTOR, c=VECTOR)
     chosen = {"a": InputEmbedderParameters(), "b": InputEmbedderParameters()}
-    parameters = NetworkParameters(
-        input_embedders_parameters=chosen, embedding_merger_type=EmbeddingMergerType.Sum
-    )
+    parameters = NetworkParameters(input_embedders_parameters=chosen, embedding_merger_type=EmbeddingMergerType.Sum)
     a, b = torch.randn(2, 3, 4)
     network = build(parameters, where)
     assert torch.equal(network({"a": a, "b": b})[0], network({"a": a + b, "b": torch.zeros(3, 4)})[0])
@@ -154,9 +148,7 @@ def test_separate_networks_share_nothing() -> None:
 
 def test_copies_of_a_head_are_outputs_of_their_own() -> None:
     heads = [HeadParameters("value", num_output_head_copies=2), HeadParameters("policy")]
-    one, two, policy = build(NetworkParameters(heads_parameters=heads), spaces(Discrete(2)))(
-        torch.randn(3, 4)
-    )
+    one, two, policy = build(NetworkParameters(heads_parameters=heads), spaces(Discrete(2)))(torch.randn(3, 4))
     assert not torch.equal(one, two)
     assert policy.shape == (3, 2)
 
@@ -165,9 +157,7 @@ def test_copies_of_a_head_are_outputs_of_their_own() -> None:
 def test_rescaling_a_head_changes_the_gradient_below_it_only(factor: float) -> None:
     def gradients(factor: float) -> tuple[Tensor, dict[str, Tensor]]:
         value = HeadParameters("value", rescale_gradient_from_head_by_factor=factor)
-        network = build(
-            NetworkParameters(heads_parameters=[HeadParameters("policy"), value]), spaces(Discrete(2))
-        )
+        network = build(NetworkParameters(heads_parameters=[HeadParameters("policy"), value]), spaces(Discrete(2)))
         output = network(torch.ones(3, 4))[1]
         output.sum().backward()
         return output, {name: p.grad for name, p in network.named_parameters()}

@@ -46,9 +46,7 @@ SETTINGS: dict[str, tuple[OptimizerSettings, int, Callable[[Any], Any]]] = {
 
 def arrays() -> tuple[np.ndarray, list[np.ndarray]]:
     rng = np.random.default_rng(5)
-    return rng.standard_normal(SIZE, dtype=np.float32), list(
-        rng.standard_normal((STEPS, SIZE), dtype=np.float32)
-    )
+    return rng.standard_normal(SIZE, dtype=np.float32), list(rng.standard_normal((STEPS, SIZE), dtype=np.float32))
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "out of place"])
@@ -66,9 +64,7 @@ def test_steps_are_torchs(case: str, in_place: bool) -> None:
         before = weights.copy(), [moment.copy() for moment in moments]
         out = weights if in_place else np.empty_like(weights)
         moments_out = moments if in_place else [np.empty_like(moment) for moment in moments]
-        optimizer.step(
-            weights, out, gradient, moments, moments_out, step=step, learning_rate=RATE, gradient_scale=0.5
-        )
+        optimizer.step(weights, out, gradient, moments, moments_out, step=step, learning_rate=RATE, gradient_scale=0.5)
         assert np.array_equal(gradient, given)
         if not in_place:
             assert np.array_equal(weights, before[0])
@@ -86,9 +82,7 @@ def test_lbfgs_walks_down_a_bowl() -> None:
     losses = []
     for step in range(1, 31):
         gradient = scale * weights
-        optimizer.step(
-            weights, weights, 2.0 * gradient, [], [], step=step, learning_rate=0.5, gradient_scale=0.5
-        )
+        optimizer.step(weights, weights, 2.0 * gradient, [], [], step=step, learning_rate=0.5, gradient_scale=0.5)
         losses.append(float((scale * weights**2).sum()))
     assert losses[-1] < 1e-2 * losses[0]
 

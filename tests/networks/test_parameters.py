@@ -91,9 +91,7 @@ def test_copies_of_heads_are_written_out() -> None:
 
 def test_the_learning_rate_decays_in_stairs() -> None:
     assert NetworkParameters(learning_rate=0.5).learning_rate_at(10**6) == 0.5
-    parameters = NetworkParameters(
-        learning_rate=1.0, learning_rate_decay_rate=0.5, learning_rate_decay_steps=3
-    )
+    parameters = NetworkParameters(learning_rate=1.0, learning_rate_decay_rate=0.5, learning_rate_decay_steps=3)
     assert [parameters.learning_rate_at(update) for update in range(7)] == [1, 1, 1, 0.5, 0.5, 0.5, 0.25]
 
 

@@ -39,10 +39,7 @@ def torch_gradients(network: TorchArchitecture) -> list[np.ndarray]:
     """The gradient of the documented loss by plain torch."""
     policy, value = network.module(torch.from_numpy(OBSERVATIONS))
     chosen = policy.log_softmax(-1)[torch.arange(8), torch.from_numpy(ACTIONS)]
-    loss = (
-        -(chosen * torch.from_numpy(TARGETS[0])).mean()
-        + (value - torch.from_numpy(TARGETS[1])).square().mean()
-    )
+    loss = -(chosen * torch.from_numpy(TARGETS[0])).mean() + (value - torch.from_numpy(TARGETS[1])).square().mean()
     return [gradient.numpy() for gradient in torch.autograd.grad(loss, list(network.module.parameters()))]
 
 
@@ -203,9 +200,7 @@ def test_buffers_are_weights_that_are_copied_not_mixed() -> None:
     assert one.get_variable_value("norm.num_batches_tracked") == 1
     two.copy_weights_from(one, rate=0.5)
     assert two.get_variable_value("norm.num_batches_tracked") == 1
-    assert np.array_equal(
-        two.get_variable_value("norm.running_mean"), one.get_variable_value("norm.running_mean")
-    )
+    assert np.array_equal(two.get_variable_value("norm.running_mean"), one.get_variable_value("norm.running_mean"))
     assert len(one.get_weights()) == 4 + 3
     assert len(one.accumulated_gradients) == 4
 
@@ -238,9 +233,7 @@ def test_predict_returns_all_or_chosen_outputs() -> None:
 def test_parallel_predict_takes_one_network_twice() -> None:
     one, two = architecture(), TorchArchitecture(NetworkParameters(), SPACES, generator=torch.Generator())
     batches = [{"observation": OBSERVATIONS[:3]}, {"observation": OBSERVATIONS[3:]}]
-    outputs = TorchArchitecture.parallel_predict(
-        None, [(one, batches[0]), (one, batches[1]), (two, batches[0])]
-    )
+    outputs = TorchArchitecture.parallel_predict(None, [(one, batches[0]), (one, batches[1]), (two, batches[0])])
     expected = [*one.predict(batches[0]), *one.predict(batches[1]), *two.predict(batches[0])]
     assert all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
 

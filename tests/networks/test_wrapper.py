@@ -35,8 +35,7 @@ def shift(network: TorchArchitecture | None, by: float) -> None:
 
 def test_signatures_are_coachs() -> None:
     expected = {
-        "__init__": "agent_parameters has_target has_global name spaces"
-        " replicated_device worker_device generator",
+        "__init__": "agent_parameters has_target has_global name spaces replicated_device worker_device generator",
         "apply_gradients_and_sync_networks": "reset_gradients",
         "apply_gradients_to_global_network": "gradients",
         "apply_gradients_to_online_network": "gradients",
@@ -61,9 +60,7 @@ def test_the_copies_exist_on_request_and_start_equal(has_target: bool, has_globa
     copies = NetworkWrapper(NetworkParameters(), has_target, has_global, "main", SPACES, generator=generator)
     assert (copies.target_network is not None) == has_target
     assert (copies.global_network is not None) == has_global
-    assert [network.name for network in copies.networks][-1] == (
-        "main/target" if has_target else "main/online"
-    )
+    assert [network.name for network in copies.networks][-1] == ("main/target" if has_target else "main/online")
     for network in copies.networks:
         assert np.array_equal(weights(network), weights(copies.online_network))
 
@@ -97,9 +94,7 @@ def test_updates_without_that_copy_do_nothing() -> None:
 
 @pytest.mark.parametrize("has_global", [True, False])
 @pytest.mark.parametrize("shared_optimizer", [True, False])
-def test_training_is_the_same_with_and_without_a_global_network(
-    has_global: bool, shared_optimizer: bool
-) -> None:
+def test_training_is_the_same_with_and_without_a_global_network(has_global: bool, shared_optimizer: bool) -> None:
     reference = TorchArchitecture(NetworkParameters(), SPACES)
     copies = wrapper(has_global=has_global, shared_optimizer=shared_optimizer)
     for _ in range(3):

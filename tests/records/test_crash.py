@@ -47,9 +47,7 @@ def test_reports_are_numbered_by_actor(run: RunDirectory) -> None:
 
 
 def test_concurrent_reports_keep_apart(run: RunDirectory) -> None:
-    threads = [
-        threading.Thread(target=write_crash, args=(run, "a-0"), kwargs={"error": str(i)}) for i in range(8)
-    ]
+    threads = [threading.Thread(target=write_crash, args=(run, "a-0"), kwargs={"error": str(i)}) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

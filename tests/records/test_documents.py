@@ -79,9 +79,7 @@ def test_a_missing_field_is_named(tmp_path: Path, key: str) -> None:
         read(tmp_path, {k: v for k, v in GOOD.items() if k != key})
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[]", b"1", b"{", b"\xff", b'{"a":' * 100_000, b'{"a": ' + b"9" * 5000 + b"}"]
-)
+@pytest.mark.parametrize("text", [b"", b"[]", b"1", b"{", b"\xff", b'{"a":' * 100_000, b'{"a": ' + b"9" * 5000 + b"}"])
 def test_garbage_is_refused_with_its_file(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "garbage.json").write_bytes(text)
     with pytest.raises(RecordError, match=r"garbage\.json` is not a JSON object"):

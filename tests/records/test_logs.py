@@ -37,9 +37,7 @@ def test_format(log: logging.Logger, tmp_path: Path) -> None:
     log.info("fine")
     log.debug("not shown")
     lines = (tmp_path / "collector-3.log").read_text().splitlines()
-    assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} collector-3 WARN env 12 took 1\.9 s", lines[0]
-    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} collector-3 WARN env 12 took 1\.9 s", lines[0])
     assert texts(tmp_path / "collector-3.log")[1:] == ["collector-3 INFO fine"]
 
 

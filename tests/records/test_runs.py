@@ -177,9 +177,7 @@ def test_ambiguous(tmp_path: Path) -> None:
         run(tmp_path, "breakout", i)
     with pytest.raises(UsageError) as caught:
         resolve_run(tmp_path, "b")
-    assert str(caught.value) == (
-        "`b` matches breakout-8, breakout-7, breakout-6, breakout-5, breakout-4 and 4 more"
-    )
+    assert str(caught.value) == ("`b` matches breakout-8, breakout-7, breakout-6, breakout-5, breakout-4 and 4 more")
 
 
 def test_no_match(tmp_path: Path) -> None:

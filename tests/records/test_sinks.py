@@ -10,9 +10,7 @@ import pytest
 from hive.errors import RecordError, UsageError
 from hive.records.sinks import JsonlSink, MetricsRecord, SinkSet, TensorBoardSink
 
-RECORD = MetricsRecord(
-    updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan}
-)
+RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner/loss": 0.5, "learner/nan": math.nan})
 
 
 class Memory:

@@ -60,9 +60,7 @@ def test_a_foreign_dtype_is_refused_before_anything_is_written(tmp_path: Path, d
 def test_a_foreign_dtype_in_a_file_is_refused(tmp_path: Path) -> None:
     save_weights(tmp_path, {}, {})
     (tmp_path / WEIGHTS_FILE).write_bytes(safetensors.numpy.save({"wrong": np.zeros(3, np.int32)}))
-    with pytest.raises(
-        RecordError, match=r"weights\.safetensors` cannot be read as weights: the dtype is I32"
-    ):
+    with pytest.raises(RecordError, match=r"weights\.safetensors` cannot be read as weights: the dtype is I32"):
         load_weights(tmp_path)
 
 

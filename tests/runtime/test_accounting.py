@@ -13,10 +13,10 @@ from hive.runtime.accounting import channel_accounts, holds
 from hive.runtime.actor import Actor
 from hive.runtime.memory import REASONS, Layout, SlabPlan, SlabView
 from hive.runtime.messages import Message
+from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.processes import SharedMemory
 from hive.runtime.status import Status
-from hive.runtime.plan import Plan
 from hive.runtime.topology import Topology
 
 

@@ -19,8 +19,10 @@ from hive.errors import EnvironmentFailed, RemoteError, TopologyError, VersionGo
 from hive.runtime.accounting import channel_accounts, holds
 from hive.runtime.actor import Actor, Handle, endpoint
 from hive.runtime.channels import ChannelFull
+from hive.runtime.membership import Settings
 from hive.runtime.memory import Layout
 from hive.runtime.messages import MAX_TEXT_BYTES, Frames, Message, Tree, encode
+from hive.runtime.outcome import Outcome
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.protocol import (
     Ack,
@@ -38,8 +40,6 @@ from hive.runtime.protocol import (
     Ready,
     Reply,
 )
-from hive.runtime.membership import Settings
-from hive.runtime.outcome import Outcome
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.testing import run_inline

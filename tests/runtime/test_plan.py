@@ -123,10 +123,7 @@ def test_a_topology_refuses_such_a_plan_and_says_what_helps() -> None:
         t.connect(other.out, one.inn, window=window)
         return t
 
-    with pytest.raises(TopologyError, match="relay-0 -> relay-[23] -> relay-0") as caught:
+    with pytest.raises(TopologyError, match=r"relay-0 -> relay-[23] -> relay-0") as caught:
         ring(1).plan()
-    assert (
-        caught.value.hint
-        == 'give its channels a window of at least their number of producers, or when_full="drop_oldest"'
-    )
+    assert caught.value.hint.startswith("give its channels a window of at least their number of producers")
     assert len(ring(2).plan().channels) == 2

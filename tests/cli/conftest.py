@@ -1,0 +1,159 @@
+"""A place for commands: a working folder, runs made by hand, and supervisors that say what a test tells them to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive.cli import main
+from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
+from hive.runtime.control import ControlServer, control_path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "monitor"))  # canned_status
+
+ENV = '[env]\nid = "CartPole-v1"\n'
+
+
+@dataclass
+class Done:
+    """How a command ended, and what it said."""
+
+    code: int | str | None
+    out: str
+    err: str
+
+
+class FakeSupervisor:
+    """Answers views from a thread, as a supervisor does from its process."""
+
+    def __init__(self, folder: Path, status: dict[str, Any]) -> None:
+        self.folder = folder
+        self.status = status
+        self.asked: list[tuple[str, bool]] = []
+        self.on_down: Callable[[], None] = lambda: None
+        self.listening = threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self.thread.start()
+        assert self.listening.wait(10)
+
+    async def _serve(self) -> None:
+        self.loop, self.over = asyncio.get_running_loop(), asyncio.Event()
+        server = ControlServer(control_path(self.folder), lambda: self.status, self._down)
+        await server.start()
+        self.listening.set()
+        await self.over.wait()
+        await server.close()
+
+    def _down(self, reason: str, now: bool) -> None:
+        self.asked.append((reason, now))
+        self.on_down()
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.over.set)
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@dataclass
+class Place:
+    """A folder in which commands are given; `runs` is its $HIVE_HOME."""
+
+    folder: Path
+    runs: Path
+    capture: pytest.CaptureFixture[str]
+    supervisors: list[FakeSupervisor] = field(default_factory=list)
+    sockets: list[Path] = field(default_factory=list)
+
+    def hive(self, *words: object) -> Done:
+        """`hive ...`, in this process."""
+        self.capture.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        return Done(ended.value.code, *self.capture.readouterr())
+
+    def config(self, text: str = ENV, name: str = "cart.toml") -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def never_begun(self, name: str = "cartpole") -> RunDirectory:
+        return RunDirectory.create(self.runs, name)
+
+    def lost(self, name: str = "cartpole", *, started: float = 1.7e9) -> RunDirectory:
+        """A run whose supervisor is gone."""
+        return self._run(name, pid=1 << 30, start_time=1, started=started, sockets=self.folder)
+
+    def ended(self, name: str = "cartpole", *, started: float = 1.7e9, **changes: Any) -> RunDirectory:
+        """A run that ended in order."""
+        directory = self.lost(name, started=started)
+        values = {
+            "name": directory.name,
+            "scheme": "a2c",
+            "state": "finished",
+            "stop_reason": "500,000 steps",
+            "seed": 1,
+            "exact": True,
+            "env_steps": 500_000,
+            "updates": 976,
+            "episodes": 2810,
+            "mean_return_100": 471.5,
+            "started": started,
+            "wall_s": 61.52,
+            "train_s": 50.0,
+            "weights_sha256": "ab" * 32,
+            "channels": {},
+            "restarts": {"collector-0": 1, "learner-0": 0},
+        }
+        Summary(**(values | changes)).write(directory.summary_file)
+        return directory
+
+    def live(
+        self, status: dict[str, Any] | None, name: str = "cartpole", *, pid: int = 0, started: float = 1.8e9
+    ) -> RunDirectory:
+        """A run that lives as long as the process `pid` (this one); its supervisor says `status`, or nothing."""
+        pid = pid or os.getpid()
+        start_time = process_start_time(pid)
+        assert start_time is not None
+        sockets = Path(tempfile.mkdtemp(prefix="hive-test-"))  # a short name: a socket's path has 107 bytes
+        self.sockets.append(sockets)
+        if status is not None:
+            self.supervisors.append(FakeSupervisor(sockets, status))
+        return self._run(name, pid=pid, start_time=start_time, started=started, sockets=sockets)
+
+    def _run(self, name: str, *, pid: int, start_time: int, started: float, sockets: Path) -> RunDirectory:
+        directory = RunDirectory.create(self.runs, name)
+        facts = RunFacts(directory.name, pid, start_time, str(sockets), started, ["hive"], "0.1.0", "3.11.7")
+        write_run_facts(directory, facts)
+        return directory
+
+    def close(self) -> None:
+        for supervisor in self.supervisors:
+            supervisor.close()
+        for sockets in self.sockets:
+            shutil.rmtree(sockets)
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Place]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path / "runs"))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a command puts its folder there
+    (tmp_path / "sockets").mkdir()
+    made = Place(tmp_path, tmp_path / "runs", capsys)
+    with monkeypatch.context() as patch:
+        patch.setattr("hive.runtime.folders.tempfile.tempdir", str(tmp_path / "sockets"))
+        patch.setattr("tempfile.tempdir", None)
+        yield made
+    made.close()

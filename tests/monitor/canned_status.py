@@ -1,0 +1,64 @@
+"""What a supervisor says of itself (`Supervisor.status`), made up: for tests of whatever draws it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+PID = os.getpid()  # of all actors: a process that is there
+
+
+def actor(name: str, **changes: Any) -> dict[str, Any]:
+    """One that works; `changes` are its other values."""
+    return {
+        "name": name,
+        "pid": PID,
+        "state": "running",
+        "restarts": 0,
+        "incarnation": 1,
+        "activity": "step",
+        "since_s": 0.25,
+        "busy": 0.9,
+        "wait_in": 0.06,
+        "wait_out": 0.04,
+        "runtime": 0.0,
+        "version": 12,
+        "lag": 0,
+        "phases": {"step": 9.0, "wait": 1.0},
+        "counters": {},
+    } | changes
+
+
+def results(**changes: float) -> dict[str, float]:
+    """The counters of the actor that has the results."""
+    counters = {"updates": 40, "env_steps": 20_480, "episodes": 7, "train_s": 4.0, "mean_return_100": 131.6}
+    return counters | changes
+
+
+def account(produced: int = 0, **dropped: int) -> dict[str, Any]:
+    """A channel's account."""
+    gone = sum(dropped.values())
+    return {"produced": produced, "consumed": produced - gone, "dropped": dropped, "in_flight": 0}
+
+
+def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A run of one collector and a learner, or of `actors`."""
+    return {
+        "run": "cartpole-1",
+        "pid": PID,
+        "started": 1.7e9,
+        "steps": 500_000,
+        "state": "running",
+        "reason": "",
+        "actors": list(actors) or [actor("collector-0", lag=1), actor("learner-0", counters=results())],
+        "helpers": [{"name": "fork-server", "pid": PID, "state": "running"}],
+        "results_actor": "learner-0",
+        "channels": {"rollouts": account(40)},
+    } | changes
+
+
+def starting() -> dict[str, Any]:
+    """Before the topology is built there is nothing to say of it."""
+    nothing = {"state": "starting", "actors": [], "helpers": [], "channels": {}}
+    missing = ("reason", "results_actor")
+    return {key: value for key, value in (status() | nothing).items() if key not in missing}

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from typing import Any
+
+import pytest
+from canned_status import account, actor, results, starting, status
+
+from hive.monitor import Snapshot, StatusLine, event_text, line, snapshot_of
+from hive.monitor.line import ERASE, live_text, plain_text
+
+
+class Stream(io.StringIO):
+    """A stream that may be a terminal. `flushed` is what has got through."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+        self.flushed = ""
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def flush(self) -> None:
+        self.flushed = self.getvalue()
+
+    def screen(self) -> list[str]:
+        """The lines that a terminal shows, the last one where the cursor is."""
+        return [row.rpartition(ERASE)[2] for row in self.flushed.split("\n")]
+
+
+class Time:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def snapshot(*, state: str = "running", restarts: int = 0, lag: int = 1, **counters: float) -> Snapshot:
+    rows = [actor("collector-0", lag=lag, restarts=restarts, pid=1), actor("learner-0", counters=results(**counters))]
+    return snapshot_of(status(*rows, state=state, channels={"rollouts": account(40, run_ended=1_200)}))
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    monkeypatch.setenv("COLUMNS", "200")
+    return Stream(terminal=True)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
+    monkeypatch.setattr(line, "time", clock)
+    return clock
+
+
+# --- what it says
+
+
+def test_the_line_of_a_terminal() -> None:
+    assert live_text(snapshot(env_steps=184_320), 71_204.4) == (
+        "▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 1,200 │ left 00:04 │ d detach"
+    )
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    text = live_text(snapshot(env_steps=0, episodes=0), 0.0)
+    assert text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach"
+
+
+def test_restarts_are_shown_once_there_are_any() -> None:
+    assert "restarts" not in live_text(snapshot(), 1.0)
+    assert "│ restarts 3 │" in live_text(snapshot(restarts=3), 1.0)
+
+
+@pytest.mark.parametrize("state", ["draining", "paused", "starting", "finished"])
+def test_a_run_that_does_not_run_says_so_in_place_of_what_is_left(state: str) -> None:
+    text = live_text(snapshot(state=state), 1_000.0)
+    assert text.endswith(f"│ {state}")
+    assert "left" not in text
+    assert "detach" not in text
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "rate", "left"),
+    [
+        (499_999, 10.0, "00:00"),
+        (499_000, 10.0, "01:40"),
+        (464_010, 10.0, "59:59"),
+        (464_000, 10.0, "1:00:00"),
+        (0, 1.0, "138:53:20"),
+        (500_000, 10.0, "00:00"),
+        (500_512, 10.0, "00:00"),  # the last rollouts went beyond the goal
+    ],
+)
+def test_what_is_left(env_steps: int, rate: float, left: str) -> None:
+    assert f"│ left {left} │" in live_text(snapshot(env_steps=env_steps), rate)
+
+
+def test_the_line_of_a_file_is_keys_and_values() -> None:
+    assert plain_text(snapshot(restarts=2), 5_120.4) == (
+        "state=running steps=20480 steps_per_s=5120 updates=40 return=131.6 lag=1 dropped=1200 restarts=2"
+    )
+    assert "return=– " in plain_text(snapshot(episodes=0), 0.0)
+
+
+# --- on a terminal
+
+
+def test_it_is_redrawn_in_place(terminal: Stream) -> None:
+    view = StatusLine(terminal)
+    first, second = snapshot(env_steps=1_000, train_s=1.0), snapshot(env_steps=3_000, train_s=2.0)
+    view.draw(first)
+    view.draw(second)
+    assert terminal.flushed == f"{ERASE}{live_text(first, 0.0)}{ERASE}{live_text(second, 2_000.0)}"
+    assert terminal.screen() == [live_text(second, 2_000.0)]
+
+
+def test_what_is_said_stands_above_the_line(terminal: Stream) -> None:
+    view = StatusLine(terminal)
+    view.say("before")
+    view.draw(snapshot())
+    view.say("between")
+    view.say("after")
+    assert terminal.screen() == ["before", "between", "after", live_text(snapshot(), 0.0)]
+
+
+def test_an_erased_line_does_not_come_back(terminal: Stream) -> None:
+    view = StatusLine(terminal)
+    view.draw(snapshot())
+    view.say("one")
+    view.erase()
+    assert terminal.screen() == ["one", ""]
+    view.say("two")
+    assert terminal.screen() == ["one", "two", ""]
+
+
+def test_nothing_is_erased_where_nothing_was_drawn(terminal: Stream) -> None:
+    StatusLine(terminal).erase()
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("columns", [10, 40, 80])
+def test_it_never_wraps(terminal: Stream, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    StatusLine(terminal).draw(snapshot())
+    (shown,) = terminal.screen()
+    assert shown == live_text(snapshot(), 0.0)[: columns - 1]
+
+
+def test_a_terminal_sees_a_run_that_has_not_been_built(terminal: Stream) -> None:
+    StatusLine(terminal).draw(snapshot_of(starting()))
+    (shown,) = terminal.screen()
+    assert shown.startswith("▐ 0/500,000 steps 0% │ 0/s │ return – ")
+    assert shown.endswith("│ starting")
+
+
+# --- elsewhere
+
+
+def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
+    out = Stream(terminal=False)
+    view = StatusLine(out)
+    for second in range(12):
+        clock.now = 100.0 + second
+        view.draw(snapshot(train_s=second, env_steps=100 * (second + 1)))
+    lines = out.flushed.splitlines()
+    assert [part.split()[1] for part in lines] == ["steps=100", "steps=600", "steps=1100"]
+    assert [part.split()[2] for part in lines] == ["steps_per_s=0", "steps_per_s=100", "steps_per_s=100"]
+    assert "\x1b" not in out.getvalue()
+    assert "\r" not in out.getvalue()
+
+
+def test_a_file_hears_nothing_before_the_first_update(clock: Time) -> None:
+    out = Stream(terminal=False)
+    view = StatusLine(out)
+    view.draw(snapshot_of(starting()))
+    view.draw(snapshot(updates=0))
+    assert out.getvalue() == ""
+    view.draw(snapshot())  # and the first is not kept waiting
+    assert out.flushed.startswith("state=running steps=20480 ")
+
+
+def test_what_is_said_to_a_file_is_a_line(clock: Time) -> None:
+    out = Stream(terminal=False)
+    view = StatusLine(out)
+    view.say("run cartpole-1")
+    view.draw(snapshot())
+    view.say("left")
+    view.erase()
+    assert out.flushed == f"run cartpole-1\n{plain_text(snapshot(), 0.0)}\nleft\n"
+
+
+def test_it_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    view = StatusLine()
+    assert view.out is sys.stderr
+    view.say("talk")
+    assert capsys.readouterr() == ("", "talk\n")
+
+
+def test_a_terminal_is_known_for_one() -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as out:
+        view = StatusLine(out)
+        assert view.live
+        view.say("hello")
+        assert reader.read(100) == f"{ERASE}hello\r\n".encode()
+
+
+# --- events
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            {"kind": "died", "text": "collector-1 died: killed by SIGKILL", "actor": "collector-1"},
+            "collector-1        collector-1 died: killed by SIGKILL",
+        ),
+        ({"kind": "running", "text": "4 actors in 4 processes"}, "supervisor         4 actors in 4 processes"),
+        ({"kind": "odd"}, "supervisor         "),
+        (
+            {"text": "x", "actor": "an-actor-with-a-very-long-name"},
+            "an-actor-with-a-very-long-name x",
+        ),
+    ],
+)
+def test_an_event_is_time_who_and_what(event: dict[str, Any], expected: str) -> None:
+    moment = 1_795_223_557.221
+    clock = time.strftime("%H:%M:%S", time.localtime(moment))
+    assert event_text({"t": moment, **event}) == f"{clock} {expected}"
+
+
+def test_an_event_without_a_time_is_shown_all_the_same() -> None:
+    assert event_text({"text": "hello"}).endswith(" supervisor         hello")
