@@ -21,6 +21,8 @@ from hive.runtime.waiting import Waiter
 
 __all__ = ["SlabReceiver", "SlabSender", "Slot"]
 
+COMMITTING, FULL = 2, 3  # of the native SlotState
+
 Identity = tuple[int, int]  # actor index, incarnation
 
 
@@ -124,10 +126,16 @@ class SlabReceiver:
         self.ring[slot.producer]()
 
     def waiting(self, producer: int) -> list[int]:
-        """The sequences of that producer that are full and unclaimed now, ascending."""
+        """The sequences of that producer that are unclaimed, full or becoming so this moment, ascending."""
         words = self.views[producer].words
         states: list[Any] = [words.state(i) for i in range(words.slots)]
-        return sorted(state[3] for state in states if state[0] == 3)
+        return sorted(state[3] for state in states if state[0] in (COMMITTING, FULL))
+
+    def first_left(self, producer: int) -> int:
+        """The first sequence of that producer that nobody has claimed: one that is there, or the next to come."""
+        # Read in this order, a commit in between is seen as one that is there; the other way round it would be missed.
+        coming = self.views[producer].words.produced
+        return min(self.waiting(producer), default=coming)
 
     async def receive(self) -> Message:
         """A copy of the oldest message; its slot is retired at once."""

@@ -168,7 +168,7 @@ class GradientWorkerActor(Actor):
         samples. It still waits for them: the learner must not run ahead of a collector that is behind.
         """
         lines = self.rollouts.lines
-        first = {p: min(lines.waiting(p), default=lines.views[p].words.produced) for p in lines.producers}
+        first = {p: lines.first_left(p) for p in lines.producers}
         lost = sum(max(0, mine - sequence // self.per_round) for mine in first.values())
         if lost:
             self.note("lost", f"{lost} rollouts went with the last incarnation of {self.name}", rollouts=lost)

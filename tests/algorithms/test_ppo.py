@@ -1,4 +1,4 @@
-"""PPO against the algorithm written out in float64, cut into slices, over several workers, and in the gradient worker."""
+"""PPO against the algorithm written out in float64, in slices, over several workers, and in the gradient worker."""
 
 from __future__ import annotations
 
@@ -180,6 +180,7 @@ def drive(
                 reply = network(item.inputs)
         elif isinstance(item, Moments):
             assert answer is not None
+            assert not found  # it takes the place of the first gradient
             reply = answer(item)
         else:
             found.append(item)
@@ -311,8 +312,14 @@ def by_hand(arrays: Arrays, **settings: Any) -> tuple[tuple[float, ...], NDArray
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "gained", "clipped"),
-    [(1.5, 2.0, 1.2 * 2, 1), (1.5, -2.0, 1.5 * -2, 1), (0.5, 2.0, 0.5 * 2, 1), (0.5, -2.0, 0.8 * -2, 1)]
-    + [(1.1, 2.0, 1.1 * 2, 0), (0.9, -2.0, 0.9 * -2, 0)],
+    [
+        (1.5, 2.0, 1.2 * 2, 1),
+        (1.5, -2.0, 1.5 * -2, 1),
+        (0.5, 2.0, 0.5 * 2, 1),
+        (0.5, -2.0, 0.8 * -2, 1),
+        (1.1, 2.0, 1.1 * 2, 0),
+        (0.9, -2.0, 0.9 * -2, 0),
+    ],
 )
 def test_the_clip_takes_away_what_would_be_gained_only(
     ratio: float, advantage: float, gained: float, clipped: int

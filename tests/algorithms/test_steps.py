@@ -11,8 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms import A2C, Algorithm, Evaluate, Loss, Moments, Step, Steps
-from hive.config import A2CConfig
+from hive.algorithms import (
+    A2C,
+    IMPALA,
+    PPO,
+    Algorithm,
+    Evaluate,
+    Loss,
+    Moments,
+    Step,
+    Steps,
+    make_algorithm,
+)
+from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
 from hive.networks import Categorical, aligned_block
 from hive.storage import LENGTH, Purpose, Rollout, rollout_layout, stream
@@ -160,10 +171,35 @@ def test_steps_and_losses_are_values() -> None:
         step.loss((torch.ones(1),)).total = torch.zeros(())  # type: ignore[misc]
 
 
-def test_a2c_is_one() -> None:
-    algorithm: Algorithm = A2C(A2CConfig(), Categorical(2))
+@pytest.mark.parametrize(
+    ("config", "kind"), [(A2CConfig(), A2C), (PPOConfig(epochs=1, minibatches=1), PPO), (IMPALAConfig(), IMPALA)]
+)
+def test_the_built_in_ones_are_such(config: AlgorithmConfig, kind: type) -> None:
+    algorithm = make_algorithm(config, Categorical(2), 1)
+    assert type(algorithm) is kind
     assert algorithm.distribution == Categorical(2)
-    (step,) = algorithm.steps([Rollout(rollout())])
-    loss = step.loss((torch.zeros(10, 2), torch.zeros(10)))
+    assert (algorithm.gradients_per_round, algorithm.asks_for_moments) == (1, False)
+    steps = algorithm.steps([Rollout(rollout())])
+    item = next(steps)
+    if isinstance(item, Evaluate):
+        item = steps.send((torch.zeros(10, 2), torch.zeros(10)))
+    assert isinstance(item, Step)
+    rows = len(item.inputs)
+    loss = item.loss((torch.zeros(rows, 2), torch.zeros(rows)))
     assert len(loss.statistics) == len(algorithm.statistics)
     assert loss.total.shape == ()
+    assert item.samples == 8
+    assert list(steps) == []
+
+
+def test_an_algorithm_knows_how_many_workers_there_are() -> None:
+    configs = A2CConfig(normalize_advantages=True), PPOConfig(), IMPALAConfig()
+    alone, together = ([make_algorithm(config, Categorical(2), workers) for config in configs] for workers in (1, 2))
+    assert [a.asks_for_moments for a in alone] == [False, False, False]
+    assert [a.asks_for_moments for a in together] == [True, True, False]
+    assert [b.gradients_per_round - a.gradients_per_round for a, b in zip(alone, together, strict=True)] == [1, 1, 0]
+
+
+def test_a_table_without_an_algorithm() -> None:
+    with pytest.raises(TypeError, match="no algorithm for AlgorithmConfig"):
+        make_algorithm(AlgorithmConfig(), Categorical(2), 1)

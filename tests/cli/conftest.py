@@ -72,7 +72,6 @@ class Place:
     runs: Path
     capture: pytest.CaptureFixture[str]
     supervisors: list[FakeSupervisor] = field(default_factory=list)
-    sockets: list[Path] = field(default_factory=list)
 
     def hive(self, *words: object) -> Done:
         """`hive ...`, in this process."""
@@ -124,8 +123,7 @@ class Place:
         pid = pid or os.getpid()
         start_time = process_start_time(pid)
         assert start_time is not None
-        sockets = Path(tempfile.mkdtemp(prefix="hive-test-"))  # a short name: a socket's path has 107 bytes
-        self.sockets.append(sockets)
+        sockets = Path(tempfile.mkdtemp(dir=self.folder))
         if status is not None:
             self.supervisors.append(FakeSupervisor(sockets, status))
         return self._run(name, pid=pid, start_time=start_time, started=started, sockets=sockets)
@@ -136,24 +134,16 @@ class Place:
         write_run_facts(directory, facts)
         return directory
 
-    def close(self) -> None:
-        for supervisor in self.supervisors:
-            supervisor.close()
-        for sockets in self.sockets:
-            shutil.rmtree(sockets)
-
 
 @pytest.fixture
-def place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Place]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HIVE_HOME", str(tmp_path / "runs"))
+def place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+    folder = Path(tempfile.mkdtemp(prefix="hv"))  # a short name: a socket's path has 107 bytes
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HIVE_HOME", str(folder / "runs"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a command puts its folder there
-    (tmp_path / "sockets").mkdir()
-    made = Place(tmp_path, tmp_path / "runs", capsys)
-    with monkeypatch.context() as patch:
-        patch.setattr("hive.runtime.folders.tempfile.tempdir", str(tmp_path / "sockets"))
-        patch.setattr("tempfile.tempdir", None)
-        yield made
-    made.close()
+    made = Place(folder, folder / "runs", capsys)
+    yield made
+    for supervisor in made.supervisors:
+        supervisor.close()
+    shutil.rmtree(folder)

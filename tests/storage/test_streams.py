@@ -28,6 +28,7 @@ GOLDEN = [
     ((1, Purpose.action, 2, 17), 6366201042548526484, 3183100521274263242),
     ((7, Purpose.acting_forward, 1, 1000), 1571018848482374636, 785509424241187318),
     ((2**63 - 1, Purpose.training_forward, 5, 2**40), 13797953749042484809, 6898976874521242404),
+    ((3, Purpose.minibatches, 4, 9), 8369235472427970538, 4184617736213985269),
 ]
 """Stream -> its first word, and its seed. Whoever changes one of these changes every run."""
 
@@ -70,6 +71,10 @@ def test_the_noise_of_actions_keeps_its_numbers() -> None:
     uniform, normal = stream(*key).random(3, np.float32), stream(*key).standard_normal(3, np.float32)
     assert uniform.tolist() == pytest.approx([0.36650926, 0.34511244, 0.06966048], abs=1e-8)
     assert normal.tolist() == pytest.approx([-0.61351562, 0.27744594, -0.14046563], abs=1e-8)
+
+
+def test_the_order_of_samples_keeps_its_numbers() -> None:
+    assert stream(1, Purpose.minibatches, 2, 17).permutation(8).tolist() == [5, 3, 4, 7, 0, 2, 1, 6]
 
 
 def test_the_seeds_of_environments_keep_their_numbers() -> None:

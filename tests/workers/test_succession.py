@@ -269,7 +269,6 @@ def test_a_rollout_of_the_round_that_comes_later_is_waited_for() -> None:
     assert desk.accounts()[1] == {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}
 
 
-@pytest.mark.xfail(strict=True, reason="`waiting` is read before `produced`: what is committed between the two is lost")
 def test_a_rollout_that_comes_while_it_looks_is_not_taken_for_lost() -> None:
     desk = WorkerDesk()
     desk.collect(0)
