@@ -157,8 +157,8 @@ class Slab:
     def control_bytes(slots: int) -> int:
         """Bytes that the words of so many slots take."""
     @staticmethod
-    def format(memory: NDArray[np.uint8], slots: int) -> None:
-        """Lay out an empty slab."""
+    def format(memory: NDArray[np.uint8], slots: int, first: int = 0) -> None:
+        """Lay out an empty slab whose first commit gets the sequence `first`."""
     @property
     def slots(self) -> int:
         """How many slots there are."""
@@ -217,6 +217,8 @@ class Board:
         """Writer: the block that holds `version`; needs no pin."""
     def pin(self, reader: int, version: int = -1) -> int:
         """Reader: the block that holds `version`, or the latest, pinned."""
+    def pinned(self, reader: int) -> bool:
+        """Whether this reader holds a block."""
     def unpin(self, reader: int) -> None:
         """Reader, or the supervisor for a dead one: gives up the pin."""
     def recover_writer(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands that start and end runs: `up` and `down`.
+"""Commands that start and end runs: `up`, `resume` and `down`.
 
 `up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
 the run goes on. Ctrl-C or SIGTERM asks the run to drain, save and end (exit 0); a second one ends it now (exit 130).
@@ -19,14 +19,24 @@ import threading
 import time
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hive.cli.resume import prepare
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
-from hive.records import RunDirectory, Summary, home_folder, is_alive, read_run_facts, run_state, write_bytes
+from hive.records import (
+    RunDirectory,
+    Summary,
+    home_folder,
+    is_alive,
+    list_checkpoints,
+    read_run_facts,
+    run_state,
+    write_bytes,
+)
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
@@ -52,7 +62,9 @@ def add_run_commands(commands: Any) -> None:
         description="Starts a run and shows it.",
         epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
     )
-    up.add_argument("config", type=Path, help="a TOML file; `hive init ENV` writes one")
+    up.add_argument("config", type=Path, nargs="?", help="a TOML file; `hive init ENV` writes one")
+    up.add_argument("--resume", metavar="RUN", help="go on with an ended run instead, as `hive resume RUN` does")
+    up.add_argument("--exact", action="store_true", help="with --resume: from the last scheduled checkpoint")
     up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
     up.add_argument(
         "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)"
@@ -65,6 +77,17 @@ def add_run_commands(commands: Any) -> None:
         help="everything in this one process, for debugging: no restarts, breakpoints work",
     )
     up.set_defaults(run=run_up)
+    resume = commands.add_parser(
+        "resume",
+        help="go on with an ended run",
+        description="Goes on with an ended run in its own directory, from its newest checkpoint.",
+        epilog="example: hive resume cartpole-1",
+    )
+    resume.add_argument("run_name", metavar="RUN", help="name, beginning of a name, path or `latest`")
+    resume.add_argument("--exact", action="store_true", help="from the last scheduled checkpoint: as if never stopped")
+    resume.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
+    resume.add_argument("--inline", action="store_true", help="everything in this one process")
+    resume.set_defaults(run=lambda options: launch(prepare(options.run_name, exact=options.exact), options))
     down = commands.add_parser(
         "down",
         help="end a run: drain, save, stop",
@@ -82,6 +105,12 @@ def add_run_commands(commands: Any) -> None:
 
 
 def run_up(options: argparse.Namespace) -> int:
+    if options.resume is not None:
+        if options.config is not None or options.set or options.seed is not None or options.name is not None:
+            raise UsageError("a resumed run keeps its config", hint="hive up --resume RUN, and no other config")
+        return launch(prepare(options.resume, exact=options.exact), options)
+    if options.config is None:
+        raise UsageError("no config", hint="hive up CONFIG, or hive up --resume RUN")
     overrides = list(options.set)
     if options.seed is not None:
         overrides.append(f"run.seed={options.seed}")
@@ -91,14 +120,21 @@ def run_up(options: argparse.Namespace) -> int:
     directory = RunDirectory.create(home_folder(), config.run.name)
     write_bytes(directory.config_file, options.config.read_bytes())
     write_bytes(directory.resolved_file, render(config).encode())
+    return launch(directory, options)
+
+
+def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
+    """Starts the run that lies in the directory, and looks at it as the options say."""
     if options.inline:
         return _inline(directory)
     process = _start(directory)
     client = _connect(directory, process)
-    line = StatusLine()
-    if options.detach:
-        return _detached(directory, process, client)
-    return _Foreground(directory, process, client, line).watch()
+    try:
+        if options.detach:
+            return _detached(directory, process, client)
+        return _Foreground(directory, process, client, StatusLine()).watch()
+    finally:
+        client.close()
 
 
 def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
@@ -130,12 +166,18 @@ def _raise_failure(directory: RunDirectory, code: int) -> None:
     error = HiveError(failure["error"], hint=failure["hint"])
     error.exit_code = failure["exit_code"]
     if error.exit_code == ConfigError.exit_code:
-        shutil.rmtree(directory.path, ignore_errors=True)
+        _discard(directory)
     elif failure["traceback"]:
         crash = directory.crash_file("topology", 1)
         crash.write_text(failure["traceback"])
         error.hint = error.hint or f"the traceback is in {crash}"
     raise error
+
+
+def _discard(directory: RunDirectory) -> None:
+    """Removes a run that never began; one that was to be resumed stays."""
+    if not list_checkpoints(directory.checkpoints):
+        shutil.rmtree(directory.path, ignore_errors=True)
 
 
 def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient) -> int:
@@ -278,9 +320,8 @@ def _inline(directory: RunDirectory) -> int:
         while not over.wait(LOOK_S):
             events.show(line)
             try:
-                client = open_control(Path(read_run_facts(directory).socket_folder))
-                line.draw(snapshot_of(client.status()))
-                client.close()
+                with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
+                    line.draw(snapshot_of(client.status()))
             except HiveError:
                 pass  # starting or ending
 
@@ -290,7 +331,7 @@ def _inline(directory: RunDirectory) -> int:
         code = run_inline(directory)
     except HiveError as error:
         if error.exit_code == ConfigError.exit_code:
-            shutil.rmtree(directory.path, ignore_errors=True)
+            _discard(directory)
         raise
     finally:
         over.set()
@@ -321,9 +362,8 @@ def run_down(options: argparse.Namespace) -> int:
 
     directory = live_run(options.run_name)
     facts = read_run_facts(directory)
-    client = open_control(Path(facts.socket_folder))
-    client.down("hive down", now=options.now)
-    client.close()
+    with closing(open_control(Path(facts.socket_folder))) as client:
+        client.down("hive down", now=options.now)
     while is_alive(facts):
         time.sleep(0.02)
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None

@@ -81,7 +81,8 @@ class Key:
     def fault(self, value: object) -> tuple[str | int, ...] | None:
         """The path inside `value` to what does not fit, () for the value as a whole, None if all fits."""
         if self.kind is Mapping:
-            return free_fault(value) if isinstance(value, dict) else ()
+            fault = free_fault(value) if isinstance(value, dict) else ()
+            return fault if fault is not None or self._allowed(value) else ()
         if isinstance(value, str) and value in self.limits.words:
             return None
         if not self.is_array:

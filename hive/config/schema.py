@@ -2,7 +2,7 @@
 
 Those of [algorithm] are in `hive.config.algorithms`.
 
-    [run] [env] [collection] [gradients] [algorithm] [network] [record] [supervision]
+    [run] [env] [collection] [gradients] [algorithm] [network] [record] [checkpoint] [supervision]
 
 Each table is a frozen dataclass; `Config` holds one of each, and where every value came from. A `Config`
 comes from `load_config`, which fills in the defaults that depend on other keys, so every attribute has its
@@ -27,6 +27,7 @@ from hive.config.values import toml_text
 __all__ = [
     "RULES",
     "SECTIONS",
+    "CheckpointConfig",
     "CollectionConfig",
     "Config",
     "Entry",
@@ -200,6 +201,24 @@ class RecordConfig:
     log_level: str = key("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 
 
+def _is_schedule(every: Mapping[str, Any]) -> bool:
+    """`{}` or `{ updates = N }`."""
+    return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """[checkpoint]: what a run can be resumed from."""
+
+    every: Mapping[str, Any] = key(
+        {"updates": 2000},
+        "when one is due; {}: only at the end",
+        accepts=_is_schedule,
+        expected="{ updates = N }, or {} for none",
+    )
+    keep: int = key(3, "newest checkpoints that are kept; the best and the newest scheduled one stay too", minimum=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SupervisionConfig:
     """[supervision]: what happens to actors that die or hang."""
@@ -231,6 +250,7 @@ class Config:
     algorithm: AlgorithmConfig
     network: NetworkConfig
     record: RecordConfig
+    checkpoint: CheckpointConfig
     supervision: SupervisionConfig
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
 

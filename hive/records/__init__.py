@@ -33,7 +33,7 @@ from hive.records.checkpoints import (
 )
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
-from hive.records.documents import JSON, read_document
+from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
 from hive.records.runs import (
@@ -76,6 +76,7 @@ __all__ = [
     "process_start_time",
     "read_document",
     "read_jsonl",
+    "read_object",
     "read_run_facts",
     "remove_folder",
     "remove_unfinished",

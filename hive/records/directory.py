@@ -92,6 +92,11 @@ class RunDirectory:
         return self.path / "run.json"
 
     @property
+    def resume_file(self) -> Path:
+        """Which checkpoint this run goes on from: {"update", "scheduled"}; written by whoever resumes it."""
+        return self.path / "resume.json"
+
+    @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
 

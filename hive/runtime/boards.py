@@ -47,6 +47,14 @@ class BoardWriter:
         self.view.words.publish(version)
         self.ring()
 
+    def hold(self, reader: int, version: int) -> bool:
+        """Keeps `version` for that reader, which unpins it when it has read it; False while it still holds another.
+
+        The writer alone knows that a version is wanted before it is overwritten; the pin is the reader's, so that it
+        goes with the reader's death.
+        """
+        return not self.view.words.pinned(reader) and self.view.words.pin(reader, version) >= 0
+
     def read(self, version: int) -> Bytes:
         """The writer's own look at a version, without a pin: only it could overwrite the block."""
         block = self.view.words.find(version)
@@ -72,6 +80,10 @@ class BoardReader:
         """(version, memory); waits for a version that is yet to come. Raises VersionGone."""
         block = await self.waiter.until(lambda: self.view.pin(self.reader, version), self.phase, memory=True)
         return self.view.words.version(block), self.view.blocks[block]
+
+    def held(self, version: int) -> Bytes:
+        """The block of a version that the writer holds for this reader."""
+        return self.view.blocks[self.view.words.find(version)]
 
     def unpin(self) -> None:
         self.view.words.unpin(self.reader)

@@ -84,10 +84,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class SlabPlan:
-    """What a slab needs: slots of `slot_bytes` each."""
+    """What a slab needs: slots of `slot_bytes` each. Its first commit gets the sequence `first`."""
 
     slots: int
     slot_bytes: int
+    first: int = 0
 
     @property
     def offset(self) -> int:
@@ -98,7 +99,7 @@ class SlabPlan:
         return self.offset + self.slots * aligned(self.slot_bytes, PAGE)
 
     def format(self, memory: Bytes) -> None:
-        _native.Slab.format(memory[: self.offset], self.slots)
+        _native.Slab.format(memory[: self.offset], self.slots, self.first)
 
 
 @dataclass(frozen=True)

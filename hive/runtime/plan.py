@@ -36,11 +36,12 @@ class PlanSegment(Message):
     readers: int
     keep: int
     commit_with: str  # the board segment whose commit word this one shares, or ""
+    first: int = 0  # the sequence of a slab's first commit
 
     @property
     def plan(self) -> SegmentPlan:
         if self.kind == "slab":
-            return SlabPlan(self.count, self.item_bytes)
+            return SlabPlan(self.count, self.item_bytes, self.first)
         return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
 
 

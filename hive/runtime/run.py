@@ -38,6 +38,7 @@ from hive.records import (
     Summary,
     open_log,
     process_start_time,
+    read_object,
     write_crash,
     write_run_facts,
 )
@@ -161,7 +162,7 @@ class _Run:
             state=outcome.state,
             stop_reason=outcome.reason,
             seed=run.seed,
-            exact=outcome.exact and outcome.state == "finished",
+            exact=outcome.exact and outcome.state == "finished" and self.exact_so_far(),
             env_steps=int(results.get("env_steps", 0)),
             updates=int(results.get("updates", 0)),
             episodes=int(results.get("episodes", 0)),
@@ -178,6 +179,12 @@ class _Run:
         )
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
         summary.write(self.directory.summary_file)
+
+    def exact_so_far(self) -> bool:
+        """Whether its modes are deterministic, and what it was resumed from was exact."""
+        modes = (self.config.collection.communication, self.config.gradients.communication)
+        resumed = self.directory.resume_file
+        return "asynchronous" not in modes and (not resumed.exists() or read_object(resumed).get("exact") is True)
 
     @contextmanager
     def signals(self) -> Iterator[None]:

@@ -152,6 +152,7 @@ class Topology:
         slots: int = 2,
         by_share: bool = False,
         on_death: OnDeath = "drop",
+        first: int = 0,
         window: int = 16,
         block_bytes: int = 0,
         keep: int = 1,
@@ -160,7 +161,8 @@ class Topology:
         """Connects an outlet to an inlet, or a publication to a subscription.
 
         With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
-        producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held. Without, they
+        producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
+        at `first`. Without, they
         travel as messages, at most `window` in flight from a producer to a consumer. A publication is a board of
         blocks of `block_bytes` that holds back its `keep` newest versions; `commit_with` names the channel whose
         commit word it shares.
@@ -182,6 +184,7 @@ class Topology:
             "slots": slots,
             "by_share": by_share,
             "on_death": on_death,
+            "first": first,
             "window": window,
             "block_bytes": block_bytes,
             "keep": keep,
@@ -323,10 +326,8 @@ class Topology:
                     f"channel `{name}` has {o['slots']} slots per producer",
                     hint="one to write and one to read are the least",
                 )
-            size = self.layouts[name].bytes
-            segments = [
-                PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "") for n in channel.source.group.names
-            ]
+            size, owners = self.layouts[name].bytes, channel.source.group.names
+            segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "", o["first"]) for n in owners]
         elif channel.carrier == "board":
             if o["block_bytes"] <= 0:
                 raise TopologyError(

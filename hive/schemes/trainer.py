@@ -6,18 +6,34 @@ process, `gradients.workers = 0` the gradient worker into the learner's; both to
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hive.config import Config
+from hive.errors import RecordError, TopologyError
+from hive.records import Checkpoint, RunDirectory, list_checkpoints
 from hive.runtime import Topology
 from hive.workers import RESULTS, Blueprint, CollectorActor, GradientWorkerActor, LearnerActor, Recorder
 
 __all__ = ["trainer"]
 
 
+def resumed_from(directory: Path) -> Checkpoint | None:
+    """The checkpoint that `hive resume` has chosen for this run."""
+    chosen = RunDirectory(directory).resume_file
+    if not chosen.exists():
+        return None
+    update = int(json.loads(chosen.read_text())["update"])
+    found = [c for c in list_checkpoints(directory / "checkpoints") if c.update == update]
+    if not found:
+        raise RecordError(f"checkpoint {update:06d} of {directory} is gone", hint="`hive resume` chooses another")
+    return found[0]
+
+
 def trainer(config: Config, directory: Path) -> Topology:
-    """The topology of one on-policy trainer; `directory` is the run's."""
-    blueprint = Blueprint(config)
+    """The topology of one on-policy trainer; `directory` is the run's. Raises TopologyError."""
+    blueprint = Blueprint(config, resumed_from(directory))
+    _check(blueprint)
     collection, gradients = config.collection, config.gradients
     homes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
     nests = None if collection.workers else homes  # where collectors without a process of their own live
@@ -35,10 +51,24 @@ def trainer(config: Config, directory: Path) -> Topology:
     share = 1 if free else -(-blueprint.collectors // blueprint.gradient_workers)
     rollouts, gradient = blueprint.rollout_layout, blueprint.gradient_layout(share)
     slots = gradients.bootstrap_rounds + gradients.max_lag + 1
-    t.connect(collector.rollouts, worker.rollouts, layout=rollouts, slots=collection.slots, by_share=by_share)
-    t.connect(worker.gradients, learner.gradients, layout=gradient, slots=slots, on_death="reoffer")
+    t.connect(
+        collector.rollouts,
+        worker.rollouts,
+        layout=rollouts,
+        slots=collection.slots,
+        by_share=by_share,
+        first=blueprint.first_round,
+    )
+    t.connect(
+        worker.gradients,
+        learner.gradients,
+        layout=gradient,
+        slots=slots,
+        on_death="reoffer",
+        first=blueprint.first_gradient,
+    )
     # The ledger's version is the commit word of the learner's state: weights and moments change together or not at all.
-    t.publish(learner.ledger, block_bytes=blueprint.ledger_bytes)
+    t.connect(learner.ledger, recorder.ledger, block_bytes=blueprint.ledger_bytes)
     t.connect(
         learner.weights,
         worker.state,
@@ -53,7 +83,27 @@ def trainer(config: Config, directory: Path) -> Topology:
     if free:
         t.connect(learner.behaviour, worker.behaviour)
     t.connect(learner.metrics, recorder.metrics)
+    t.connect(learner.checkpoints, recorder.checkpoints)
 
     t.results(learner, *RESULTS)
     t.digest(learner.weights, blueprint.flat.parameter_bytes)
     return t
+
+
+def _check(blueprint: Blueprint) -> None:
+    """Refuses workers that would wait for each other for ever."""
+    collection, gradients, algorithm = blueprint.config.collection, blueprint.config.gradients, blueprint.algorithm()
+    workers, rollouts = blueprint.gradient_workers, collection.slots * blueprint.collectors
+    if algorithm.asks_for_moments and gradients.bootstrap_rounds > 1:
+        raise TopologyError(
+            f"{workers} gradient workers cannot normalise advantages together with gradients.bootstrap_rounds = "
+            f"{gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
+            hint="set gradients.bootstrap_rounds = 1, or algorithm.normalize_advantages = false",
+        )
+    # A worker may hold its next rollout while it waits for an update, and that needs a gradient of every worker.
+    together = gradients.communication != "asynchronous"
+    if collection.communication == "asynchronous" and together and rollouts < workers:
+        raise TopologyError(
+            f"{workers} gradient workers hold a rollout each, and there are slots for {rollouts}",
+            hint=f"set collection.slots to {-(-workers // blueprint.collectors)} or more",
+        )

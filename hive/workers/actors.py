@@ -8,13 +8,14 @@
 In the deterministic modes who uses which version follows from numbers alone, never from timing. With r the number of a
 rollout, g of a gradient, S the gradients that an algorithm makes of a round, K = bootstrap_rounds:
 
-    rollout r    is made with behaviour version  max(0, r // broadcast_interval - collection lag)
-    gradient g   is made of the rollouts r = g // S of its share, on state version  max(0, g // K - gradients lag)
+    rollout r    is made with behaviour version  max(c, r // broadcast_interval - collection lag)
+    gradient g   is made of the rollouts r = g // S of its share, on state version  max(t, g // K - gradients lag)
     turn t       reduces the gradients t K ... (t + 1) K - 1 of every worker, in (worker, sequence) order
 
-A lag of 0 is synchronous, one of k >= 1 pipelined: everyone is busy, and the run is the same run every time.
-Asynchronous is whatever is ready: the latest version, the oldest rollout of anybody, the first K gradients; what is
-older than `max_lag` versions by then is dropped, counted as `stale` (gradients: or weighed less, or accepted).
+c and t are the versions at the last cut (hive.workers.cuts), at first 0. A lag of 0 is synchronous, one of k >= 1
+pipelined: everyone is busy, and the run is the same run every time. Asynchronous is whatever is ready: the latest
+version, the oldest rollout of anybody, the first K gradients; what is older than `max_lag` versions by then is dropped,
+counted as `stale` (gradients: or weighed less, or accepted).
 
 Every actor can be killed anywhere. A collector's successor makes the first rollout that was never committed. A gradient
 worker's successor speaks for the dead one: a round that lost rollouts with it is made of those that are left, in the
@@ -39,7 +40,7 @@ from hive.workers.blueprint import Blueprint
 from hive.workers.collector import Collector
 from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Count, Turn, mean_return
-from hive.workers.messages import Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.messages import CheckpointDue, Gradient, Ledger, Metrics, RolloutReady, Weights
 
 __all__ = ["CollectorActor", "GradientWorkerActor", "LearnerActor"]
 
@@ -55,9 +56,10 @@ class CollectorActor(Actor):
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
+        self.blueprint = blueprint
         self.free = config.collection.communication == "asynchronous"
-        self.lag = config.collection.max_lag
-        self.interval = config.collection.broadcast_interval
+        self.cuts = blueprint.cuts
+        self.started = 0  # the round of the cut that the environments were last reset for
         self.steps = self.status.counter("env_steps")
         self.collector = Collector(
             blueprint.vector(),
@@ -73,12 +75,16 @@ class CollectorActor(Actor):
 
     async def setup(self) -> None:
         """An environment that cannot even be reset ends the run before it begins."""
-        self.collector.reset()
+        self.started = self.cuts.start(self.rollouts.produced)
+        self.collector.reset(self.started)
 
     async def run(self) -> None:
         while True:
             slot = await self.rollouts.reserve()
-            wanted = LATEST if self.free else max(0, slot.sequence // self.interval - self.lag)
+            wanted = LATEST if self.free else self.cuts.policy(slot.sequence)
+            if self.cuts.start(slot.sequence) != self.started:
+                self.started = self.cuts.start(slot.sequence)
+                self.collector.rebuild(self.blueprint.vector(), self.started)
             version, weights = await self.behaviour.pin(wanted)
             self.status.show_version(version, self.behaviour.board.latest - version)
             self.collector.bind(weights)
@@ -140,7 +146,7 @@ class GradientWorkerActor(Actor):
             sequence += 1
 
     def _wanted(self, sequence: int) -> int:
-        return LATEST if self.free else max(0, sequence // self.bootstrap_rounds - self.lag)
+        return LATEST if self.free else self.blueprint.cuts.state(sequence, self.lag)
 
     async def _moments(self, sequence: int) -> tuple[float, float]:
         """Mean and deviation of this round over all workers: they come with the turn before, whatever the lag."""
@@ -184,15 +190,18 @@ class LearnerActor(Actor):
     ledger = Publication(Ledger)
     behaviour = Publication(Weights)
     metrics = Outlet(Metrics, pattern="broadcast")
+    checkpoints = Outlet(CheckpointDue, pattern="broadcast")
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
         self.free = config.gradients.communication == "asynchronous"
+        self.loose = self.free or config.collection.communication == "asynchronous"
         self.per_turn = config.gradients.bootstrap_rounds
         self.per_version = blueprint.collectors * config.collection.broadcast_interval  # rollouts
         self.algorithm = blueprint.algorithm()
+        self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
         self.shown = {name: self.status.counter(name) for name in RESULTS}
         self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
@@ -202,10 +211,9 @@ class LearnerActor(Actor):
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
         ledger, weights = self.ledger.board, self.weights.board
         if ledger.latest < 0:
-            self.blueprint.initialize(weights.begin())
-            ledger.begin()[:] = 0
-            weights.seal(0)
-            ledger.publish(0)
+            version = self.blueprint.initialize(weights.begin(), ledger.begin())
+            weights.seal(version)
+            ledger.publish(version)
             weights.ring()
         self.turn = ledger.latest
         self._publish_behaviour(0)
@@ -227,7 +235,8 @@ class LearnerActor(Actor):
                 for slot in held:
                     lines.retire(slot)
                 held.clear()
-                over = self._over()
+                over = self._over() if self.free or self.turn * self.per_turn % self.per_round == 0 else None
+                await self._checkpoint()
                 await self._report(force=over is not None)
             self._publish_behaviour(sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held))
         self.end_run(over)
@@ -284,6 +293,22 @@ class LearnerActor(Actor):
             text = f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied"
             self.note("not finite", text, worker=worker, turn=self.turn)
 
+    async def _checkpoint(self) -> None:
+        """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
+        cuts = self.blueprint.cuts
+        rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
+        if not cuts.every or rest or not (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds)):
+            return
+        reader = len(self.gradients.lines.producers)  # the recorder comes after the workers
+        if self.weights.board.hold(reader, self.turn):
+            self.ledger.board.hold(0, self.turn)
+            now = self._counters()
+            await self.checkpoints.send(
+                CheckpointDue(self.turn, not self.loose, int(now["env_steps"]), float(now["mean_return_100"]))
+            )
+        else:
+            self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+
     def _factor(self, lag: int) -> float:
         """What a stale gradient still counts."""
         gradients = self.config.gradients
@@ -322,7 +347,7 @@ class LearnerActor(Actor):
         self.status.show_version(self.turn, 0)
 
     def _over(self) -> str | None:
-        """Whether the run has reached its goal, judged from what gradients carried, in their order."""
+        """Whether the run has reached its goal, judged at round ends from what gradients carried, in their order."""
         run, now = self.config.run, self._counters()
         if run.stop_at_return is not None and now["episodes"] >= 100 and now["mean_return_100"] >= run.stop_at_return:
             return f"mean return {now['mean_return_100']:.1f} >= {run.stop_at_return:g}"

@@ -17,7 +17,7 @@ from torch import nn
 from hive.algorithms import Algorithm, make_algorithm
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
-from hive.errors import NetworkError
+from hive.errors import NetworkError, RecordError
 from hive.gradients import gradient_layout
 from hive.networks import (
     ALIGNMENT,
@@ -30,8 +30,10 @@ from hive.networks import (
     Spaces,
     distribution_for,
 )
+from hive.records import Checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
+from hive.workers.cuts import Cuts
 from hive.workers.learner import Learner
 
 __all__ = ["Blueprint"]
@@ -40,10 +42,11 @@ __all__ = ["Blueprint"]
 class Blueprint:
     """Everything that follows from the config and the environment. Raises what environments and networks raise."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, resume: Checkpoint | None = None) -> None:
         # One thread per actor: the processes are the parallelism, and the bits of a sum depend on who adds what.
         torch.set_num_threads(1)
         self.config = config
+        self.resume = resume
         collection = config.collection
         self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
@@ -74,7 +77,9 @@ class Blueprint:
         return self.wrapper().online_network.module
 
     def algorithm(self) -> Algorithm:
-        return make_algorithm(self.config.algorithm, self.distribution, self.gradient_workers)
+        """The algorithm. Asynchronous workers share no rounds, so each normalises by itself, as if it were alone."""
+        alone = self.config.gradients.communication == "asynchronous"
+        return make_algorithm(self.config.algorithm, self.distribution, 1 if alone else self.gradient_workers)
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config
@@ -86,10 +91,41 @@ class Blueprint:
             status=status,
         )
 
-    def initialize(self, state: NDArray[np.uint8]) -> None:
-        """Writes the first version of the learner's state."""
+    def initialize(self, state: NDArray[np.uint8], ledger: NDArray[np.uint8]) -> int:
+        """Writes what the learner begins with: the initial weights, or those it was resumed from. Returns the turn."""
+        if self.resume is not None:
+            state[:] = _bytes_of(self.resume, "weights", len(state))
+            ledger[:] = _bytes_of(self.resume, "ledger", len(ledger))
+            self.learner().wake_up(ledger)
+            return self.resume.update
         self.flat.initialize_into(state[: self.flat.block_bytes])
         self.moments_in(state)[:] = 0.0, 1.0
+        ledger[:] = 0
+        return 0
+
+    @property
+    def first_round(self) -> int:
+        """The round that this run begins with: the first that the checkpoint has not finished."""
+        done = (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
+        return -(-done // self.algorithm().gradients_per_round)
+
+    @property
+    def first_gradient(self) -> int:
+        """The number of each worker's first gradient."""
+        return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
+
+    @property
+    def cuts(self) -> Cuts:
+        """Where this run can be taken up again."""
+        collection = self.config.collection
+        return Cuts(
+            every=int(self.config.checkpoint.every.get("updates", 0)),
+            per_round=self.algorithm().gradients_per_round,
+            per_turn=self.config.gradients.bootstrap_rounds,
+            interval=collection.broadcast_interval,
+            lag=collection.max_lag,
+            resumed_at=self.first_round,
+        )
 
     def moments_in(self, state: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Mean and deviation of a round's advantages over all workers, as they lie in a block of the state."""
@@ -132,3 +168,14 @@ def load_module(reference: str) -> Callable[[Spaces], nn.Module]:
             hint="it is looked up as package.module:Class on the Python path",
         ) from None
     return found
+
+
+def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:
+    """A part of a checkpoint, as long as this run needs it. Raises RecordError."""
+    data = np.frombuffer(checkpoint.part(part), np.uint8)
+    if len(data) != size:
+        raise RecordError(
+            f"`{part}` of {checkpoint.path} has {len(data)} bytes, this run needs {size}",
+            hint="network, optimizer and gradients.workers must be those of the checkpoint",
+        )
+    return data

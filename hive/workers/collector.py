@@ -26,6 +26,8 @@ from hive.storage import FINALS, LENGTH, VERSION, Purpose, stream, stream_seed, 
 
 __all__ = ["Collector"]
 
+MAX_INCARNATIONS = 1 << 20  # keeps the occasions of a reset apart; a process does not come back so often
+
 Arrays = Mapping[str, NDArray[Any]]
 
 PREPARED_SLOTS = 128  # more than a slab has; in library use, where every rollout may be new memory, they are let go
@@ -82,17 +84,27 @@ class Collector:
         seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
         self.flat.bind(seen)
 
-    def reset(self) -> None:
-        """Starts an episode in every environment: before the first rollout, after a cut. Raises EnvironmentFailed."""
+    def reset(self, start: int = 0) -> None:
+        """Starts an episode in every environment, before the first rollout and after a cut. Raises EnvironmentFailed.
+
+        `start` is the round of the cut: with the seed, the environment's number and the incarnation it says how.
+        """
         if self.status:
             self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        occasion = start * MAX_INCARNATIONS + self.incarnation
         self.vector.reset(
-            stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, self.incarnation), self.current
+            stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion), self.current
         )
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def rebuild(self, vector: VectorEnvironment, start: int) -> None:
+        """Goes on with new environments: what a wrapper remembers does not survive a cut."""
+        self.vector.close()
+        self.vector = vector
+        self.reset(start)
 
     def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
         """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.

@@ -16,6 +16,7 @@ A synchronous object without ports: blocks in, blocks out. When to publish, and 
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,14 @@ class Learner:
         if known is None or known[0] is not ledger:
             known = self._views[id(ledger)] = (ledger, self.layout.views(ledger))
         return known[1]
+
+    def wake_up(self, ledger: NDArray[np.uint8]) -> None:
+        """Moves the times of a ledger from another day to now, so that training time goes on from where it was."""
+        counters = self.layout.views(ledger)["counters"]
+        slept = time.monotonic_ns() - int(counters[Count.last_ns])
+        if counters[Count.first_ns]:
+            counters[Count.first_ns] += slept
+            counters[Count.last_ns] += slept
 
     def learning_rate(self, env_steps: int) -> float:
         """By the schedule: constant, or falling in a line to 0 at `total_steps`."""

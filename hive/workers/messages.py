@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hive.runtime import Message
 
-__all__ = ["Gradient", "Ledger", "Metrics", "RolloutReady", "Weights"]
+__all__ = ["CheckpointDue", "Gradient", "Ledger", "Metrics", "RolloutReady", "Weights"]
 
 
 class RolloutReady(Message):
@@ -34,3 +34,12 @@ class Metrics(Message):
     env_steps: int
     seconds: float  # since the first turn began
     values: dict[str, float]
+
+
+class CheckpointDue(Message):
+    """learner -> recorder. This turn's blocks are held for you: write them, then unpin them."""
+
+    turn: int
+    scheduled: bool  # at a cut: a resumed run goes on as this one does, byte for byte
+    env_steps: int
+    mean_return: float

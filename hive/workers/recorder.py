@@ -1,37 +1,44 @@
-"""The recorder: writes metrics as they come, and the weights at the end.
+"""The recorder: writes metrics as they come, checkpoints when they are due, and one at the end.
 
-It is stopped last, when everybody else is gone: by then all metrics have arrived and the state no longer changes.
+The learner holds the blocks of a checkpoint for it, so it writes in its own time from memory that does not change, and
+training goes on. It is stopped last, when everybody else is gone: by then all metrics have arrived.
 """
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+from hive.errors import RecordError
 from hive.records import (
+    JSON,
     JsonlSink,
     MetricsRecord,
     RunDirectory,
     Sink,
     SinkSet,
     TensorBoardSink,
-    atomic_folder,
     remove_unfinished,
+    retain,
+    write_checkpoint,
 )
-from hive.records.weights import save_weights
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.blueprint import Blueprint
-from hive.workers.messages import Metrics, Weights
+from hive.workers.learner import Count, mean_return
+from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
 
 __all__ = ["Recorder"]
 
 
 class Recorder(Actor):
-    """Folds metrics into the sinks of [record]; saves weights in `checkpoints/<version>/` when the run ends."""
+    """Folds metrics into the sinks of [record]; writes `checkpoints/<turn>/`."""
 
     role = "recorder"
     numbered = False
     metrics = Inlet(Metrics)
+    checkpoints = Inlet(CheckpointDue)
     weights = Subscription(Weights)
+    ledger = Subscription(Ledger)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
@@ -43,8 +50,15 @@ class Recorder(Actor):
         self.sinks = SinkSet(sinks, self.log.warning)
 
     async def run(self) -> None:
+        await asyncio.gather(self._record(), self._save_what_is_due())
+
+    async def _record(self) -> None:
         async for message in self.metrics:
             self._write(message)
+
+    async def _save_what_is_due(self) -> None:
+        async for due in self.checkpoints:
+            self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
 
     def _write(self, message: Metrics) -> None:
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
@@ -53,23 +67,43 @@ class Recorder(Actor):
         """Everybody else is gone: write what has arrived, save, end."""
         while (message := self.metrics.receive_nowait()) is not None:
             self._write(message)
+        while (due := self.checkpoints.receive_nowait()) is not None:
+            self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
         await self._save()
         await super().drain()
 
     async def _save(self) -> None:
-        if self.weights.board.latest < 0:
+        """The state as the run leaves it, unless a scheduled checkpoint holds it already."""
+        turn = self.ledger.board.latest
+        if turn < 0 or (self.directory.checkpoints / f"{turn:06d}").exists():
             return
-        version, block = await self.weights.pin()
-        folder = self.directory.checkpoints / f"{version:06d}"
-        if not folder.exists():
-            with atomic_folder(folder) as temporary:
-                save_weights(
-                    temporary,
-                    self.blueprint.flat.arrays(block),
-                    {"version": version, "env": self.blueprint.config.env.id},
-                )
-        self.weights.unpin()
-        self.note("saved", f"weights of version {version} are in {folder.name}", path=str(folder))
+        await self.weights.pin(turn)
+        _, ledger = await self.ledger.pin(turn)
+        counters = self.blueprint.learner().views(ledger)
+        env_steps, episodes = (int(counters["counters"][c]) for c in (Count.env_steps, Count.episodes))
+        self._checkpoint(turn, False, env_steps, mean_return(counters["returns"], episodes))
+
+    def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
+        """Writes the blocks of `turn`, which are pinned for this actor, and lets go of them."""
+        blueprint, root = self.blueprint, self.directory.checkpoints
+        weights, ledger = self.weights.board.held(turn), self.ledger.board.held(turn)
+        state: dict[str, JSON] = {
+            "scheduled": scheduled,
+            "env_steps": env_steps,
+            "mean_return": mean,
+            "env": blueprint.config.env.id,
+        }
+        try:
+            tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
+            write_checkpoint(root, turn, tensors=tensors, parts={"weights": weights, "ledger": ledger}, state=state)
+            retain(root, blueprint.config.checkpoint.keep)
+            self.note("saved", f"checkpoint {turn:06d} at {env_steps:,} steps", path=str(root / f"{turn:06d}"))
+        except RecordError as error:  # a full disk costs a checkpoint, not the run
+            self.log.warning("%s", error)
+            self.note("not saved", str(error))
+        finally:
+            self.weights.unpin()
+            self.ledger.unpin()
 
     async def teardown(self) -> None:
         self.sinks.close()

@@ -88,11 +88,11 @@ void bind_memory(py::module_& m) {
   py::class_<PySlab>(m, "Slab", "The words of a slab: who holds which slot. See include/hive/slots.hpp.")
       .def(py::init<const py::buffer&>(), "memory"_a)
       .def_static("control_bytes", &Slab::control_bytes, "slots"_a)
-      .def_static("format", [](const py::buffer& b, std::uint32_t slots) {
+      .def_static("format", [](const py::buffer& b, std::uint32_t slots, std::uint64_t first) {
         const Memory memory(b);
         if (memory.bytes() < Slab::control_bytes(slots)) throw py::value_error("this memory is too small for such a slab");
-        Slab::format(memory.info.ptr, slots);
-      }, "memory"_a, "slots"_a)
+        Slab::format(memory.info.ptr, slots, first);
+      }, "memory"_a, "slots"_a, "first"_a = 0)
       .def_property_readonly("slots", &Slab::slots)
       .def_property_readonly("produced", &Slab::produced)
       .def("reserve", [](PySlab& s, std::uint32_t a, std::uint32_t i) { return s.reserve(owner(a, i)); }, "actor"_a, "incarnation"_a)
@@ -128,6 +128,7 @@ void bind_memory(py::module_& m) {
       .def("publish", [](PyBoard& b, std::int64_t v) { b.publish(v); }, "version"_a)
       .def("find", [](const PyBoard& b, std::int64_t v) { return b.find(v); }, "version"_a)
       .def("pin", [](PyBoard& b, int reader, std::int64_t v) { b.check_reader(reader); return b.pin(reader, v); }, "reader"_a, "version"_a = -1)
+      .def("pinned", [](PyBoard& b, int reader) { b.check_reader(reader); return b.pins(reader); }, "reader"_a)
       .def("unpin", [](PyBoard& b, int reader) { b.check_reader(reader); b.unpin(reader); }, "reader"_a)
       .def("recover_writer", [](PyBoard& b) { b.recover_writer(); });
 

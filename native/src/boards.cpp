@@ -107,6 +107,7 @@ int Board::pin(int reader, std::int64_t wanted) noexcept {
   }
 }
 
+bool Board::pins(int reader) const noexcept { return pin_[reader].block_plus_1.load(std::memory_order_seq_cst) != 0; }
 void Board::unpin(int reader) noexcept { pin_[reader].block_plus_1.store(0, std::memory_order_seq_cst); }
 
 void Board::recover_writer() noexcept {

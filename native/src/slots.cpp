@@ -62,10 +62,12 @@ std::size_t Slab::control_bytes(std::uint32_t slots) noexcept {
   return sizeof(SlabHeader) + slots * sizeof(SlotHeader);
 }
 
-void Slab::format(void* memory, std::uint32_t slots) {
+void Slab::format(void* memory, std::uint32_t slots, std::uint64_t first) {
   if (slots == 0 || slots > kMaxSlots) throw std::invalid_argument("a slab has 1 to 4096 slots");
   auto* header = new (memory) SlabHeader{};
   header->slots = slots;
+  header->first = first;
+  header->produced.store(first);
   auto* slot = reinterpret_cast<SlotHeader*>(header + 1);
   for (std::uint32_t i = 0; i < slots; ++i) new (slot + i) SlotHeader{};
   header->magic = kMagic;
@@ -204,7 +206,7 @@ SlabCounts Slab::counts() const noexcept {
     const auto state = state_of(slot_[i].word.load(std::memory_order_acquire));
     counts.in_flight += state != SlotState::free && state != SlotState::filling;
   }
-  counts.produced = produced();
+  counts.produced = produced() - header_->first;
   return counts;
 }
 

@@ -130,11 +130,11 @@ def test_a_round_that_another_worker_began_is_not_gone_on_with() -> None:
     """What is left of a dead worker's round are gradients of zero samples; the next round is whole."""
     worker = GWorker(Policy(), Reinforce(rollouts=2), seed=1)
     samples = []
-    for sequence in (3, 4, 5):
+    for sequence in (0, 3, 4, 5):
         out = slot_of(worker)
         worker.compute([rollout(1), rollout(2)], out, sequence=sequence, version=0)
         samples.append(int(out["header"][SAMPLES]))
-    assert samples == [0, 8, 8]
+    assert samples == [8, 0, 8, 8]
 
 
 def test_questions_are_answered() -> None:

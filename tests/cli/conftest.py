@@ -53,6 +53,8 @@ class FakeSupervisor:
         self.listening.set()
         await self.over.wait()
         await server.close()
+        while server.views:
+            await asyncio.sleep(0)
 
     def _down(self, reason: str, now: bool) -> None:
         self.asked.append((reason, now))
@@ -90,11 +92,18 @@ class Place:
 
     def lost(self, name: str = "cartpole", *, started: float = 1.7e9) -> RunDirectory:
         """A run whose supervisor is gone."""
-        return self._run(name, pid=1 << 30, start_time=1, started=started, sockets=self.folder)
+        directory = self.never_begun(name)
+        self._write_facts(directory, pid=1 << 30, start_time=1, started=started, sockets=self.folder)
+        return directory
 
     def ended(self, name: str = "cartpole", *, started: float = 1.7e9, **changes: Any) -> RunDirectory:
         """A run that ended in order."""
         directory = self.lost(name, started=started)
+        self.end(directory, started=started, **changes)
+        return directory
+
+    def end(self, directory: RunDirectory, **changes: Any) -> None:
+        """Writes the summary."""
         values = {
             "name": directory.name,
             "scheme": "a2c",
@@ -106,7 +115,7 @@ class Place:
             "updates": 976,
             "episodes": 2810,
             "mean_return_100": 471.5,
-            "started": started,
+            "started": 1.7e9,
             "wall_s": 61.52,
             "train_s": 50.0,
             "weights_sha256": "ab" * 32,
@@ -114,25 +123,29 @@ class Place:
             "restarts": {"collector-0": 1, "learner-0": 0},
         }
         Summary(**(values | changes)).write(directory.summary_file)
+
+    def live(self, status: dict[str, Any] | None, name: str = "cartpole", **facts: Any) -> RunDirectory:
+        """A run that lives; its supervisor says `status`, or nothing."""
+        directory = self.never_begun(name)
+        self.serve(directory, status, **facts)
         return directory
 
-    def live(
-        self, status: dict[str, Any] | None, name: str = "cartpole", *, pid: int = 0, started: float = 1.8e9
-    ) -> RunDirectory:
-        """A run that lives as long as the process `pid` (this one); its supervisor says `status`, or nothing."""
-        pid = pid or os.getpid()
-        start_time = process_start_time(pid)
+    def serve(
+        self, directory: RunDirectory, status: dict[str, Any] | None, *, pid: int = 0, started: float = 1.75e9
+    ) -> None:
+        """Gives the run a supervisor, which lives as long as the process `pid` (this one)."""
+        start_time = process_start_time(pid or os.getpid())
         assert start_time is not None
         sockets = Path(tempfile.mkdtemp(dir=self.folder))
         if status is not None:
             self.supervisors.append(FakeSupervisor(sockets, status))
-        return self._run(name, pid=pid, start_time=start_time, started=started, sockets=sockets)
+        self._write_facts(directory, pid=pid or os.getpid(), start_time=start_time, started=started, sockets=sockets)
 
-    def _run(self, name: str, *, pid: int, start_time: int, started: float, sockets: Path) -> RunDirectory:
-        directory = RunDirectory.create(self.runs, name)
+    def _write_facts(
+        self, directory: RunDirectory, *, pid: int, start_time: int, started: float, sockets: Path
+    ) -> None:
         facts = RunFacts(directory.name, pid, start_time, str(sockets), started, ["hive"], "0.1.0", "3.11.7")
         write_run_facts(directory, facts)
-        return directory
 
 
 @pytest.fixture

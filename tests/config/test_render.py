@@ -27,6 +27,7 @@ SPECIAL = {
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "gradients.device": st.just("cpu"),
+    "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "network.module": st.just("my.networks:Torso"),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }

@@ -64,6 +64,8 @@ DEFAULTS = {
     "record.every_s": 1.0,
     "record.sinks": ("jsonl",),
     "record.log_level": "info",
+    "checkpoint.every": {"updates": 2000},
+    "checkpoint.keep": 3,
     "supervision.restarts": 5,
     "supervision.window_s": 60.0,
     "supervision.phase_limit_s": 60.0,
@@ -144,6 +146,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("record.sinks", ["jsonl", "jsonl"]),
     ("record.sinks", ["jsonl", "wandb"]),
     ("record.log_level", "trace"),
+    ("checkpoint.every", {"updates": 0}),
+    ("checkpoint.every", {"seconds": 60}),
+    ("checkpoint.keep", 0),
     ("supervision.restarts", -1),
     ("supervision.window_s", 0),
 ]
@@ -163,6 +168,7 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("network.middleware", []),
     ("network.module", "my.networks:Torso"),
     ("record.sinks", ["tensorboard", "jsonl"]),
+    ("checkpoint.every", {}),
     ("supervision.restarts", 0),
 ]
 

@@ -30,7 +30,7 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert summary["steps_per_s"] == pytest.approx(summary["env_steps"] / summary["train_s"])
     assert summary["wall_s"] > summary["train_s"]
     assert summary["restarts"] == {"collector-0": 0, "gradient-worker-0": 0, "learner-0": 0, "recorder": 0}
-    assert set(summary["channels"]) == {"rollouts", "gradients", "metrics"}
+    assert set(summary["channels"]) == {"rollouts", "gradients", "metrics", "checkpoints"}
     metrics = [json.loads(line) for line in (house.home / "cartpole-1" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hive.config import Config
 from hive.runtime import Actor, Topology
@@ -45,10 +44,3 @@ def accompanied(config: Config, directory: Path) -> Topology:
 
 def raises(config: Config, directory: Path) -> Topology:
     raise ValueError("the scheme itself is wrong")
-
-
-def returns_nothing(config: Config, directory: Path) -> Any:
-    return None
-
-
-NUMBER = 7

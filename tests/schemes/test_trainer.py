@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_trainer import config_of
 
-from hive.errors import EnvironmentMissing
+from hive.errors import EnvironmentMissing, TopologyError
 from hive.runtime import Plan, Topology
 from hive.runtime.plan import PlanChannel, PlanSegment
 from hive.schemes.trainer import trainer
@@ -56,6 +56,50 @@ def test_worker_counts_place_the_actors(workers: tuple[int, int], expected: dict
     assert everyone == [*collectors, "gradient-worker-0", "learner-0", "recorder"]
 
 
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        ((3, 2), {"gradient-worker-0": 1, "gradient-worker-1": 1}),
+        ((0, 2), {"gradient-worker-0": 2, "gradient-worker-1": 2}),
+        ((1, 3), {"gradient-worker-0": 1, "gradient-worker-1": 1, "gradient-worker-2": 1}),
+    ],
+)
+def test_each_gradient_worker_has_a_process(workers: tuple[int, int], expected: dict[str, int]) -> None:
+    """Without collectors of their own, each of them collects for itself."""
+    plan = plan_of(collection__workers=workers[0], gradients__workers=workers[1])
+    found = {name: len(actors) for name, actors in processes(plan).items() if name.startswith("gradient")}
+    assert found == expected
+    assert processes(plan)["learner-0"] == ["learner-0"]
+    collectors = [actor for actor in plan.actors if actor.group == "collectors"]
+    assert len(collectors) == (workers[0] or workers[1])
+
+
+@pytest.mark.parametrize(
+    ("communication", "ownership", "by_share"),
+    [
+        ("synchronous", "pool", True),
+        ("pipelined", "pool", True),
+        ("asynchronous", "pool", False),
+        ("asynchronous", "gradient_worker", True),
+    ],
+)
+def test_who_takes_whose_rollouts(communication: str, ownership: str, by_share: bool) -> None:
+    """Where runs are repeated each has its share; otherwise whoever is ready takes them, unless they are owned."""
+    plan = plan_of(
+        collection__workers=4,
+        gradients__workers=2,
+        collection__communication=f'"{communication}"',
+        collection__ownership=f'"{ownership}"',
+    )
+    assert channel(plan, "rollouts").by_share == by_share
+    assert [plan.actors[n].name for n in channel(plan, "rollouts").consumers] == [
+        "gradient-worker-0",
+        "gradient-worker-1",
+    ]
+    lookers = {plan.actors[n].group for n in channel(plan, "behaviour").consumers}
+    assert ("gradient-workers" in lookers) == (communication == "asynchronous")
+
+
 def test_who_feeds_whom() -> None:
     plan = plan_of(collection__workers=3)
     names = [actor.name for actor in plan.actors]
@@ -66,10 +110,11 @@ def test_who_feeds_whom() -> None:
     assert found == {
         "rollouts": ("slab", collectors, ["gradient-worker-0"]),
         "gradients": ("slab", ["gradient-worker-0"], ["learner-0"]),
-        "ledger": ("board", ["learner-0"], []),
+        "ledger": ("board", ["learner-0"], ["recorder"]),
         "weights": ("board", ["learner-0"], ["gradient-worker-0", "recorder"]),
         "behaviour": ("board", ["learner-0"], collectors),
         "metrics": ("message", ["learner-0"], ["recorder"]),
+        "checkpoints": ("message", ["learner-0"], ["recorder"]),
     }
 
 
@@ -119,6 +164,28 @@ def test_a_gradient_slot_has_room_for_the_episodes_of_its_whole_share() -> None:
     assert layout.fields["episode_returns"][1] == (3 * 2 * 8,)
 
 
+@pytest.mark.parametrize(
+    ("communication", "collectors", "workers", "share"),
+    [("synchronous", 4, 2, 2), ("pipelined", 3, 2, 2), ("synchronous", 1, 3, 1), ("asynchronous", 4, 2, 1)],
+)
+def test_a_share_is_what_one_gradient_worker_takes(
+    communication: str, collectors: int, workers: int, share: int
+) -> None:
+    topology = topology_of(
+        collection__workers=collectors, gradients__workers=workers, collection__communication=f'"{communication}"'
+    )
+    assert topology.layouts["gradients"].fields["episode_returns"][1] == (share * 2 * 8,)
+    segments = channel(topology.plan(), "gradients").segments
+    assert segments == tuple(f"gradients:gradient-worker-{w}" for w in range(workers))
+
+
+def test_every_gradient_worker_can_hold_a_version_of_the_state() -> None:
+    plan = plan_of(gradients__workers=5, gradients__communication=PIPELINED)
+    weights = segment(plan, "weights")
+    assert weights.readers >= 5
+    assert weights.count >= weights.readers + weights.keep + 1
+
+
 def test_weights_and_ledger_change_together() -> None:
     plan, blueprint = plan_of(), Blueprint(config_of(ENV))
     weights, ledger = segment(plan, "weights"), segment(plan, "ledger")
@@ -139,3 +206,49 @@ def test_the_summary_shows_the_learner_and_its_parameters() -> None:
 def test_mistakes_are_found_before_any_actor_starts() -> None:
     with pytest.raises(EnvironmentMissing, match="no environment `NoSuch-v0`"):
         trainer(config_of("NoSuch-v0"), Path("nowhere"))
+
+
+# --- workers that would wait for each other for ever
+
+
+@pytest.mark.parametrize("scheme", ["ppo", "impala"])
+def test_workers_that_hold_all_rollouts_are_refused(scheme: str) -> None:
+    """The first two would keep both and wait for the third, who gets none."""
+    values: dict[str, Any] = {
+        "run__scheme": f'"{scheme}"',
+        "collection__communication": '"asynchronous"',
+        "collection__max_lag": 1,
+        "gradients__communication": '"synchronous"',
+        "gradients__workers": 3,
+    }
+    with pytest.raises(
+        TopologyError, match="3 gradient workers hold a rollout each, and there are slots for 2"
+    ) as caught:
+        plan_of(**values)
+    assert caught.value.hint == "set collection.slots to 3 or more"
+    for enough in ({"collection__slots": 3}, {"collection__workers": 2}, {"gradients__workers": 2}):
+        assert plan_of(**{**values, **enough}).actors
+    assert plan_of(**{**values, "gradients__communication": '"asynchronous"'}).actors
+    assert plan_of(**{**values, "collection__communication": PIPELINED}).actors
+
+
+@pytest.mark.parametrize("scheme", ["ppo", "a2c"])
+def test_moments_within_one_update_are_refused(scheme: str) -> None:
+    """They come back with an update, and the gradients that need them would be part of it."""
+    values: dict[str, Any] = {
+        "run__scheme": f'"{scheme}"',
+        "algorithm__normalize_advantages": "true",
+        "collection__workers": 2,
+        "gradients__workers": 2,
+        "gradients__bootstrap_rounds": 2,
+    }
+    with pytest.raises(TopologyError, match=r"2 gradient workers .* with gradients\.bootstrap_rounds = 2") as caught:
+        plan_of(**values)
+    assert "algorithm.normalize_advantages = false" in caught.value.hint
+    for allowed in (
+        {"gradients__workers": 1},
+        {"gradients__bootstrap_rounds": 1},
+        {"gradients__communication": '"asynchronous"'},
+        {"algorithm__normalize_advantages": "false"},
+    ):
+        assert plan_of(**{**values, **allowed}).actors

@@ -195,6 +195,3 @@ class Silent(nn.Module):
 
     def forward(self, observations: Tensor) -> Any:
         return self.layer(observations)
-
-
-NUMBER = 7  # what a reference to something that is no class finds

@@ -127,7 +127,7 @@ def test_a_run_ends_at_its_steps_wherever_its_actors_live(tmp_path: Path, placem
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_nothing_is_lost_uncounted(tmp_path: Path, placement: str) -> None:
     channels = train(tmp_path, collection__communication='"pipelined"', **PLACEMENTS[placement]).outcome.channels
-    assert set(channels) == {"rollouts", "gradients", "metrics"}
+    assert set(channels) == {"rollouts", "gradients", "metrics", "checkpoints"}
     assert all(holds(account) and account["in_flight"] == 0 for account in channels.values())
     assert channels["gradients"]["consumed"] == 16
     assert channels["rollouts"]["consumed"] >= 16
@@ -197,7 +197,7 @@ def test_an_environment_that_raises_ends_the_run(tmp_path: Path) -> None:
 def test_the_digest_is_that_of_the_saved_weights(tmp_path: Path) -> None:
     run = train(tmp_path)
     assert run.checkpoint().name == "000016"
-    assert load_weights(run.checkpoint())[1] == {"version": 16, "env": "small_environments:Drift"}
+    assert load_weights(run.checkpoint())[1]["update"] == 16
     assert run.saved_sha256() == run.outcome.digest
 
 

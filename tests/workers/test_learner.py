@@ -230,10 +230,10 @@ def test_counters() -> None:
 def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> None:
     """Of an algorithm with epochs the first says how many steps there were, the last how many rollouts."""
     state, first, second = State(A2CConfig()), gradient(8, 1), gradient(8, 2)
-    first["header"][[ENV_STEPS, ROLLOUTS]], second["header"][[ENV_STEPS, ROLLOUTS]] = (16, 0), (0, 1)
+    first["header"][[ENV_STEPS, ROLLOUTS]], second["header"][[ENV_STEPS, ROLLOUTS]] = (20, 0), (0, 1)
     state.turn(first)
     state.turn(second)
-    assert [state.count(which) for which in (Count.updates, Count.env_steps, Count.rollouts)] == [2, 16, 1]
+    assert [state.count(which) for which in (Count.updates, Count.env_steps, Count.rollouts)] == [2, 20, 1]
 
 
 def test_a_stale_gradient_counts_by_its_factor() -> None:

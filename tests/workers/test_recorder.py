@@ -11,29 +11,40 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, read_jsonl
+from hive.records import RunDirectory, newest_checkpoint, read_jsonl
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
 from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
-from hive.workers import Blueprint, Metrics, Recorder, Weights
+from hive.workers import Blueprint, Ledger, Metrics, Recorder, Weights
+from hive.workers.messages import CheckpointDue
 
 
 class Source(Actor):
-    """Publishes versions whose every byte is the version, sends as many metrics, and ends the run."""
+    """A learner's place: publishes versions whose every byte is the version, sends as many metrics, ends the run.
+
+    The versions in `due` it holds for the recorder, as checkpoints that are due.
+    """
 
     metrics = Outlet(Metrics, pattern="broadcast")
+    checkpoints = Outlet(CheckpointDue, pattern="broadcast")
     weights = Publication(Weights)
+    ledger = Publication(Ledger)
 
-    def __init__(self, versions: list[int], block_bytes: int) -> None:
+    def __init__(self, versions: list[int], due: list[int]) -> None:
         self.versions = versions
-        self.block_bytes = block_bytes
+        self.due = due
 
     async def run(self) -> None:
         for version in self.versions:
             self.weights.begin()[:] = version
-            self.weights.publish(version)
+            self.ledger.begin()[:] = 0
+            self.weights.board.seal(version)
+            self.ledger.publish(version)
+            if version in self.due and self.weights.board.hold(0, version):
+                self.ledger.board.hold(0, version)
+                await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
             await self.metrics.send(Metrics(version, 10 * version, version / 4, {"return/mean_100": -1.0 * version}))
         self.end_run("all is said")
 
@@ -45,13 +56,16 @@ class Desk:
         self.directory = RunDirectory.create(folder, "test")
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
 
-    def run(self, versions: list[int], cls: type[Recorder] = Recorder, **options: Any) -> Outcome:
-        size = self.blueprint.flat.block_bytes
+    def run(
+        self, versions: list[int], cls: type[Recorder] = Recorder, due: tuple[int, ...] = (), **options: Any
+    ) -> Outcome:
         t = Topology()
-        source = t.add(Source, versions=versions, block_bytes=size)
+        source = t.add(Source, versions=versions, due=list(due))
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
-        t.connect(source.weights, recorder.weights, block_bytes=size)
+        t.connect(source.ledger, recorder.ledger, block_bytes=self.blueprint.ledger_bytes)
+        t.connect(source.weights, recorder.weights, block_bytes=self.blueprint.state_bytes, commit_with="ledger")
         t.connect(source.metrics, recorder.metrics)
+        t.connect(source.checkpoints, recorder.checkpoints)
         return run_inline(t, seconds=LIMIT_S, **options)
 
     def checkpoints(self) -> list[str]:
@@ -88,7 +102,13 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
     folder = desk.directory.checkpoints / "000042"
     check_folder(folder)
     weights, state = load_weights(folder)
-    assert state == {"version": 42, "env": "small_environments:OneState"}
+    assert np.isnan(state.pop("mean_return"))
+    assert state == {
+        "update": 42,
+        "env": "small_environments:OneState",
+        "scheduled": False,
+        "env_steps": 0,
+    }
     assert {name: array.shape for name, array in weights.items()} == dict(desk.blueprint.flat.describe())
     assert all((array.view(np.uint8) == 42).all() for array in weights.values())
 
@@ -124,6 +144,27 @@ def test_a_checkpoint_that_is_there_stays(tmp_path: Path) -> None:
     before = file.stat().st_mtime_ns
     assert desk.run([2]).state == "finished"
     assert file.stat().st_mtime_ns == before
+
+
+def test_what_is_due_is_written_as_it_was_and_kept(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, checkpoint__keep=2)
+    desk.run([1, 2, 3, 4, 5], due=(3,))
+    assert desk.checkpoints() == ["000003", "000005"]
+    newest = newest_checkpoint(desk.directory.checkpoints)
+    cut = newest_checkpoint(desk.directory.checkpoints, scheduled_only=True)
+    assert newest is not None
+    assert cut is not None
+    assert (newest.update, newest.scheduled) == (5, False)
+    assert (cut.update, cut.state["env_steps"], cut.mean_return) == (3, 30, 3.0)
+    assert set(cut.part("weights")) == {3}
+    assert len(cut.part("ledger")) == desk.blueprint.ledger_bytes
+
+
+def test_old_checkpoints_go(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, checkpoint__keep=1)
+    for version in (1, 2, 3):
+        desk.run([version])
+    assert desk.checkpoints() == ["000003"]
 
 
 def test_tensorboard_is_a_sink(tmp_path: Path) -> None:

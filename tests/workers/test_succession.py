@@ -98,7 +98,9 @@ class WorkerDesk(Desk):
         self.rollouts = [slab_of(self.blueprint.rollout_layout, slots=3) for _ in range(2)]
         self.gradients = slab_of(self.blueprint.gradient_layout(2), slots=6)
         self.weights = board_of(self.blueprint.state_bytes)
-        self.blueprint.initialize(self.weights.blocks[self.weights.words.begin()])
+        self.blueprint.initialize(
+            self.weights.blocks[self.weights.words.begin()], np.zeros(self.blueprint.ledger_bytes, np.uint8)
+        )
         self.weights.words.seal(0, 0)
         self.weights.words.publish(0)
         self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]

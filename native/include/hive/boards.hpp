@@ -57,6 +57,7 @@ class Board {
   // The block that holds `version` (the latest when negative), pinned; -1 when it is not there.
   int pin(int reader, std::int64_t version) noexcept;
   void unpin(int reader) noexcept;
+  bool pins(int reader) const noexcept;  // whether this reader holds a block
 
   // Supervisor, after a confirmed death.
   void recover_reader(int reader) noexcept { unpin(reader); }

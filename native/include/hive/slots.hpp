@@ -53,6 +53,7 @@ struct alignas(64) SlabHeader {
   std::uint64_t magic;
   std::uint32_t slots;
   std::uint32_t epoch;
+  std::uint64_t first;  // the sequence that the first commit gets: not 0 in a resumed run
   std::atomic<std::uint64_t> produced;
 };
 
@@ -61,7 +62,7 @@ class Slab {
  public:
   static std::size_t control_bytes(std::uint32_t slots) noexcept;
   // Lays out an empty slab in zeroed memory.
-  static void format(void* memory, std::uint32_t slots);
+  static void format(void* memory, std::uint32_t slots, std::uint64_t first = 0);
   // Throws std::invalid_argument when the memory holds no slab or is too small for it.
   Slab(void* memory, std::size_t bytes);
 

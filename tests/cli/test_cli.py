@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hive import __version__
+from hive.cli import look, parser
+from hive.errors import (
+    ActorFailed,
+    ConfigError,
+    EnvironmentMissing,
+    HiveError,
+    PlatformError,
+    RecordError,
+    TopologyError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+def subparsers() -> dict[str, argparse.ArgumentParser]:
+    (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return commands.choices  # type: ignore[return-value]
+
+
+COMMANDS = tuple(subparsers())
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Makes `hive ls` end with this."""
+
+    def run(options: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(look, "run_ls", run)
+
+
+# --- help
+
+
+def test_no_command_is_a_question_for_help(place: Place) -> None:
+    done = place.hive()
+    assert (done.code, done.err) == (0, "")
+    assert done.out == place.hive("--help").out
+    assert done.out.startswith("usage: hive ")
+    assert tuple(re.findall(r"^    (\w+) {2,}\S", done.out, re.MULTILINE)) == COMMANDS
+    assert {"up", "down", "ls", "ps", "logs", "init", "config", "check"} <= {*COMMANDS}
+
+
+def test_the_version(place: Place) -> None:
+    done = place.hive("--version")
+    assert (done.code, done.out, done.err) == (0, f"hive {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_does_and_shows_an_example(place: Place, command: str) -> None:
+    done = place.hive(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    sub = subparsers()[command]
+    assert sub.description is not None
+    assert sub.description.endswith(".")
+    assert sub.description in done.out
+    assert all(action.help for action in sub._actions if action.dest not in ("config", "help"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_example_is_understood(command: str) -> None:
+    epilog = subparsers()[command].epilog
+    assert epilog is not None
+    example, program, *words = shlex.split(epilog)
+    assert (example, program) == ("example:", "hive")
+    assert parser().parse_args(words).command == command
+
+
+def test_the_examples_of_all_are_understood() -> None:
+    epilog = parser().epilog
+    assert epilog is not None
+    lines = [re.split(r" {3,}", line.strip())[0] for line in epilog.splitlines()[1:]]
+    words = [shlex.split(command)[1:] for line in lines for command in line.split(";")]
+    assert [parser().parse_args(each).command for each in words] == ["init", "up", "up", "ps"]
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(("given", "meant"), [("pss", "ps"), ("dwon", "down"), ("chekc", "check"), ("log", "logs")])
+def test_a_slip_in_a_command_is_told(place: Place, given: str, meant: str) -> None:
+    done = place.hive(given)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"error: no command `{given}`; did you mean `{meant}`?\n\nhint: `hive --help` lists the commands\n"
+    )
+
+
+def test_a_command_like_no_other(place: Place) -> None:
+    done = place.hive("xyzzy", "--json")
+    assert done.code == 2
+    assert done.err == "error: no command `xyzzy`\n\nhint: `hive --help` lists the commands\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["config"], "the following arguments are required: config"),
+        (["init", "CartPole-v1"], "the following arguments are required: -o/--output"),
+        (["up", "a.toml", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        (["down", "--set"], "unrecognized arguments: --set"),
+        (["logs", "-n", "many"], "argument -n/--tail: expected a number of lines, got `many`"),
+        (["logs", "-n", "-5"], "argument -n/--tail: expected a number of lines, got `-5`"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_a_hint(place: Place, words: list[str], error: str) -> None:
+    done = place.hive(*words)
+    assert (done.code, done.out) == (2, "")
+    first, empty, hint = done.err.splitlines()
+    assert (first, empty) == (f"error: {error}", "")
+    assert re.fullmatch(r"hint: `hive( \w+)? --help` shows how it is used", hint)
+
+
+# --- how commands end
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (HiveError("it broke"), 1),
+        (ActorFailed("learner-0 died"), 1),
+        (RecordError("cannot read `run.json`"), 1),
+        (UsageError("no run matches `x`", hint="say another"), 2),
+        (ConfigError("2 problems in `a.toml`", hint="look at it"), 2),
+        (TopologyError("a port is not connected"), 2),
+        (EnvironmentMissing("no environment `Pong`", hint="install it"), 2),
+        (PlatformError("no room", hint="buy some"), 3),
+    ],
+)
+def test_an_error_becomes_text_and_an_exit_code(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, code: int
+) -> None:
+    raising(monkeypatch, error)
+    done = place.hive("ls")
+    assert (done.code, done.out) == (code, "")
+    hint = f"\n\nhint: {error.hint}" if error.hint else ""
+    assert done.err == f"error: {error}{hint}\n"
+
+
+def test_an_error_may_bring_its_own_exit_code(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of another process does."""
+    error = HiveError("it broke there")
+    error.exit_code = 3
+    raising(monkeypatch, error)
+    assert place.hive("ls").code == 3
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_the_code_of_a_command_is_that_of_the_process(place: Place, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(look, "run_ls", lambda options: code)
+    done = place.hive("ls")
+    assert (done.code, done.out, done.err) == (code, "", "")
+
+
+def test_an_interrupt_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, KeyboardInterrupt())
+    done = place.hive("ls")
+    assert (done.code, done.out, done.err) == (130, "", "")
+
+
+def test_a_fault_of_ours_is_not_hidden(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, ZeroDivisionError("division by zero"))
+    with pytest.raises(ZeroDivisionError):
+        place.hive("ls")
+
+
+def test_elsewhere_it_says_that_it_is_for_linux(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        done = place.hive("--help")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: hive runs on Linux only, this is darwin\n\nhint: ")
+
+
+# --- what each command does first
+
+
+def test_classes_of_ones_own_are_found_beside_the_config(place: Place) -> None:
+    sys.path[:] = [entry for entry in sys.path if entry != str(place.folder)]
+    for _ in range(2):
+        place.hive("ls")
+        assert sys.path.count(str(place.folder)) == 1
+    assert sys.path[0] == str(place.folder)
+
+
+def test_what_killed_runs_left_is_swept(place: Place) -> None:
+    place.hive("ls")
+    (root,) = place.folder.glob("hive-*")
+    (root / "dead").mkdir()
+    (root / "dead" / "owner").write_text(f"{1 << 30} 1")
+    (root / "strange").mkdir()
+    place.hive("ls")
+    assert [path.name for path in root.iterdir()] == ["strange"]
+
+
+def test_words_come_from_the_command_line(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hive.cli import main
+
+    seen: list[Any] = []
+    monkeypatch.setattr(look, "run_ls", lambda options: seen.append(options) or 0)
+    monkeypatch.setattr(sys, "argv", ["hive", "ls", "--json"])
+    with contextlib.suppress(SystemExit):
+        main()
+    assert [options.json for options in seen] == [True]

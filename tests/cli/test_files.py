@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import hive
+from hive.config import SCHEMES, load_config, render, template
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+OWN = """
+import gymnasium
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+"""
+
+
+# --- init
+
+
+def test_init_writes_a_config_that_works(place: Place) -> None:
+    done = place.hive("init", "CartPole-v1", "-o", "new.toml")
+    assert (done.code, done.out, done.err) == (0, "new.toml\n", "")
+    assert (place.folder / "new.toml").read_text() == template("CartPole-v1")
+    assert load_config("new.toml").env.id == "CartPole-v1"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_init_of_a_scheme(place: Place, scheme: str) -> None:
+    done = place.hive("init", "CartPole-v1", "--scheme", scheme, "--output", "new.toml")
+    assert (done.code, done.err) == (0, "")
+    config = load_config("new.toml")
+    assert config.run.scheme == scheme
+    assert config == load_config("new.toml", [f"run.scheme={scheme}"], text='env.id = "CartPole-v1"\n')
+
+
+def test_init_of_things_of_ones_own(place: Place) -> None:
+    (place.folder / "mine_for_init.py").write_text(OWN)
+    done = place.hive("init", "mine_for_init:Own", "--scheme", "mine_for_init:topology", "-o", "new.toml")
+    assert (done.code, done.err) == (0, "")
+    config = load_config("new.toml")
+    assert (config.env.id, config.run.scheme) == ("mine_for_init:Own", "mine_for_init:topology")
+
+
+def test_init_overwrites_nothing(place: Place) -> None:
+    (place.folder / "new.toml").write_text("precious")
+    done = place.hive("init", "CartPole-v1", "-o", "new.toml")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: `new.toml` is there already\n\nhint: choose another name with -o\n"
+    assert (place.folder / "new.toml").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["CartPol-v1"], "error: no environment `CartPol-v1`"),
+        (["no_such_module:Own"], "error: "),
+        (["CartPole-v1", "--scheme", "impla"], "error: 1 problem in `template`"),
+    ],
+)
+def test_init_of_what_is_not_there_writes_nothing(place: Place, words: list[str], error: str) -> None:
+    done = place.hive("init", *words, "-o", "new.toml")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(error)
+    assert "\n\nhint: " in done.err
+    assert not (place.folder / "new.toml").exists()
+
+
+def test_a_slip_in_a_scheme_is_told(place: Place) -> None:
+    assert "did you mean `impala`?" in place.hive("init", "CartPole-v1", "--scheme", "impla", "-o", "a.toml").err
+
+
+def test_init_where_nothing_can_be_written(place: Place) -> None:
+    done = place.hive("init", "CartPole-v1", "-o", "nowhere/new.toml")
+    assert (done.code, done.err) == (2, "error: cannot write `nowhere/new.toml`: No such file or directory\n")
+
+
+# --- config
+
+
+def test_config_is_the_resolved_config(place: Place) -> None:
+    path = place.config('[run]\nscheme = "ppo"\n[env]\nid = "CartPole-v1"\n')
+    done = place.hive("config", path.name, "-s", "run.seed=9")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == render(load_config(path.name, ["run.seed=9"]))
+    assert tomllib.loads(done.out)["algorithm"]["epochs"] == 4
+
+
+def test_config_tells_where_each_value_came_from(place: Place) -> None:
+    path = place.config('[run]\nscheme = "ppo"\n[env]\nid = "CartPole-v1"\n')
+    done = place.hive("config", path.name, "--json", "-s", "run.seed=9", "--set", "collection.envs=4")
+    assert (done.code, done.err) == (0, "")
+    keys: dict[str, Any] = json.loads(done.out)
+    assert list(keys) == [entry.name for entry in load_config(path.name).entries()]
+    assert all(list(value) == ["value", "origin"] for value in keys.values())
+    assert {name: tuple(keys[name].values()) for name in keys if keys[name]["origin"] != "default"} == {
+        "run.scheme": ("ppo", "cart.toml:2"),
+        "run.seed": (9, "--set"),
+        "env.id": ("CartPole-v1", "cart.toml:4"),
+        "collection.envs": (4, "--set"),
+        "gradients.communication": ("synchronous", "scheme ppo"),
+        "algorithm.name": ("ppo", "scheme ppo"),
+    }
+    assert keys["run.name"]["value"] == "cart"
+    assert keys["run.stop_at_return"] == {"value": None, "origin": "default"}
+    assert keys["network.middleware"]["value"] == [64, 64]
+
+
+@pytest.mark.parametrize("command", ["config", "check"])
+def test_every_problem_of_a_config_is_told(place: Place, command: str) -> None:
+    path = place.config("[env]\n[collection]\nevns = 8\nrollout = 0\n")
+    done = place.hive(command, path.name, "-s", "run.sede=1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: 4 problems in `cart.toml` and `--set`\n")
+    assert "cart.toml:3: collection.evns: unknown key\n" in done.err
+    assert "did you mean `envs`?" in done.err
+    assert "run.sede" in done.err
+    missing = place.hive(command, "nothing.toml")
+    assert (missing.code, missing.out) == (2, "")
+    assert "nothing.toml" in missing.err
+
+
+# --- check
+
+ALONE = {name: [name] for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder")}
+TOGETHER = {"learner-0": ["collector-0", "gradient-worker-0", "learner-0"], "recorder": ["recorder"]}
+
+CHANNEL = re.compile(
+    r"  (?P<source>[\w-]+\.[\w-]+) (?P<arrow>══>|──>|▒▒>) (?P<targets>.+?)   (?P<carrier>slab|board|message)"
+    r"(, (?P<segments>\d+) x (?P<count>\d+) (?P<unit>slots|blocks) of \d+\.\d KiB)?"
+)
+ARROWS = {"slab": "══>", "message": "──>", "board": "▒▒>"}
+UNITS = {"slab": "slots", "message": None, "board": "blocks"}
+
+every_scheme = pytest.mark.parametrize(
+    ("scheme", "processes"), [("single", TOGETHER), ("a2c", ALONE), ("ppo", ALONE), ("impala", ALONE)]
+)
+
+
+@every_scheme
+def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[str, list[str]]) -> None:
+    path = place.config()
+    done = place.hive("check", path, "-s", f"run.scheme={scheme}", "--json")
+    assert (done.code, done.err) == (0, "")
+    shown = json.loads(done.out)
+    plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
+    assert list(shown) == ["processes", "channels", "bytes"]
+    assert shown["processes"] == processes
+    assert shown["bytes"] == plan.bytes
+    assert all(list(c) == ["name", "carrier", "source", "targets", "bytes"] for c in shown["channels"])
+    assert [(c["name"], c["carrier"], c["source"], tuple(c["targets"])) for c in shown["channels"]] == [
+        (c.name, c.carrier, c.source, c.targets) for c in plan.channels
+    ]
+    assert {"rollouts", "gradients", "weights", "behaviour", "metrics"} <= {c["name"] for c in shown["channels"]}
+    assert all((c["bytes"] == 0) == (c["carrier"] == "message") for c in shown["channels"])
+    assert sum(c["bytes"] for c in shown["channels"]) <= plan.bytes
+
+
+@every_scheme
+def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, list[str]]) -> None:
+    words = ("check", place.config(), "-s", f"run.scheme={scheme}")
+    plan, drawn = json.loads(place.hive(*words, "--json").out), place.hive(*words)
+    assert (drawn.code, drawn.err) == (0, "")
+    first, *lines = drawn.out.splitlines()
+    size = plan["bytes"] / 2**20
+    assert first == f"4 actors in {len(processes)} processes, {size:.1f} MiB of shared memory"
+    rows = [re.split(r" {2,}", line.strip()) for line in lines[: len(processes)]]
+    assert {name: actors.split(", ") for name, actors in rows} == processes
+    matches = [CHANNEL.fullmatch(line) for line in lines[len(processes) :]]
+    assert [m and m.group("source", "arrow", "targets", "carrier", "unit") for m in matches] == [
+        (c["source"], ARROWS[c["carrier"]], ", ".join(c["targets"]), c["carrier"], UNITS[c["carrier"]])
+        for c in plan["channels"]
+    ]
+
+
+def test_check_shows_each_worker_and_its_slots(place: Place) -> None:
+    path = place.config('[env]\nid = "CartPole-v1"\n[collection]\nworkers = 3\nslots = 5\n')
+    done = place.hive("check", path, "-s", "gradients.workers=2")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("7 actors in 7 processes, ")
+    matches = filter(None, map(CHANNEL.fullmatch, done.out.splitlines()))
+    slabs = {m["source"]: (m["segments"], m["count"]) for m in matches if m["carrier"] == "slab"}
+    assert slabs == {"collectors.rollouts": ("3", "5"), "gradient-workers.gradients": ("2", "2")}
+
+
+TOPOLOGY = """
+import hive
+
+class Note(hive.Message):
+    text: str
+
+class Writer(hive.Actor):
+    notes = hive.Outlet(Note)
+
+class Reader(hive.Actor):
+    notes = hive.Inlet(Note)
+    memory = hive.Publication(Note)
+
+def topology(config, directory):
+    topology = hive.Topology()
+    writers, reader = topology.add(Writer, count=2, process="writers"), topology.add(Reader)
+    topology.connect(writers.notes, reader.notes)
+    topology.publish(reader.memory, block_bytes=config.collection.envs * 1024)
+    return topology
+"""
+
+
+def test_check_of_a_topology_of_ones_own(place: Place) -> None:
+    (place.folder / "mine_for_check.py").write_text(TOPOLOGY)
+    path = place.config('[run]\nscheme = "mine_for_check:topology"\n[env]\nid = "unknown"\n')
+    done = place.hive("check", path)
+    assert (done.code, done.err) == (0, "")
+    first, *lines = done.out.splitlines()
+    assert first.startswith("3 actors in 2 processes, 0.")
+    assert lines == [
+        "  writers              writer-0, writer-1",
+        "  reader-0             reader-0",
+        "  writers.notes ──> reader.notes   message",
+        "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 16.0 KiB",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "error"),
+    [
+        ("env.id=Nowhere-v0", "error: no environment `Nowhere-v0`"),
+        ("run.scheme=no_such_module:f", "error: the scheme `no_such_module:f` cannot be loaded: "),
+        ("network.module=no_such_module:Layers", "error: "),
+    ],
+)
+def test_check_finds_what_a_config_cannot_know(place: Place, override: str, error: str) -> None:
+    done = place.hive("check", place.config(), "-s", override)
+    assert done.code in (1, 2)
+    assert done.out == ""
+    assert done.err.startswith(error)
+    assert "no_such_module" in done.err or "Nowhere-v0" in done.err
+
+
+def test_check_starts_and_leaves_nothing(place: Place) -> None:
+    path = place.config()
+    place.hive("check", path)
+    left = {entry.name for entry in place.folder.iterdir() if not entry.name.startswith("hive-")}
+    assert left == {path.name}
+    assert not any(entry.is_dir() for root in place.folder.glob("hive-*") for entry in Path(root).iterdir())

@@ -1,0 +1,419 @@
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned_status import actor, results, starting, status
+
+from hive.cli import look
+from hive.cli.look import FOLLOW_LINES, PS_KEYS, live_run
+from hive.errors import UsageError
+from hive.records import RunDirectory
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+LS_KEYS = {"name", "state", "path", "env_steps", "mean_return_100", "wall_s", "started"}
+
+
+class Looks:
+    """The time between two looks of `logs -f`, in which a test does something instead of waiting."""
+
+    def __init__(self, *between: Callable[[], object]) -> None:
+        self.between = list(between)
+        self.time = time.time
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds == look.FOLLOW_S
+        self.between.pop(0)()
+
+
+def say(run: RunDirectory, actor: str, *texts: str, second: int = 0) -> None:
+    """Lines in the log of an actor, as many milliseconds after each other."""
+    with run.log_file(actor).open("a") as file:
+        for n, text in enumerate(texts):
+            file.write(f"2026-11-21 01:12:{second:02}.{n:03} {actor} INFO {text}\n")
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    """A document that any reader of JSON takes."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    listed: list[dict[str, Any]] = json.loads(text, parse_constant=refuse)
+    return listed
+
+
+def table(text: str) -> list[list[str]]:
+    """The cells of a table, which are two blanks apart."""
+    return [re.split(r" {2,}", line) for line in text.splitlines()]
+
+
+# --- ls
+
+
+def test_ls_of_nothing(place: Place) -> None:
+    done = place.hive("ls")
+    assert (done.code, done.out, done.err) == (0, f"no run in {place.runs} yet\n", "")
+    assert rows(place.hive("ls", "--json").out) == []
+
+
+def test_ls_of_runs_in_every_state(place: Place) -> None:
+    place.ended("pong", started=1.0)
+    place.ended("pong", started=2.0, state="failed", env_steps=512, mean_return_100=None, error="it broke")
+    lost = place.lost("pong", started=3.0)
+    lost.metrics_file.write_text('{"steps": 9216, "seconds": 7.06, "return/mean_100": 21.25}\n')
+    place.live(status(), started=time.time() - 100)
+    place.never_begun("empty")
+    done = place.hive("ls")
+    assert (done.code, done.err) == (0, "")
+    listed = {cells[0]: cells[1:] for cells in table(done.out)}
+    wall = listed["cartpole-1"].pop()
+    assert listed == {
+        "NAME": ["STATE", "STEPS", "RETURN", "WALL"],
+        "pong-1": ["finished", "500,000", "471.5", "61.5 s"],
+        "pong-2": ["failed", "512", "–", "61.5 s"],
+        "pong-3": ["lost", "9,216", "21.2", "7.1 s"],
+        "cartpole-1": ["running", "20,480", "131.6"],
+        "empty-1": ["lost", "–", "–", "–"],
+    }
+    assert 100 <= float(wall.removesuffix(" s")) < 160
+    assert list(listed)[1:4] == ["pong-1", "pong-2", "pong-3"]
+
+
+def test_columns_are_as_wide_as_their_widest_cell(place: Place) -> None:
+    place.ended("a-name-that-is-long", started=1.0)
+    place.ended("b", started=2.0)
+    lines = place.hive("ls").out.splitlines()
+    assert len({line.index(word) for line, word in zip(lines, ("STATE", "finished", "finished"), strict=True)}) == 1
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
+    ended = place.ended(started=1.0)
+    place.lost(started=2.0)
+    place.live(status(), started=3.0)
+    place.never_begun()
+    listed = {row["name"]: row for row in rows(place.hive("ls", "--json").out)}
+    assert all(row.keys() == LS_KEYS for row in listed.values())
+    assert listed["cartpole-1"] == {
+        "name": "cartpole-1",
+        "state": "finished",
+        "path": str(ended.path),
+        "env_steps": 500_000,
+        "mean_return_100": 471.5,
+        "wall_s": 61.52,
+        "started": 1.0,
+    }
+    nothing = {"env_steps": None, "mean_return_100": None, "wall_s": None}
+    assert listed["cartpole-2"] == listed["cartpole-2"] | nothing | {"state": "lost", "started": 2.0}
+    assert listed["cartpole-3"]["state"] == "running"
+    assert listed["cartpole-4"] == listed["cartpole-4"] | nothing | {"state": "lost", "started": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "env_steps", "mean_return"),
+    [
+        (starting(), "starting", 0, None),
+        (status(actor("learner-0", counters=results(episodes=0, mean_return_100=0.0))), "running", 20_480, None),
+        (status(actor("learner-0", counters=results(mean_return_100=math.nan))), "running", 20_480, None),
+        (status(actor("learner-0", counters=results(mean_return_100=math.inf))), "running", 20_480, None),
+        (status(state="draining"), "draining", 20_480, 131.6),
+    ],
+)
+def test_a_live_run_is_asked(
+    place: Place, said: dict[str, Any], state: str, env_steps: int, mean_return: float | None
+) -> None:
+    place.live(said)
+    (row,) = rows(place.hive("ls", "--json").out)
+    assert (row["state"], row["env_steps"], row["mean_return_100"]) == (state, env_steps, mean_return)
+
+
+def test_a_live_run_that_does_not_answer_is_listed_all_the_same(place: Place) -> None:
+    place.live(None)
+    (row,) = rows(place.hive("ls", "--json").out)
+    assert (row["state"], row["env_steps"]) == ("running", None)
+    assert row["wall_s"] > 0
+
+
+@pytest.mark.parametrize("metrics", ["", "torn", '{"evaluation": 1}\n'])
+def test_a_lost_run_without_metrics(place: Place, metrics: str) -> None:
+    place.lost().metrics_file.write_text(metrics)
+    (row,) = rows(place.hive("ls", "--json").out)
+    assert (row["state"], row["env_steps"], row["wall_s"]) == ("lost", None, None)
+
+
+# --- which run is meant
+
+
+def test_the_only_live_run_is_meant(place: Place) -> None:
+    place.live(status(), "old", started=1.0)
+    place.ended("new", started=2.0)
+    assert live_run(None).name == "old-1"
+    assert live_run("old").name == "old-1"
+    assert place.hive("ps").out.startswith("old-1  running\n")
+
+
+def test_the_newest_is_looked_at_where_none_or_several_live(place: Place) -> None:
+    place.ended(started=1.0)
+    place.ended(started=2.0)
+    assert place.hive("ps").out.startswith("cartpole-2  finished\n")
+    place.live(status(), "a", started=3.0)
+    place.live(status(), "b", started=4.0)
+    assert place.hive("ps").out.startswith("b-1  running\n")
+    assert place.hive("ps", "a").out.startswith("a-1  running\n")
+
+
+@pytest.mark.parametrize("command", ["ps", "logs"])
+def test_a_run_that_is_not_there(place: Place, command: str) -> None:
+    done = place.hive(command)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: no run in `{place.runs}` yet\n\nhint: start one: `hive up config.toml`\n"
+    place.ended(started=1.0)
+    place.ended(started=2.0)
+    done = place.hive(command, "cartpool-1")
+    assert (done.code, done.err) == (2, "error: no run matches `cartpool-1`; newest: cartpole-2, cartpole-1\n")
+    done = place.hive(command, "cart")
+    assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n")
+
+
+def test_no_run_lives(place: Place) -> None:
+    with pytest.raises(UsageError, match=r"^nothing is running$"):
+        live_run(None)
+    place.ended()
+    with pytest.raises(UsageError, match=r"^nothing is running - last: cartpole-1 \(finished\)$"):
+        live_run(None)
+    with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
+        live_run("latest")
+    place.lost()
+    with pytest.raises(UsageError, match=r"^cartpole-2 is not running: it was lost$"):
+        live_run("cartpole-2")
+
+
+def test_several_runs_live(place: Place) -> None:
+    place.live(None, "a", started=1.0)
+    place.live(None, "b", started=2.0)
+    with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
+        live_run(None)
+    assert caught.value.hint == "say which one"
+
+
+# --- ps
+
+
+def test_ps_of_a_live_run(place: Place) -> None:
+    waiting = actor("collector-1", activity="wait for weights", since_s=12.34, busy=0.0, wait_in=1.0, wait_out=0.0)
+    place.live(status(actor("collector-0", lag=1, restarts=2), waiting, actor("learner-0", counters=results())))
+    done = place.hive("ps", "cartpole-1")
+    assert (done.code, done.err) == (0, "")
+    title, head, *lines = table(done.out)
+    assert title == ["cartpole-1", "running"]
+    assert head[:5] == ["NAME", "PID", "STATE", "CPU%", "MEM"]
+    assert head[5:] == ["ACTIVITY", "SINCE", "BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"]
+    assert all(line[1] == str(os.getpid()) and re.fullmatch(r"\d+M", line[4]) for line in lines)
+    assert {line[0]: line[5:] for line in lines} == {
+        "supervisor": [*("–",) * 7, "0"],
+        "fork-server": [*("–",) * 7, "0"],
+        "collector-0": ["step", "0.2 s", "90%", "6%", "4%", "12", "1", "2"],
+        "collector-1": ["wait for weights", "12.3 s", "0%", "100%", "0%", "12", "0", "0"],
+        "learner-0": ["step", "0.2 s", "90%", "6%", "4%", "12", "0", "0"],
+    }
+
+
+def test_ps_as_json_has_the_same_keys_for_every_process(place: Place) -> None:
+    place.live(status(actor("collector-0", pid=1 << 30), actor("learner-0", counters=results())))
+    listed = {row["name"]: row for row in rows(place.hive("ps", "--json").out)}
+    assert list(listed) == ["supervisor", "fork-server", "collector-0", "learner-0"]
+    assert all(tuple(row) == PS_KEYS for row in listed.values())
+    assert listed["learner-0"]["counters"] == results()
+    assert listed["learner-0"]["memory_bytes"] > 1 << 20
+    assert listed["learner-0"]["cpu_percent"] >= 0
+    assert (listed["collector-0"]["memory_bytes"], listed["collector-0"]["cpu_percent"]) == (None, None)
+    assert listed["collector-0"]["phases"] == {"step": 9.0, "wait": 1.0}
+    assert (listed["supervisor"]["counters"], listed["supervisor"]["activity"]) == (None, None)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_counter_that_is_not_finite_is_null(place: Place, value: float) -> None:
+    place.live(status(actor("learner-0", counters=results(mean_return_100=value))))
+    learner = rows(place.hive("ps", "--json").out)[-1]
+    assert learner["counters"] == results() | {"mean_return_100": None}
+
+
+def test_ps_of_sixty_four_collectors(place: Place) -> None:
+    place.live(status(*(actor(f"collector-{n}") for n in range(64)), actor("learner-0")))
+    lines = place.hive("ps").out.splitlines()
+    assert len(lines) == 2 + 2 + 65
+    assert len({line.index("running") for line in lines[2:]}) == 1
+
+
+def test_ps_of_a_run_that_starts(place: Place) -> None:
+    place.live(starting() | {"helpers": []})
+    (row,) = rows(place.hive("ps", "--json").out)
+    assert (row["name"], row["state"]) == ("supervisor", "starting")
+
+
+def test_ps_of_an_ended_run(place: Place) -> None:
+    place.ended()
+    done = place.hive("ps")
+    assert table(done.out)[0] == ["cartpole-1", "finished"]
+    assert {line[0]: line[1:] for line in table(done.out)[2:]} == {
+        "supervisor": ["–", "finished", *("–",) * 9, "0"],
+        "collector-0": ["–", "finished", *("–",) * 9, "1"],
+        "learner-0": ["–", "finished", *("–",) * 9, "0"],
+    }
+    listed = rows(place.hive("ps", "--json").out)
+    assert all(tuple(row) == PS_KEYS for row in listed)
+    assert [row["restarts"] for row in listed] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_ps_of_a_lost_run(place: Place, begun: bool) -> None:
+    place.lost() if begun else place.never_begun()
+    (row,) = rows(place.hive("ps", "cartpole-1", "--json").out)
+    assert row == dict.fromkeys(PS_KEYS) | {"name": "supervisor", "state": "lost", "restarts": 0}
+
+
+def test_ps_of_a_run_that_does_not_answer(place: Place) -> None:
+    place.live(None)
+    done = place.hive("ps")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: no supervisor listens in ")
+
+
+# --- logs
+
+
+@pytest.fixture
+def talk(place: Place) -> RunDirectory:
+    """A run that has ended, with two logs."""
+    run = place.ended()
+    say(run, "learner-0", "l0", "l1", second=1)
+    say(run, "supervisor", "s0", second=0)
+    say(run, "supervisor", "s2", second=2)
+    (run.logs / "supervisor.out").write_text("what Python said\n")
+    return run
+
+
+def test_logs_are_merged_by_time(place: Place, talk: RunDirectory) -> None:
+    done = place.hive("logs")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "supervisor | 2026-11-21 01:12:00.000 INFO s0",
+        "learner-0  | 2026-11-21 01:12:01.000 INFO l0",
+        "learner-0  | 2026-11-21 01:12:01.001 INFO l1",
+        "supervisor | 2026-11-21 01:12:02.000 INFO s2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        ((), ["s0", "l0", "l1", "s2"]),
+        (("-n", "2"), ["l1", "s2"]),
+        (("-n", "0"), []),
+        (("-n", "4"), ["s0", "l0", "l1", "s2"]),
+        (("--tail", "99999"), ["s0", "l0", "l1", "s2"]),
+        (("cartpole-1", "learner-0"), ["l0", "l1"]),
+        (("cartpole", "learner-0", "supervisor", "-n", "3"), ["l0", "l1", "s2"]),
+        (("latest", "nobody"), []),
+    ],
+)
+def test_logs_of_some_actors_and_their_last_lines(
+    place: Place, talk: RunDirectory, words: tuple[str, ...], texts: list[str]
+) -> None:
+    done = place.hive("logs", *words)
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[-1] for line in done.out.splitlines()] == texts
+    assert [line.split()[-1] for line in json.loads(place.hive("logs", *words, "--json").out)] == texts
+
+
+def test_a_rotated_log_is_read_once(place: Place, talk: RunDirectory) -> None:
+    log = talk.log_file("learner-0")
+    log.rename(log.with_name("learner-0.log.1"))
+    say(talk, "learner-0", "l2", second=3)
+    lines = place.hive("logs").out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["s0", "l0", "l1", "s2", "l2"]
+    assert {line.split()[0] for line in lines} == {"supervisor", "learner-0"}
+
+
+def test_logs_of_a_run_that_never_began(place: Place) -> None:
+    place.never_begun()
+    for words in ((), ("-f",)):
+        done = place.hive("logs", "cartpole-1", *words)
+        assert (done.code, done.out, done.err) == (0, "", "")
+    assert json.loads(place.hive("logs", "cartpole-1", "--json").out) == []
+
+
+def test_following_an_ended_run_ends(place: Place, talk: RunDirectory) -> None:
+    assert place.hive("logs", "-f").out == place.hive("logs").out
+
+
+@pytest.mark.parametrize("tail", [100, 1, 0])
+def test_following_shows_every_new_line_once(place: Place, monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
+    run = place.live(None)
+    say(run, "learner-0", "old", "l0", second=1)
+    longer = "gradient-worker-0"  # makes the column of names wider
+
+    def end() -> None:
+        say(run, "learner-0", "last", second=9)
+        place.end(run)
+
+    looks = Looks(
+        lambda: say(run, "learner-0", "l1", "l2", second=2),
+        lambda: None,
+        lambda: say(run, longer, "g0", second=3),
+        lambda: say(run, longer, *(f"g{n}" for n in range(1, FOLLOW_LINES // 2)), second=4),
+        end,
+    )
+    monkeypatch.setattr(look, "time", looks)
+    done = place.hive("logs", "cartpole-1", "-f", "-n", tail)
+    assert (done.code, done.err, looks.between) == (0, "", [])
+    new = ["l1", "l2", *(f"g{n}" for n in range(FOLLOW_LINES // 2)), "last"]
+    assert [line.split()[-1] for line in done.out.splitlines()] == [*["old", "l0"][2 - min(tail, 2) :], *new]
+
+
+def test_following_shows_lines_that_repeat(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tracebacks have lines in common, which bear no time."""
+    run = place.live(None)
+    traceback = "Traceback (most recent call last):\n  in step\n"
+
+    def crash(second: int, text: str) -> None:
+        say(run, "collector-0", text, second=second)
+        with run.log_file("collector-0").open("a") as file:
+            file.write(traceback)
+
+    crash(1, "one")
+    monkeypatch.setattr(look, "time", Looks(lambda: crash(2, "two"), lambda: place.end(run)))
+    lines = place.hive("logs", "cartpole-1", "-f").out.splitlines()
+    last = [line.split()[-1] for line in lines]
+    assert last == ["one", "last):", "step", "two", "last):", "step"]
+
+
+def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = place.live(None)
+    say(run, "learner-0", "l0")
+
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(look, "time", Looks(leave))
+    done = place.hive("logs", "-f")
+    assert (done.code, done.err) == (130, "")
+    assert done.out.endswith("l0\n")
+    assert not run.summary_file.exists()
+
+
+def test_a_number_of_lines() -> None:
+    assert look._count("007") == 7
+    for wrong in ("", "-1", "1.5", "many"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a number of lines, got"):
+            look._count(wrong)

@@ -1,0 +1,539 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned_status import actor, results, starting, status
+
+from hive.cli import up
+from hive.cli.up import SHOWN, _detached, _Events, _Foreground, _keys, _raise_failure, _report
+from hive.config import load_config, render
+from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
+from hive.monitor import StatusLine
+from hive.records import RunDirectory, Summary, home_folder, list_checkpoints, write_checkpoint
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+class FakeProcess:
+    """A supervisor's process. Each `poll` does the next thing of a script; after the last one it has ended."""
+
+    def __init__(self, *script: Callable[[], object], code: int = 0) -> None:
+        self.script = list(script)
+        self.code = code
+        self.returncode: int | None = None
+        self.signals: list[int] = []
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self.script:
+            self.script.pop(0)()
+        elif self.returncode is None:
+            self.returncode = self.code
+        return self.returncode
+
+    def wait(self) -> int:
+        self.returncode = self.code
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
+
+
+class FakeClient:
+    """A supervisor that answers with each of `said`, then is gone."""
+
+    def __init__(self, *said: dict[str, Any]) -> None:
+        self.said = list(said)
+
+    def status(self) -> dict[str, Any]:
+        if not self.said:
+            raise UsageError("the supervisor is gone")
+        return self.said.pop(0)
+
+    def close(self) -> None:
+        """Leaves."""
+
+
+def nothing() -> None:
+    """The process lives on."""
+
+
+def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
+    with run.events_file.open("a") as file:
+        file.write(json.dumps({"t": 1.7e9, "kind": kind, "text": text, **fields}) + "\n")
+
+
+def fail(run: RunDirectory, error: HiveError, traceback: str = "") -> None:
+    """What a supervisor writes that could not start the run."""
+    failure = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
+    (run.path / "failure.json").write_text(json.dumps(failure))
+
+
+def said(out: io.StringIO) -> list[str]:
+    """The lines, without their times."""
+    return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in out.getvalue().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits between two looks."""
+    monkeypatch.setattr(up, "LOOK_S", 0.0)
+
+
+@pytest.fixture
+def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeProcess]:
+    """Makes `hive up` start the process given, with a supervisor that says `now` unless it is None."""
+
+    def begin(process: FakeProcess, now: dict[str, Any] | None) -> FakeProcess:
+        def pretend(directory: RunDirectory) -> FakeProcess:
+            if now is not None:
+                place.serve(directory, now)
+            return process
+
+        monkeypatch.setattr(up, "_start", pretend)
+        return process
+
+    return begin
+
+
+# --- the diary
+
+
+def test_only_new_events_that_matter_are_shown(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events, line = _Events(run), StatusLine(out)
+    events.show(line)
+    assert said(out) == []
+    event(run, "started", "run cartpole-1")
+    event(run, "running", "4 actors in 4 processes")
+    events.show(line)
+    events.show(line)
+    event(run, "died", "collector-0 died: killed by SIGKILL", actor="collector-0")
+    events.show(line)
+    assert said(out) == [
+        "supervisor         4 actors in 4 processes",
+        "collector-0        collector-0 died: killed by SIGKILL",
+    ]
+
+
+def test_an_event_is_shown_once_it_is_whole(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events, line = _Events(run), StatusLine(out)
+    run.events_file.write_text('{"kind": "died", "te')
+    events.show(line)
+    assert said(out) == []
+    with run.events_file.open("a") as file:
+        file.write('xt": "who"}\n')
+    events.show(line)
+    assert said(out) == ["supervisor         who"]
+
+
+def test_what_is_no_event_is_passed_over(place: Place) -> None:
+    """A full disk leaves pieces of lines."""
+    run, out = place.never_begun(), io.StringIO()
+    run.events_file.write_bytes(b'{"kind": "di\n[1]\n\xff\n\n{"text": "of no kind"}\n')
+    event(run, "lost", "a message is lost")
+    _Events(run).show(StatusLine(out))
+    assert said(out) == ["supervisor         a message is lost"]
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_each_kind_is_shown(place: Place, kind: str) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    event(run, kind, "text")
+    _Events(run).show(StatusLine(out))
+    assert said(out) == ["supervisor         text"]
+
+
+# --- runs that did not begin
+
+
+def test_the_supervisor_died_without_a_word(place: Place) -> None:
+    run = place.never_begun()
+    with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began") as caught:
+        _raise_failure(run, 7)
+    assert caught.value.hint == f"its output is in {run.logs / 'supervisor.out'}"
+
+
+def test_a_mistake_in_the_config_leaves_no_run(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ConfigError("1 problem in `a.toml`", hint="look at it"))
+    with pytest.raises(HiveError, match="1 problem in") as caught:
+        _raise_failure(run, 2)
+    assert (caught.value.exit_code, caught.value.hint) == (2, "look at it")
+    assert not run.path.exists()
+
+
+def test_a_mistake_in_resuming_does_not_cost_the_run(place: Place) -> None:
+    run = place.ended(state="stopped")
+    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
+    fail(run, ConfigError("no environment `Pong`"))
+    with pytest.raises(HiveError, match="no environment `Pong`"):
+        _raise_failure(run, 2)
+    assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
+    assert run.summary_file.exists()
+
+
+@pytest.mark.parametrize("hint", ["", "look at line 3"])
+def test_a_traceback_is_kept(place: Place, hint: str) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("the topology cannot be built", hint=hint), "Traceback ...\nZeroDivisionError\n")
+    with pytest.raises(HiveError, match="the topology cannot be built") as caught:
+        _raise_failure(run, 1)
+    crash = run.crash_file("topology", 1)
+    assert crash.read_text() == "Traceback ...\nZeroDivisionError\n"
+    assert caught.value.exit_code == 1
+    assert caught.value.hint == (hint or f"the traceback is in {crash}")
+
+
+def test_a_failure_without_a_traceback(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("no room"))
+    with pytest.raises(HiveError, match="no room"):
+        _raise_failure(run, 1)
+    assert list(run.crashes.iterdir()) == []
+
+
+# --- the last words
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {},
+            "finished: 500,000 steps · 500,000 steps, 976 updates · return 471.5 · 61.5 s, 10,000 steps/s · ",
+        ),
+        (
+            {"state": "stopped", "stop_reason": "hive down", "mean_return_100": None, "train_s": 0.0},
+            "stopped: hive down · 500,000 steps, 976 updates · return – · 61.5 s, no updates · ",
+        ),
+        (
+            {"state": "failed", "stop_reason": "learner-0", "error": "learner-0 died\n\nhint: look"},
+            "error: learner-0 died\n\nhint: look\nfailed: learner-0 · 500,000 steps, 976 updates · ",
+        ),
+    ],
+)
+def test_the_last_words_of_a_run(
+    place: Place, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], words: str
+) -> None:
+    run = place.ended(**changes)
+    assert _report(run, 5) == 5
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(words)
+    assert err.endswith(f"{run.path}\n")
+
+
+# --- the foreground
+
+
+def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tuple[int, list[str]]:
+    out = io.StringIO()
+    view = _Foreground(run, process, FakeClient(*now), StatusLine(out))  # type: ignore[arg-type]
+    return view.watch(), said(out)
+
+
+def test_a_run_is_watched_to_its_end(place: Place) -> None:
+    run = place.never_begun()
+
+    def work() -> None:
+        event(run, "running", "4 actors in 4 processes")
+
+    process = FakeProcess(
+        nothing, work, nothing, lambda: (event(run, "draining", "500,000 steps"), place.end(run)), code=3
+    )
+    code, lines = watch(run, process, starting(), status(), status())
+    assert code == 3
+    assert lines[:3] == [
+        f"run cartpole-1  ({run.path})",
+        "leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down",
+        "supervisor         4 actors in 4 processes",
+    ]
+    assert lines[3].startswith("state=running steps=20480 ")
+    assert lines[4:] == ["supervisor         500,000 steps"]
+
+
+def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ConfigError("1 problem in `a.toml`"))
+    with pytest.raises(HiveError, match="1 problem"):
+        watch(run, FakeProcess(nothing, nothing, code=2), starting(), starting())
+
+
+def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
+    run = place.never_begun()
+    with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$") as e:
+        watch(run, FakeProcess(nothing, code=-signal.SIGKILL), status())
+    assert e.value.hint == f"its files are in {run.path}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, number: int) -> None:
+    run = place.never_begun()
+
+    def interrupt() -> None:
+        signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    process = FakeProcess(nothing, interrupt, interrupt, lambda: place.end(run, state="stopped"), code=130)
+    code, lines = watch(run, process, status(), status(), status(), status())
+    assert code == 130
+    assert process.signals == [signal.SIGTERM, signal.SIGTERM]
+    assert lines.count("stopping: the state is saved - Ctrl-C again to stop now") == 1
+    assert signal.getsignal(number) is before
+
+
+def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
+    run = place.never_begun()
+    process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)
+    code, lines = watch(run, process, *[status()] * 9)
+    assert code == 0
+    assert lines[-1] == "left cartpole-1 running · look: hive ps cartpole-1 · stop: hive down cartpole-1"
+    assert (process.signals, process.returncode) == ([], 0)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_leaving_a_run_that_ends_this_moment_is_its_end(place: Place) -> None:
+    run = place.ended()
+    code, lines = watch(run, FakeProcess(lambda: signal.raise_signal(signal.SIGHUP), code=0), status())
+    assert code == 0
+    assert not any("left" in line for line in lines)
+
+
+# --- keys
+
+
+@contextmanager
+def terminal() -> Iterator[io.FileIO]:
+    """Makes stdin and stderr a terminal; gives the end at which a person sits.
+
+    Not a fixture: between fixtures and test, pytest puts its own streams there.
+    """
+    ours, theirs = os.openpty()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        io.FileIO(ours, "r+") as person,
+        os.fdopen(theirs, "r") as stdin,
+        os.fdopen(os.dup(theirs), "w") as stderr,
+    ):
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stderr", stderr)
+        yield person
+
+
+def test_keys_come_singly_and_without_echo() -> None:
+    with terminal() as person:
+        before = termios.tcgetattr(sys.stdin)
+        with _keys() as keys:
+            assert keys
+            assert not termios.tcgetattr(sys.stdin)[tty.LFLAG] & (termios.ECHO | termios.ICANON)
+            person.write(b"x")
+            assert os.read(sys.stdin.fileno(), 1) == b"x"
+        assert termios.tcgetattr(sys.stdin) == before
+
+
+def test_a_terminal_is_as_before_when_something_breaks() -> None:
+    with terminal():
+        before = termios.tcgetattr(sys.stdin)
+        with pytest.raises(ZeroDivisionError), _keys():
+            raise ZeroDivisionError
+        assert termios.tcgetattr(sys.stdin) == before
+
+
+@pytest.mark.parametrize(("name", "stream"), [("stderr", io.StringIO()), ("stdin", io.StringIO()), ("stdin", None)])
+def test_there_are_no_keys_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
+    with terminal(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, name, stream)
+        with _keys() as keys:
+            assert not keys
+
+
+def test_d_leaves(place: Place) -> None:
+    with terminal() as person:
+        process = FakeProcess(nothing, lambda: person.write(b"xd"), *[nothing] * 9)
+        code, lines = watch(place.never_begun(), process, *[status()] * 9)
+    assert (code, process.returncode, process.signals) == (0, 0, [])
+    assert lines[-1].startswith("left cartpole-1 running")
+
+
+# --- up
+
+
+def test_up_makes_a_run_of_a_config(place: Place, start: Callable[..., FakeProcess]) -> None:
+    start(FakeProcess(*[nothing] * 9), status())
+    path = place.config('[run]\nseed = 3\n[env]\nid = "CartPole-v1"\n')
+    done = place.hive("up", path, "-d", "--seed", "7", "--name", "quiet", "-s", "collection.envs=4")
+    assert (done.code, done.out, done.err) == (0, "quiet-1\n", "")
+    run = RunDirectory.open(home_folder() / "quiet-1")
+    assert run.config_file.read_bytes() == path.read_bytes()
+    given = load_config(path, ["collection.envs=4", "run.seed=7", 'run.name="quiet"'])
+    assert run.resolved_file.read_text() == render(given)
+    assert load_config(run.resolved_file) == given
+    for n in (1, 2):
+        start(FakeProcess(*[nothing] * 9), status())
+        assert place.hive("up", path, "-d").out == f"cart-{n}\n"
+
+
+def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -> None:
+    def finish() -> None:
+        place.end(RunDirectory.open(place.runs / "cart-1"))
+
+    start(FakeProcess(nothing, nothing, finish), status())
+    done = place.hive("up", place.config())
+    assert (done.code, done.out) == (0, "")
+    lines = done.err.splitlines()
+    assert lines[0] == f"run cart-1  ({place.runs.resolve() / 'cart-1'})"
+    assert any(line.startswith("state=running steps=20480 ") for line in lines)
+    assert lines[-1].startswith("finished: 500,000 steps · ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--name", "a/b"], "run.name"),
+        (["--name", 'a"b'], "run.name"),
+        (["--seed", "-1"], "run.seed"),
+        (["-s", "collection.evns=1"], "did you mean"),
+    ],
+)
+def test_up_of_a_wrong_config_makes_nothing(place: Place, words: list[str], told: str) -> None:
+    done = place.hive("up", place.config(), *words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert not place.runs.exists()
+
+
+def test_up_of_a_supervisor_that_dies_at_once(place: Place, start: Callable[..., FakeProcess]) -> None:
+    start(FakeProcess(nothing, nothing, code=9), None)
+    done = place.hive("up", place.config(), "-d")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(
+        "error: the supervisor ended with code 9 before the run began\n\nhint: its output is in "
+    )
+
+
+# --- up --detach
+
+
+def test_detaching_waits_until_the_run_runs(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run, process, client = place.never_begun(), FakeProcess(), FakeClient(starting(), starting(), status(), status())
+    assert _detached(run, process, client) == 0  # type: ignore[arg-type]
+    assert len(client.said) == 1
+    assert process.returncode == 0  # or Python would complain that it still runs
+    assert capsys.readouterr() == ("cartpole-1\n", "")
+
+
+def test_detaching_from_a_run_that_cannot_start(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.never_begun()
+    fail(run, ConfigError("no environment `Pong`", hint="install it"))
+    with pytest.raises(HiveError, match="no environment `Pong`"):
+        _detached(run, FakeProcess(code=2), FakeClient(starting()))  # type: ignore[arg-type]
+    assert capsys.readouterr().out == ""
+
+
+def test_detaching_from_a_run_that_is_over(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.ended(state="failed", error="learner-0 died")
+    assert _detached(run, FakeProcess(code=1), FakeClient(starting())) == 1  # type: ignore[arg-type]
+    assert capsys.readouterr().err.startswith("error: learner-0 died\nfailed: ")
+
+
+# --- up --inline
+
+
+def test_inline_runs_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = threading.active_count()
+
+    def run_inline(directory: RunDirectory) -> int:
+        assert threading.current_thread() is threading.main_thread()
+        place.serve(directory, status(actor("learner-0", counters=results())))
+        event(directory, "running", "4 actors in 1 process")
+        place.end(directory, mean_return_100=None)
+        return 0
+
+    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    done = place.hive("up", place.config(), "--inline")
+    assert (done.code, done.out) == (0, "")
+    lines = done.err.splitlines()
+    assert lines[0] == f"run cart-1  ({place.runs.resolve() / 'cart-1'}), inline"
+    assert [line[9:] for line in lines].count("supervisor         4 actors in 1 process") == 1
+    assert lines[-1].startswith("finished: ")
+    assert threading.active_count() == threads + len(place.supervisors)
+
+
+@pytest.mark.parametrize(("error", "left"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])
+def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error: HiveError, left: bool) -> None:
+    threads = threading.active_count()
+
+    def run_inline(directory: RunDirectory) -> int:
+        raise error
+
+    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    done = place.hive("up", place.config(), "--inline")
+    assert done.code == error.exit_code
+    assert done.err.endswith(f"error: {error}\n")
+    assert (place.runs / "cart-1").exists() is left
+    assert threading.active_count() == threads
+
+
+# --- down
+
+
+@pytest.fixture
+def stand_in() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that may die, as a supervisor does."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        yield process
+        if process.poll() is None:
+            process.kill()
+
+
+@pytest.mark.parametrize("words", [(), ("--now",), ("cartpole-1",), ("cart", "--now")])
+def test_down_asks_and_waits(place: Place, stand_in: subprocess.Popen[bytes], words: tuple[str, ...]) -> None:
+    run = place.live(status(), pid=stand_in.pid)
+    (supervisor,) = place.supervisors
+
+    def obey() -> None:
+        place.end(run, state="stopped")
+        stand_in.kill()
+
+    supervisor.on_down = obey
+    done = place.hive("down", *words)
+    assert (done.code, done.out, done.err) == (0, "cartpole-1 stopped\n", "")
+    assert supervisor.asked == [("hive down", "--now" in words)]
+    assert Summary.read(run.summary_file).state == "stopped"
+
+
+def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+    place.live(status(), pid=stand_in.pid)
+    place.supervisors[0].on_down = stand_in.kill
+    done = place.hive("down")
+    assert (done.code, done.out) == (0, "cartpole-1 lost\n")
+
+
+def test_down_where_nothing_runs(place: Place) -> None:
+    assert place.hive("down").err == "error: nothing is running\n"
+    place.ended()
+    done = place.hive("down", "cartpole-1")
+    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 is not running: it finished\n")
+    assert place.hive("down", "carpole").code == 2
+
+
+def test_down_of_one_of_several(place: Place) -> None:
+    place.live(status(), "a", started=1.0)
+    place.live(status(), "b", started=2.0)
+    done = place.hive("down")
+    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: say which one\n")
+    assert [supervisor.asked for supervisor in place.supervisors] == [[], []]

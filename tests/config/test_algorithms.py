@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig, load_config
+from hive.config.algorithms import ALGORITHMS
+from hive.config.keys import keys_of
+from hive.config.schemes import SCHEMES
+from hive.errors import ConfigError
+
+ENV = '[env]\nid = "CartPole-v1"\n'
+
+every_algorithm = pytest.mark.parametrize(("name", "table"), ALGORITHMS.items())
+
+OWN = {
+    "a2c": {"normalize_advantages": False},
+    "ppo": {"normalize_advantages": True, "epochs": 4, "minibatches": 4, "clip_range": 0.2},
+    "impala": {"rho_clip": 1.0, "c_clip": 1.0},
+}
+
+
+def load(name: str, *lines: str) -> Any:
+    text = "\n".join((*ENV.splitlines(), "[algorithm]", f'name = "{name}"', *lines))
+    return load_config("run.toml", text=text).algorithm
+
+
+def problem(name: str, *lines: str) -> str:
+    with pytest.raises(ConfigError, match=r"^1 problem in `run\.toml`") as caught:
+        load(name, *lines)
+    return str(caught.value)
+
+
+# --- the tables
+
+
+def test_names_are_those_of_the_key() -> None:
+    assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
+    assert {SCHEMES[scheme].get("algorithm.name", "a2c") for scheme in SCHEMES} == ALGORITHMS.keys()
+    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig]
+
+
+@every_algorithm
+def test_each_has_what_all_share_first_and_in_order(name: str, table: type) -> None:
+    shared = list(keys_of(AlgorithmConfig))
+    assert list(keys_of(table))[: len(shared)] == shared
+    assert {key: keys_of(table)[key].default for key in list(keys_of(table))[len(shared) :]} == OWN[name]
+
+
+@every_algorithm
+def test_a_shared_key_means_the_same_everywhere(name: str, table: type) -> None:
+    for key, declared in keys_of(AlgorithmConfig).items():
+        other = keys_of(table)[key]
+        assert (other.limits, other.kind) == (declared.limits, declared.kind)
+    if name == "ppo":
+        advantages = keys_of(A2CConfig)["normalize_advantages"]
+        assert keys_of(table)["normalize_advantages"].limits == advantages.limits
+
+
+@every_algorithm
+def test_each_default_is_a_valid_value(name: str, table: type) -> None:
+    for declared in keys_of(table).values():
+        assert declared.fault(declared.default) is None
+        assert declared.limits.doc
+        assert not declared.limits.doc.endswith(".")
+
+
+@every_algorithm
+def test_defaults_of_ones_own(name: str, table: type) -> None:
+    differences = {
+        key: declared.default
+        for key, declared in keys_of(table).items()
+        if key in keys_of(AlgorithmConfig) and declared.default != keys_of(AlgorithmConfig)[key].default
+    }
+    assert differences == {
+        "a2c": {},
+        "ppo": {"name": "ppo", "gae_lambda": 0.95, "learning_rate": 3e-4},
+        "impala": {"name": "impala"},
+    }.get(name)
+
+
+@every_algorithm
+def test_a_table_does_not_change(name: str, table: type) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        table().discount = 0.5
+    assert table() == table(name=name)
+
+
+# --- loading
+
+
+@every_algorithm
+def test_the_name_chooses_the_table(name: str, table: type) -> None:
+    assert load(name) == table()
+    assert load(name, "discount = 0.5", "optimizer = 'sgd'") == table(discount=0.5, optimizer="sgd")
+
+
+def test_no_name_is_a2c() -> None:
+    config = load_config("run.toml", text=ENV)
+    assert config.algorithm == A2CConfig()
+    assert config.origin("algorithm.name") == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "owners"),
+    [
+        ("a2c", "epochs = 2", "ppo"),
+        ("a2c", "rho_clip = 2.0", "impala"),
+        ("impala", "clip_range = 0.1", "ppo"),
+        ("impala", "normalize_advantages = true", "a2c and ppo"),
+        ("ppo", "c_clip = 2.0", "impala"),
+    ],
+)
+def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:
+    key = line.split()[0]
+    text = problem(name, line)
+    assert f"run.toml:5: algorithm.{key}: unknown key\n" in text
+    assert f"`{key}` belongs to {owners}" in text
+
+
+def test_an_algorithm_that_is_not_there() -> None:
+    text = problem("pppo", "epochs = 2")
+    assert 'expected "a2c", "ppo" or "impala", got "pppo"' in text
+    assert "did you mean `ppo`?" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a2c", "discount = 1.01"),
+        ("a2c", "discount = -0.01"),
+        ("a2c", "gae_lambda = 2"),
+        ("a2c", "learning_rate = 0"),
+        ("a2c", 'learning_rate_schedule = "cosine"'),
+        ("a2c", 'optimizer = "lbfgs"'),
+        ("a2c", "adam_optimizer_beta1 = 1.0"),
+        ("a2c", "adam_optimizer_beta2 = 1"),
+        ("a2c", "rms_prop_optimizer_decay = 1.0"),
+        ("a2c", "optimizer_epsilon = 0.0"),
+        ("a2c", "momentum = 1.0"),
+        ("a2c", "weight_decay = -1.0"),
+        ("a2c", "value_loss_weight = -0.5"),
+        ("a2c", "entropy_weight = -0.01"),
+        ("a2c", "clip_gradients = -1"),
+        ("a2c", "normalize_advantages = 1"),
+        ("a2c", "learning_rate = nan"),
+        ("ppo", "epochs = 0"),
+        ("ppo", "minibatches = 0"),
+        ("ppo", "minibatches = 2.0"),
+        ("ppo", "clip_range = 0"),
+        ("impala", "rho_clip = 0.0"),
+        ("impala", "c_clip = -1"),
+    ],
+)
+def test_limits(name: str, line: str) -> None:
+    assert f"run.toml:5: algorithm.{line.split()[0]}: expected " in problem(name, line)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "value"),
+    [
+        ("a2c", "discount = 1", 1.0),
+        ("a2c", "discount = 0.0", 0.0),
+        ("a2c", "gae_lambda = 0", 0.0),
+        ("a2c", "clip_gradients = 0", 0.0),
+        ("a2c", "momentum = 0.0", 0.0),
+        ("a2c", "adam_optimizer_beta1 = 0", 0.0),
+        ("ppo", "epochs = 1", 1),
+        ("ppo", "minibatches = 1", 1),
+        ("impala", "rho_clip = 1e9", 1e9),
+    ],
+)
+def test_values_at_the_limits(name: str, line: str, value: float) -> None:
+    loaded = getattr(load(name, line), line.split()[0])
+    assert (loaded, type(loaded)) == (value, type(value))
