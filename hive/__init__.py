@@ -7,9 +7,16 @@ no torch never load it.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 __version__ = "0.1.0"
+
+if importlib.util.find_spec("hive._native") is None:
+    raise ImportError(
+        f"the native part of hive is not built: this is the source folder {__path__[0]}; "
+        "leave it to use the hive that is installed, or run scripts/build to work on it"
+    )
 
 _HOMES = {
     "Actor": "hive.runtime",

@@ -20,7 +20,7 @@ EXPECTED = ["the sum is 999000 {'produced': 1000, 'consumed': 1000, 'dropped': {
 
 @pytest.mark.parametrize(("program", "expected"), list(zip(PROGRAMS, EXPECTED, strict=True)))
 def test_its_programs_run(program: str, expected: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(expected)
 

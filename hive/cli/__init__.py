@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 hint="a container or a virtual machine with Linux will do",
             )
         if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())  # "package.module:Class" of a user's own, as `python -m` would find it
+            sys.path.append(os.getcwd())  # "package.module:Class" of a user's own; last, so that it hides nothing
         known = parser()
         try:
             options = known.parse_args(sys.argv[1:] if arguments is None else arguments)

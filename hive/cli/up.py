@@ -139,7 +139,7 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
 
 def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     with (directory.logs / "supervisor.out").open("ab") as out:
-        command = [sys.executable, "-m", "hive.runtime.run", str(directory.path)]
+        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
 

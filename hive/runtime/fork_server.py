@@ -237,6 +237,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _name_process("fork-server")
+    sys.path.append(os.getcwd())  # where users' own modules lie; last, so that they hide nothing
     _Server(socket.socket(fileno=int(arguments[0]))).serve()
 
 

@@ -66,7 +66,7 @@ class ForkedProcesses:
     async def start_server(self) -> Plan:
         """Starts a fork server and has it build the topology. Raises BuildError."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "hive.runtime.fork_server", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "hive.runtime.fork_server", str(theirs.fileno())]
         environment = {**os.environ, **THREADS}
         with theirs, (Path(self.build.log_folder) / "fork-server.out").open("ab") as out:
             self.server = subprocess.Popen(

@@ -32,7 +32,7 @@ print(sorted({{"torch", "gymnasium"}} & sys.modules.keys()))
 def python(*words: str, unbuffered: bool = False, out: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     env |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
-    command = [sys.executable, *words]
+    command = [sys.executable, "-P", *words]
     return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=env, timeout=60, check=False)
 
 

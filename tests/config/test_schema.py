@@ -329,5 +329,5 @@ def test_entries_tell_all() -> None:
 
 def test_the_config_needs_no_torch() -> None:
     code = "import sys, hive.config; print({'torch', 'numpy', 'gymnasium'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

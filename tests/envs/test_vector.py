@@ -70,4 +70,4 @@ def test_both_kinds_write_the_same_cartpole() -> None:
 
 def test_gymnasium_is_imported_only_when_an_environment_is_built() -> None:
     program = "import sys, hive.envs; assert not {'gymnasium', 'torch'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)

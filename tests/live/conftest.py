@@ -40,7 +40,7 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "runs"
-        path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
         self.env = {**os.environ, "HIVE_HOME": str(self.home), "TMPDIR": str(folder), "PYTHONPATH": path}
         self.started: list[subprocess.Popen[str]] = []
 
@@ -52,13 +52,13 @@ class House:
     def cartpole(self, steps: int = 100_000_000, run: str = "", more: str = "") -> Path:
         return self.config(CARTPOLE.format(steps=steps, run=run, more=more), "cart.toml")
 
-    def start(self, *arguments: object) -> subprocess.Popen[str]:
-        """`hive ...` in the background."""
-        command = [sys.executable, "-m", "hive", *map(str, arguments)]
+    def start(self, *arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """`hive ...` in the background. -P: the installed hive, as the `hive` command, whatever lies in `cwd`."""
+        command = [sys.executable, "-P", "-m", "hive", *map(str, arguments)]
         process = subprocess.Popen(
             command,
             env=self.env,
-            cwd=self.folder,
+            cwd=cwd or self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -67,9 +67,9 @@ class House:
         self.started.append(process)
         return process
 
-    def hive(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+    def hive(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """`hive ...` to its end."""
-        process = self.start(*arguments)
+        process = self.start(*arguments, cwd=cwd)
         out, err = process.communicate(timeout=LIMIT_S * 3)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -66,12 +66,13 @@ def test_check_config_and_init(house: House) -> None:
     checked = json.loads(house.hive("check", "new.toml", "--json").stdout)
     assert checked["processes"]["learner-0"] == ["learner-0"]
     assert {channel["name"] for channel in checked["channels"]} == {
-        "rollouts",
+        "behaviour",
+        "checkpoints",
         "gradients",
         "ledger",
-        "weights",
-        "behaviour",
         "metrics",
+        "rollouts",
+        "weights",
     }
     assert "collectors.rollouts ══> gradient-workers.rollouts" in house.hive("check", "new.toml").stdout
     keys = json.loads(house.hive("config", "new.toml", "-s", "run.seed=9", "--json").stdout)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
-    done = house.hive("up", ROOT / "examples" / "cartpole.toml")
+    done = house.hive("up", "examples/cartpole.toml", cwd=ROOT)  # README's command, in the folder of the sources
     assert done.returncode == 0, done.stderr
     summary = house.ended("cartpole-1")
     assert summary["state"] == "finished"
@@ -35,7 +35,7 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])
     tensors, state = load_weights(house.home / "cartpole-1" / "checkpoints" / f"{summary['updates']:06d}")
-    assert state["version"] == summary["updates"]
+    assert state["update"] == summary["updates"]
     assert any(tensor.size for tensor in tensors.values())
 
 

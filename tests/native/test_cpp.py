@@ -78,5 +78,5 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 @pytest.mark.parametrize(("unit", "sanitizer"), CASES)
 def test_unit(programs: Programs, unit: str, sanitizer: str) -> None:
     program = programs[unit, sanitizer].result()
-    launcher = [sys.executable, "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
+    launcher = [sys.executable, "-P", "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
     run([*launcher, program, LENGTH or "1"])

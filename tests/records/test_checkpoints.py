@@ -529,5 +529,5 @@ def test_they_are_listed_without_numpy(tmp_path: Path) -> None:
 import sys; from pathlib import Path; from hive.records import newest_checkpoint
 print(newest_checkpoint(Path(sys.argv[1])).update, "numpy" in sys.modules, "safetensors" in sys.modules)
 """
-    arguments = [sys.executable, "-c", program, str(tmp_path)]
+    arguments = [sys.executable, "-P", "-c", program, str(tmp_path)]
     assert subprocess.run(arguments, capture_output=True, check=True).stdout == b"1 False False\n"

@@ -137,7 +137,9 @@ def test_another_process_draws_the_same() -> None:
         "k = 3, Purpose.action, 1, 4\n"
         "print(json.dumps([stream(*k).bit_generator.random_raw(4).tolist(), stream_seed(*k)]))"
     )
-    ran = subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", program], env={"PYTHONHASHSEED": "77"}, capture_output=True, check=True
+    )
     key = 3, Purpose.action, 1, 4
     assert json.loads(ran.stdout) == [words(stream(*key), 4), stream_seed(*key)]
 
