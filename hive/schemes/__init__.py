@@ -29,7 +29,12 @@ def build(config: Config, directory: Path) -> Topology:
             f"the scheme `{config.run.scheme}` cannot be loaded: {error}",
             hint="it is a name, or package.module:function on the Python path",
         ) from None
-    topology: Topology = scheme(config, directory)
+    topology = scheme(config, directory) if callable(scheme) else None
+    if not isinstance(topology, Topology):
+        raise TopologyError(
+            f"the scheme `{config.run.scheme}` gives no hive.Topology",
+            hint="it is a function of (config, directory) that returns one",
+        )
     return topology
 
 

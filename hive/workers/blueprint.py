@@ -167,6 +167,10 @@ def load_module(reference: str) -> Callable[[Spaces], nn.Module]:
             f"[network] module `{reference}` cannot be loaded: {error}",
             hint="it is looked up as package.module:Class on the Python path",
         ) from None
+    if not callable(found):
+        raise NetworkError(
+            f"[network] module `{reference}` is {found!r}, not a class", hint="it is called with the spaces"
+        )
     return found
 
 

@@ -44,3 +44,10 @@ def accompanied(config: Config, directory: Path) -> Topology:
 
 def raises(config: Config, directory: Path) -> Topology:
     raise ValueError("the scheme itself is wrong")
+
+
+NUMBER = 7
+
+
+def nothing(config: Config, directory: Path) -> None:
+    """Forgets to return its topology."""

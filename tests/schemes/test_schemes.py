@@ -83,3 +83,9 @@ def test_a_run_directory_is_enough(directory: Path) -> None:
 def test_a_folder_that_is_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="is not a run directory"):
         load(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["NUMBER", "nothing"])
+def test_a_scheme_that_gives_no_topology(name: str, tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=rf"the scheme `own_schemes:{name}` gives no hive.Topology"):
+        build(config_of("small_environments:OneState", run__scheme=f'"own_schemes:{name}"'), tmp_path)
