@@ -56,6 +56,7 @@ TESTED_ELSEWHERE = {
     "runtime/hosting.py": "live/test_training.py",
     "runtime/run.py": "live/test_training.py",
     "testing.py": "runtime/test_inline.py",
+    "workers/learner_actor.py": "workers/test_actors.py",
     "networks/heads.py": "networks/test_torch_architecture.py",
     "networks/spaces.py": "networks/test_exports.py",
 }

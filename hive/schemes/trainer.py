@@ -15,7 +15,7 @@ from hive.records import Checkpoint, RunDirectory, list_checkpoints
 from hive.runtime import Topology
 from hive.workers import RESULTS, Blueprint, CollectorActor, GradientWorkerActor, LearnerActor, Recorder
 
-__all__ = ["trainer"]
+__all__ = ["assemble", "trainer"]
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
@@ -32,9 +32,13 @@ def resumed_from(directory: Path) -> Checkpoint | None:
 
 def trainer(config: Config, directory: Path) -> Topology:
     """The topology of one on-policy trainer; `directory` is the run's. Raises TopologyError."""
-    blueprint = Blueprint(config, resumed_from(directory))
+    return assemble(Blueprint(config, resumed_from(directory)), directory)
+
+
+def assemble(blueprint: Blueprint, directory: Path) -> Topology:
+    """The topology that a blueprint is for. Raises TopologyError."""
     _check(blueprint)
-    collection, gradients = config.collection, config.gradients
+    collection, gradients = blueprint.config.collection, blueprint.config.gradients
     homes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
     nests = None if collection.workers else homes  # where collectors without a process of their own live
     free = collection.communication == "asynchronous"

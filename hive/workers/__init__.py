@@ -1,10 +1,11 @@
 """Workers: collector, gradient worker, learner and recorder, as plain objects and as actors."""
 
-from hive.workers.actors import RESULTS, CollectorActor, GradientWorkerActor, LearnerActor
+from hive.workers.actors import CollectorActor, GradientWorkerActor
 from hive.workers.blueprint import Blueprint
 from hive.workers.collector import Collector
 from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Learner
+from hive.workers.learner_actor import RESULTS, LearnerActor
 from hive.workers.messages import Gradient, Ledger, Metrics, RolloutReady, Weights
 from hive.workers.recorder import Recorder
 

@@ -1,4 +1,4 @@
-"""The trainer's actors: each wraps one synchronous worker and orders its waits.
+"""The trainer's actors: each wraps one synchronous worker and orders its waits. (The learner's: learner_actor.)
 
               rollouts (slabs)                 gradients (slabs)
     Collector ────────────────> GradientWorker ────────────────> Learner ──metrics──> Recorder
@@ -25,24 +25,15 @@ case. The learner's successor reads the last committed turn, frees what that tur
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from hive.algorithms import Moments, merged
-from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
-from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, Subscription
+from hive.gradients import ROLLOUTS
+from hive.runtime import Actor, Inlet, Outlet, Slot, Subscription
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
-from hive.workers.collector import Collector
-from hive.workers.gradient_worker import GWorker
-from hive.workers.learner import Count, Turn, mean_return
-from hive.workers.messages import CheckpointDue, Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.messages import Gradient, RolloutReady, Weights
 
-__all__ = ["CollectorActor", "GradientWorkerActor", "LearnerActor"]
+__all__ = ["CollectorActor", "GradientWorkerActor"]
 
 LATEST = -1  # the version to ask for when any will do
 
@@ -61,17 +52,7 @@ class CollectorActor(Actor):
         self.cuts = blueprint.cuts
         self.started = 0  # the round of the cut that the environments were last reset for
         self.steps = self.status.counter("env_steps")
-        self.collector = Collector(
-            blueprint.vector(),
-            blueprint.environment.observation,
-            blueprint.network(),
-            blueprint.distribution,
-            seed=config.run.seed,
-            source=self.index,
-            incarnation=self.incarnation,
-            log_probs=blueprint.algorithm().behaviour_log_probs,
-            status=self.status,
-        )
+        self.collector = blueprint.collector(self.index, self.incarnation, self.status)
 
     async def setup(self) -> None:
         """An environment that cannot even be reset ends the run before it begins."""
@@ -116,9 +97,7 @@ class GradientWorkerActor(Actor):
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
-        self.worker = GWorker(
-            blueprint.network(), self.algorithm, seed=config.run.seed, source=self.index, status=self.status
-        )
+        self.worker = blueprint.gradient_worker(self.index, self.status)
 
     async def run(self) -> None:
         sequence = self.gradients.produced
@@ -179,214 +158,3 @@ class GradientWorkerActor(Actor):
         if lost:
             self.note("lost", f"{lost} rollouts went with the last incarnation of {self.name}", rollouts=lost)
         return first
-
-
-class LearnerActor(Actor):
-    """Turn after turn: claims gradients, applies them, commits, publishes, judges."""
-
-    role = "learner"
-    gradients = Inlet(Gradient)
-    weights = Publication(Weights)
-    ledger = Publication(Ledger)
-    behaviour = Publication(Weights)
-    metrics = Outlet(Metrics, pattern="broadcast")
-    checkpoints = Outlet(CheckpointDue, pattern="broadcast")
-
-    def __init__(self, blueprint: Blueprint) -> None:
-        config = blueprint.config
-        self.config = config
-        self.blueprint = blueprint
-        self.free = config.gradients.communication == "asynchronous"
-        self.loose = self.free or config.collection.communication == "asynchronous"
-        self.per_turn = config.gradients.bootstrap_rounds
-        self.per_version = blueprint.collectors * config.collection.broadcast_interval  # rollouts
-        self.algorithm = blueprint.algorithm()
-        self.per_round = self.algorithm.gradients_per_round
-        self.learner = blueprint.learner(self.status)
-        self.shown = {name: self.status.counter(name) for name in RESULTS}
-        self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
-        self.reported_s, self.reported_steps = 0.0, 0.0
-
-    async def setup(self) -> None:
-        """Publishes the first version of everything, or takes up where the last incarnation committed."""
-        ledger, weights = self.ledger.board, self.weights.board
-        if ledger.latest < 0:
-            version = self.blueprint.initialize(weights.begin(), ledger.begin())
-            weights.seal(version)
-            ledger.publish(version)
-            weights.ring()
-        self.turn = ledger.latest
-        self._publish_behaviour(0)
-        self._show()
-
-    async def run(self) -> None:
-        lines = self.gradients.lines
-        for worker in lines.producers:
-            for done in lines.waiting(worker):
-                if done < self._ledger()["applied"][worker]:
-                    lines.retire(await self.gradients.claim(worker, done))
-        held: list[Slot] = []
-        over = self._over()
-        while over is None:
-            await (self._claim_any(held) if self.free else self._claim_all(held))
-            if len(held) == self.per_turn * (1 if self.free else len(lines.producers)):
-                held.sort(key=lambda slot: (slot.producer, slot.sequence))
-                self._turn(held)
-                for slot in held:
-                    lines.retire(slot)
-                held.clear()
-                over = self._over() if self.free or self.turn * self.per_turn % self.per_round == 0 else None
-                await self._checkpoint()
-                await self._report(force=over is not None)
-            self._publish_behaviour(sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held))
-        self.end_run(over)
-
-    async def _claim_all(self, held: list[Slot]) -> None:
-        """The next gradient of every worker."""
-        workers = self.gradients.lines.producers
-        sequence = self.turn * self.per_turn + len(held) // len(workers)
-        held += [await self.gradients.claim(worker, sequence) for worker in workers]
-
-    async def _claim_any(self, held: list[Slot]) -> None:
-        """The oldest gradient of anybody, unless it is too old."""
-        slot = await self.gradients.claim()
-        lag = self.turn - int(slot.arrays["header"][VERSION])
-        if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
-            self.status.count("stale")
-            self.gradients.lines.retire(slot, "stale")
-        else:
-            held.append(slot)
-
-    def _turn(self, held: list[Slot]) -> None:
-        """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
-        weights, ledger = self.weights.board, self.ledger.board
-        weights_out, ledger_out = weights.begin(), ledger.begin()
-        headers = [slot.arrays["header"] for slot in held]
-        lags = [self.turn - int(header[VERSION]) for header in headers]
-        turn = self.learner.turn(
-            [slot.arrays for slot in held],
-            weights.read(self.turn),
-            ledger.read(self.turn),
-            weights_out,
-            ledger_out,
-            [self._factor(lag) for lag in lags],
-        )
-        after = self.learner.views(ledger_out)
-        for slot in held:
-            after["applied"][slot.producer] = slot.sequence + 1
-        after["counters"][Count.last_ns] = time.monotonic_ns()
-        after["counters"][Count.first_ns] = after["counters"][Count.first_ns] or after["counters"][Count.last_ns]
-        parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
-        if any(part.count for part in parts):
-            self.blueprint.moments_in(weights_out)[:] = merged(parts)
-        self.turn += 1
-        weights.seal(self.turn)
-        ledger.publish(self.turn)
-        weights.ring()
-        policy = [int(header[POLICY]) for header in headers if header[POLICY] >= 0]
-        used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
-        self.window.append((turn, max(used, default=0), self.behaviour.board.latest - min(policy) if policy else 0))
-        self._show()
-        if turn.bad >= 0:
-            slot = held[turn.bad]
-            worker = f"gradient-worker-{slot.producer}"
-            text = f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied"
-            self.note("not finite", text, worker=worker, turn=self.turn)
-
-    async def _checkpoint(self) -> None:
-        """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
-        cuts = self.blueprint.cuts
-        rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
-        if not cuts.every or rest or not (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds)):
-            return
-        reader = len(self.gradients.lines.producers)  # the recorder comes after the workers
-        if self.weights.board.hold(reader, self.turn):
-            self.ledger.board.hold(0, self.turn)
-            now = self._counters()
-            await self.checkpoints.send(
-                CheckpointDue(self.turn, not self.loose, int(now["env_steps"]), float(now["mean_return_100"]))
-            )
-        else:
-            self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
-
-    def _factor(self, lag: int) -> float:
-        """What a stale gradient still counts."""
-        gradients = self.config.gradients
-        stale = self.free and gradients.stale == "scale" and lag > gradients.max_lag
-        return 1.0 / (1.0 + lag) if stale else 1.0
-
-    def _publish_behaviour(self, pending: int) -> None:
-        """The behaviour version that is due, if it is missing. `pending`: rollouts of gradients that are held."""
-        board = self.behaviour.board
-        due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
-        if due > board.latest:
-            board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
-            board.publish(due)
-
-    def _ledger(self) -> Mapping[str, NDArray[Any]]:
-        return self.learner.views(self.ledger.board.read(self.turn))
-
-    # --- what others see
-
-    def _counters(self) -> dict[str, float]:
-        views = self._ledger()
-        counters = views["counters"]
-        train_s = (int(counters[Count.last_ns]) - int(counters[Count.first_ns])) / 1e9
-        return {
-            "updates": int(counters[Count.updates]),
-            "env_steps": int(counters[Count.env_steps]),
-            "episodes": int(counters[Count.episodes]),
-            "skipped": int(counters[Count.skipped]),
-            "train_s": train_s,
-            "mean_return_100": mean_return(views["returns"], int(counters[Count.episodes])),
-        }
-
-    def _show(self) -> None:
-        for name, value in self._counters().items():
-            self.status.set(self.shown[name], value)
-        self.status.show_version(self.turn, 0)
-
-    def _over(self) -> str | None:
-        """Whether the run has reached its goal, judged at round ends from what gradients carried, in their order."""
-        run, now = self.config.run, self._counters()
-        if run.stop_at_return is not None and now["episodes"] >= 100 and now["mean_return_100"] >= run.stop_at_return:
-            return f"mean return {now['mean_return_100']:.1f} >= {run.stop_at_return:g}"
-        return f"{run.steps:,} steps" if now["env_steps"] >= run.steps else None
-
-    async def _report(self, *, force: bool = False) -> None:
-        """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now = self._counters()
-        if not self.window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
-            return
-        since = now["train_s"] - self.reported_s
-        values = {
-            "return/mean_100": now["mean_return_100"],
-            "episodes": now["episodes"],
-            "learner/gradient_norm": float(np.mean([turn.norm for turn, _, _ in self.window])),
-            "learner/learning_rate": self.window[-1][0].learning_rate,
-            **lag_values("gradient", [lag for _, lag, _ in self.window]),
-            **lag_values("policy", [lag for _, _, lag in self.window]),
-            "learner/skipped": now["skipped"],
-            "rate/env_steps_per_s": (now["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(turn.applied for turn, _, _ in self.window) / since if since > 0 else 0.0,
-        }
-        means = np.mean([turn.statistics for turn, _, _ in self.window], axis=0)
-        values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
-        self.window.clear()
-        self.reported_s, self.reported_steps = now["train_s"], now["env_steps"]
-        await self.metrics.send(Metrics(int(now["updates"]), int(now["env_steps"]), now["train_s"], values))
-
-    async def teardown(self) -> None:
-        await self._report(force=True)
-
-
-RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
-
-LAGS_SHOWN = 8  # buckets of a lag histogram; the last one holds what is beyond
-
-
-def lag_values(name: str, lags: list[int]) -> dict[str, float]:
-    """A histogram of lags as metrics: lag/policy_0 ... lag/policy_8, shares of the turns, with mean and maximum."""
-    counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
-    shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
-    return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

@@ -33,7 +33,9 @@ from hive.networks import (
 from hive.records import Checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
+from hive.workers.collector import Collector
 from hive.workers.cuts import Cuts
+from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Learner
 
 __all__ = ["Blueprint"]
@@ -80,6 +82,24 @@ class Blueprint:
         """The algorithm. Asynchronous workers share no rounds, so each normalises by itself, as if it were alone."""
         alone = self.config.gradients.communication == "asynchronous"
         return make_algorithm(self.config.algorithm, self.distribution, 1 if alone else self.gradient_workers)
+
+    def collector(self, source: int, incarnation: int = 0, status: Status | None = None) -> Collector:
+        """Collector number `source` of the run, with environments and a network of its own."""
+        return Collector(
+            self.vector(),
+            self.environment.observation,
+            self.network(),
+            self.distribution,
+            seed=self.config.run.seed,
+            source=source,
+            incarnation=incarnation,
+            log_probs=self.algorithm().behaviour_log_probs,
+            status=status,
+        )
+
+    def gradient_worker(self, source: int, status: Status | None = None) -> GWorker:
+        """Gradient worker number `source` of the run, with a network of its own."""
+        return GWorker(self.network(), self.algorithm(), seed=self.config.run.seed, source=source, status=status)
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config
