@@ -48,6 +48,7 @@ def prepare(text: str, *, exact: bool) -> RunDirectory:
         if later.update > chosen.update:
             remove_folder(later.path)  # what comes now is another story
     _keep_lines(directory.metrics_file, chosen.update)
+    _keep_lines(directory.evaluations_file, chosen.update)
     unharmed = not any(event.get("kind") == "died" for event in read_jsonl(directory.events_file))
     write_json(directory.resume_file, {"update": chosen.update, "exact": chosen.scheduled and unharmed})
     where = "its last cut" if chosen.scheduled else "the state it was left in"

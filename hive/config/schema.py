@@ -2,7 +2,7 @@
 
 Those of [algorithm] are in `hive.config.algorithms`.
 
-    [run] [env] [collection] [gradients] [algorithm] [network] [record] [checkpoint] [supervision]
+    [run] [env] [collection] [gradients] [algorithm] [network] [record] [evaluation] [checkpoint] [supervision]
 
 Each table is a frozen dataclass; `Config` holds one of each, and where every value came from. A `Config`
 comes from `load_config`, which fills in the defaults that depend on other keys, so every attribute has its
@@ -32,6 +32,7 @@ __all__ = [
     "Config",
     "Entry",
     "EnvConfig",
+    "EvaluationConfig",
     "GradientsConfig",
     "NetworkConfig",
     "RecordConfig",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 NAME_LENGTH = 64  # of a run: with its number far below the 255 bytes of a file name, and it fits a table
+EVALUATION_ENVS = 16  # at most by default: as many as a collector has, so that an evaluator takes no more memory
 WORKERS = 1024  # of a kind on one machine: each is a process, and a slip of the finger should not fork a million
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
@@ -207,6 +209,25 @@ def _is_schedule(every: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """[evaluation]: how good the policy is without its noise."""
+
+    every: Mapping[str, Any] = key(
+        {},
+        "when a process of its own plays whole episodes with these weights; {}: never",
+        accepts=_is_schedule,
+        expected="{ updates = N }, or {} for none",
+    )
+    episodes: int = key(10, "of an evaluation", minimum=1)
+    envs: int = key(
+        REQUIRED,
+        "environments that share them out; default: one for each, at most 16",
+        minimum=1,
+        resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
     """[checkpoint]: what a run can be resumed from."""
 
@@ -250,6 +271,7 @@ class Config:
     algorithm: AlgorithmConfig
     network: NetworkConfig
     record: RecordConfig
+    evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
     supervision: SupervisionConfig
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
@@ -316,10 +338,15 @@ def _ownership_breach(ownership: str, collectors: int, gradient_workers: int) ->
     return "{0} is no multiple of {1}"
 
 
+def _evaluation_breach(envs: int, episodes: int) -> str:
+    return "{0} leaves some without any" if envs > episodes else ""
+
+
 RULES = (
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
     Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
+    Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )
 """Rules that hold between keys."""

@@ -6,8 +6,9 @@
         config.toml          the config as given, byte for byte       resolved.toml    every key
         run.json             facts of the running processes           summary.json     how it ended
         metrics.jsonl        the truth about learning                 events.jsonl     its diary
+        evaluations.jsonl    one line for each
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
-        evaluations/         videos/
+        videos/
 
 This module knows names and places only. What the files hold is told by the modules that write them.
 """
@@ -109,6 +110,10 @@ class RunDirectory:
         return self.path / "events.jsonl"
 
     @property
+    def evaluations_file(self) -> Path:
+        return self.path / "evaluations.jsonl"
+
+    @property
     def logs(self) -> Path:
         return self.path / "log"
 
@@ -119,11 +124,6 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
-
-    @property
-    def evaluations(self) -> Path:
-        """Made by who writes into it."""
-        return self.path / "evaluations"
 
     @property
     def videos(self) -> Path:

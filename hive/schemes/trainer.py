@@ -12,8 +12,16 @@ from pathlib import Path
 from hive.config import Config
 from hive.errors import RecordError, TopologyError
 from hive.records import Checkpoint, RunDirectory, list_checkpoints
-from hive.runtime import Topology
-from hive.workers import RESULTS, Blueprint, CollectorActor, GradientWorkerActor, LearnerActor, Recorder
+from hive.runtime import Group, Topology
+from hive.workers import (
+    RESULTS,
+    Blueprint,
+    CollectorActor,
+    EvaluatorActor,
+    GradientWorkerActor,
+    LearnerActor,
+    Recorder,
+)
 
 __all__ = ["assemble", "trainer"]
 
@@ -88,10 +96,20 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         t.connect(learner.behaviour, worker.behaviour)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
+    if blueprint.config.evaluation.every:
+        _evaluate(t, blueprint, learner, recorder)
 
     t.results(learner, *RESULTS)
     t.digest(learner.weights, blueprint.flat.parameter_bytes)
     return t
+
+
+def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group) -> None:
+    """Adds the evaluator, as the last reader of the weights: the learner holds versions for readers by their place."""
+    evaluator = t.add(EvaluatorActor, blueprint=blueprint)
+    t.connect(learner.weights, evaluator.weights)
+    t.connect(learner.evaluations_due, evaluator.due)
+    t.connect(evaluator.evaluations, recorder.evaluations)
 
 
 def _check(blueprint: Blueprint) -> None:

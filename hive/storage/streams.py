@@ -23,6 +23,8 @@ class Purpose(enum.IntEnum):
     acting_forward = 3  # torch's generator while acting; source: collector, sequence: rollout
     minibatches = 5  # the order of samples; source: gradient worker, sequence: round
     training_forward = 4  # torch's generator while training; source: gradient worker, sequence: gradient
+    evaluation = 6  # source: environment of the evaluator, sequence: turn
+    evaluation_forward = 7  # torch's generator while evaluating; source 0, sequence: turn
 
 
 def stream(seed: int, purpose: Purpose, source: int, sequence: int) -> np.random.Generator:

@@ -1,12 +1,14 @@
-"""Workers: collector, gradient worker, learner and recorder, as plain objects and as actors."""
+"""Workers: collector, gradient worker, learner, evaluator and recorder, as plain objects and as actors."""
 
 from hive.workers.actors import CollectorActor, GradientWorkerActor
 from hive.workers.blueprint import Blueprint
 from hive.workers.collector import Collector
+from hive.workers.evaluator import Evaluator
+from hive.workers.evaluator_actor import EvaluatorActor
 from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
-from hive.workers.messages import Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, Metrics, RolloutReady, Weights
 from hive.workers.recorder import Recorder
 
 __all__ = [
@@ -14,6 +16,10 @@ __all__ = [
     "Blueprint",
     "Collector",
     "CollectorActor",
+    "Evaluation",
+    "EvaluationDue",
+    "Evaluator",
+    "EvaluatorActor",
     "GWorker",
     "Gradient",
     "GradientWorkerActor",

@@ -35,6 +35,7 @@ from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.cuts import Cuts
+from hive.workers.evaluator import Evaluator
 from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Learner
 
@@ -97,6 +98,19 @@ class Blueprint:
             status=status,
         )
 
+    def evaluator(self, status: Status | None = None) -> Evaluator:
+        """The evaluator of the run, with environments and a network of its own."""
+        evaluation = self.config.evaluation
+        return Evaluator(
+            self.vector(evaluation.envs),
+            self.environment.observation,
+            self.network(),
+            self.distribution,
+            seed=self.config.run.seed,
+            episodes=evaluation.episodes,
+            status=status,
+        )
+
     def gradient_worker(self, source: int, status: Status | None = None) -> GWorker:
         """Gradient worker number `source` of the run, with a network of its own."""
         return GWorker(self.network(), self.algorithm(), seed=self.config.run.seed, source=source, status=status)
@@ -152,9 +166,10 @@ class Blueprint:
         start = self.flat.block_bytes
         return state[start : start + 16].view(np.float64)
 
-    def vector(self) -> VectorEnvironment:
+    def vector(self, count: int | None = None) -> VectorEnvironment:
+        """`count` environments; by default as many as a collector has."""
         env = self.config.env
-        return make_vector(env.id, env.options, self.config.collection.envs, env.vector)
+        return make_vector(env.id, env.options, count or self.config.collection.envs, env.vector)
 
     def gradient_layout(self, collectors: int) -> Layout:
         """The layout of the gradient of a share of `collectors` collectors."""

@@ -18,7 +18,7 @@ from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot
 from hive.workers.blueprint import Blueprint
 from hive.workers.learner import Count, Turn, mean_return
-from hive.workers.messages import CheckpointDue, Gradient, Ledger, Metrics, Weights
+from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -33,21 +33,27 @@ class LearnerActor(Actor):
     behaviour = Publication(Weights)
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
+    evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
 
     def __init__(self, blueprint: Blueprint) -> None:
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
         self.free = config.gradients.communication == "asynchronous"
-        self.loose = self.free or config.collection.communication == "asynchronous"
+        self.ordered = config.collection.communication != "asynchronous"
+        self.loose = self.free or not self.ordered
         self.per_turn = config.gradients.bootstrap_rounds
         self.per_version = blueprint.collectors * config.collection.broadcast_interval  # rollouts
+        # Workers without a collector make gradients of nothing, or asynchronously none at all.
+        self.shares = range(min(blueprint.gradient_workers, blueprint.collectors))
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
         self.shown = {name: self.status.counter(name) for name in RESULTS}
         self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
         self.reported_s, self.reported_steps = 0.0, 0.0
+        self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
+        self.skipping = False  # the evaluation that was due last
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
@@ -58,7 +64,7 @@ class LearnerActor(Actor):
             ledger.publish(version)
             weights.ring()
         self.turn = ledger.latest
-        self._publish_behaviour(0)
+        self._publish_behaviour([])
         self._show()
 
     async def run(self) -> None:
@@ -79,8 +85,9 @@ class LearnerActor(Actor):
                 held.clear()
                 over = self._over() if self.free or self.turn * self.per_turn % self.per_round == 0 else None
                 await self._checkpoint()
+                await self._evaluate()
                 await self._report(force=over is not None)
-            self._publish_behaviour(sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held))
+            self._publish_behaviour(held)
         self.end_run(over)
 
     async def _claim_all(self, held: list[Slot]) -> None:
@@ -151,16 +158,42 @@ class LearnerActor(Actor):
         else:
             self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
 
+    async def _evaluate(self) -> None:
+        """Holds this turn's weights for the evaluator, if an evaluation is due and the last one is done."""
+        if not self.evaluating or self.turn % self.evaluating:
+            return
+        reader = len(self.gradients.lines.producers) + 1  # the evaluator comes after the workers and the recorder
+        if self.weights.board.hold(reader, self.turn):
+            self.skipping = False
+            now = self._counters()
+            await self.evaluations_due.send(
+                EvaluationDue(self.turn, int(now["updates"]), int(now["env_steps"]), now["train_s"])
+            )
+            return
+        self.status.count("evaluations_skipped")
+        if not self.skipping:  # one line for as many as a slow evaluation takes
+            self.note("skipped", f"evaluation {self.turn}: the one before is still being made")
+        self.skipping = True
+
     def _factor(self, lag: int) -> float:
         """What a stale gradient still counts."""
         gradients = self.config.gradients
         stale = self.free and gradients.stale == "scale" and lag > gradients.max_lag
         return 1.0 / (1.0 + lag) if stale else 1.0
 
-    def _publish_behaviour(self, pending: int) -> None:
-        """The behaviour version that is due, if it is missing. `pending`: rollouts of gradients that are held."""
+    def _publish_behaviour(self, held: list[Slot]) -> None:
+        """The behaviour version that is due, if it is missing.
+
+        Collectors that wait for it by number get it when every worker is through with the round, whatever became of
+        its gradients: dropped ones count, and nobody is left behind. Otherwise rollouts are counted, with those `held`.
+        """
         board = self.behaviour.board
-        due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
+        if self.ordered:
+            done = min(self.gradients.lines.first_left(worker) for worker in self.shares)
+            due = done // self.per_round // self.config.collection.broadcast_interval
+        else:
+            pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held)
+            due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from hive.runtime import Message
 
-__all__ = ["CheckpointDue", "Gradient", "Ledger", "Metrics", "RolloutReady", "Weights"]
+__all__ = [
+    "CheckpointDue",
+    "Evaluation",
+    "EvaluationDue",
+    "Gradient",
+    "Ledger",
+    "Metrics",
+    "RolloutReady",
+    "Weights",
+]
 
 
 class RolloutReady(Message):
@@ -43,3 +52,28 @@ class CheckpointDue(Message):
     scheduled: bool  # at a cut: a resumed run goes on as this one does, byte for byte
     env_steps: int
     mean_return: float
+
+
+class EvaluationDue(Message):
+    """learner -> evaluator. This turn's weights are held for you: evaluate them, then unpin them."""
+
+    turn: int
+    updates: int
+    env_steps: int
+    seconds: float  # since the first turn began, as of Metrics
+
+
+class Evaluation(Message):
+    """evaluator -> recorder, and whoever wants to know. How the policy of one turn does without its noise."""
+
+    turn: int
+    updates: int
+    env_steps: int
+    seconds: float  # of the turn, not of its evaluation
+    episodes: int
+    mean_return: float
+    deviation: float  # of the returns: the root of their mean squared distance from the mean
+    min: float
+    max: float
+    mean_length: float  # steps
+    wall_s: float  # what the evaluation took

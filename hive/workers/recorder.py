@@ -1,4 +1,4 @@
-"""The recorder: writes metrics as they come, checkpoints when they are due, and one at the end.
+"""The recorder: writes metrics and evaluations as they come, checkpoints when they are due, and one at the end.
 
 The learner holds the blocks of a checkpoint for it, so it writes in its own time from memory that does not change, and
 training goes on. It is stopped last, when everybody else is gone: by then all metrics have arrived.
@@ -7,12 +7,14 @@ training goes on. It is stopped last, when everybody else is gone: by then all m
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
-from hive.errors import RecordError
+from hive.errors import RecordError, VersionGone
 from hive.records import (
     JSON,
     JsonlSink,
+    JsonlWriter,
     MetricsRecord,
     RunDirectory,
     Sink,
@@ -24,19 +26,21 @@ from hive.records import (
 )
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.blueprint import Blueprint
+from hive.workers.holding import held_block, next_due
 from hive.workers.learner import Count, mean_return
-from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
+from hive.workers.messages import CheckpointDue, Evaluation, Ledger, Metrics, Weights
 
 __all__ = ["Recorder"]
 
 
 class Recorder(Actor):
-    """Folds metrics into the sinks of [record]; writes `checkpoints/<turn>/`."""
+    """Folds metrics into the sinks of [record]; writes `checkpoints/<turn>/` and `evaluations.jsonl`."""
 
     role = "recorder"
     numbered = False
     metrics = Inlet(Metrics)
     checkpoints = Inlet(CheckpointDue)
+    evaluations = Inlet(Evaluation, optional=True)
     weights = Subscription(Weights)
     ledger = Subscription(Ledger)
 
@@ -48,25 +52,57 @@ class Recorder(Actor):
         if "tensorboard" in blueprint.config.record.sinks:
             sinks.append(TensorBoardSink(self.directory.path / "tensorboard"))
         self.sinks = SinkSet(sinks, self.log.warning)
+        self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
 
     async def run(self) -> None:
-        await asyncio.gather(self._record(), self._save_what_is_due())
+        await asyncio.gather(self._record(), self._save_what_is_due(), self._record_evaluations())
 
     async def _record(self) -> None:
         async for message in self.metrics:
             self._write(message)
 
+    async def _record_evaluations(self) -> None:
+        while self.evaluated is not None:
+            self._write_evaluation(await self.evaluations.receive(), self.evaluated)
+
     async def _save_what_is_due(self) -> None:
-        async for due in self.checkpoints:
+        while True:
+            due = await next_due(self.checkpoints, self.ledger, self.weights)
             self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
 
     def _write(self, message: Metrics) -> None:
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
 
+    def _write_evaluation(self, message: Evaluation, lines: JsonlWriter) -> None:
+        """A line of `evaluations.jsonl` on the axes of the metrics, and the same numbers among these."""
+        result = {
+            "mean_return": message.mean_return,
+            "deviation": message.deviation,
+            "min": message.min,
+            "max": message.max,
+            "mean_length": message.mean_length,
+            "wall_s": message.wall_s,
+        }
+        lines.write(
+            {
+                "t": round(time.time(), 3),
+                "turn": message.turn,
+                "steps": message.env_steps,
+                "updates": message.updates,
+                "seconds": round(message.seconds, 3),
+                "episodes": message.episodes,
+                **result,
+            }
+        )
+        values = {f"evaluation/{name}": value for name, value in result.items()}
+        self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
+
     async def drain(self) -> None:
         """Everybody else is gone: write what has arrived, save, end."""
         while (message := self.metrics.receive_nowait()) is not None:
             self._write(message)
+        while self.evaluated is not None and (evaluation := self.evaluations.receive_nowait()) is not None:
+            self._write_evaluation(evaluation, self.evaluated)
         while (due := self.checkpoints.receive_nowait()) is not None:
             self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
         await self._save()
@@ -86,7 +122,6 @@ class Recorder(Actor):
     def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
         """Writes the blocks of `turn`, which are pinned for this actor, and lets go of them."""
         blueprint, root = self.blueprint, self.directory.checkpoints
-        weights, ledger = self.weights.board.held(turn), self.ledger.board.held(turn)
         state: dict[str, JSON] = {
             "scheduled": scheduled,
             "env_steps": env_steps,
@@ -94,16 +129,19 @@ class Recorder(Actor):
             "env": blueprint.config.env.id,
         }
         try:
+            weights, ledger = held_block(self.weights, turn), held_block(self.ledger, turn)
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
             write_checkpoint(root, turn, tensors=tensors, parts={"weights": weights, "ledger": ledger}, state=state)
             retain(root, blueprint.config.checkpoint.keep)
             self.note("saved", f"checkpoint {turn:06d} at {env_steps:,} steps", path=str(root / f"{turn:06d}"))
-        except RecordError as error:  # a full disk costs a checkpoint, not the run
+        except (RecordError, VersionGone) as error:  # a full disk costs a checkpoint, not the run
             self.log.warning("%s", error)
             self.note("not saved", str(error))
         finally:
-            self.weights.unpin()
             self.ledger.unpin()
+            self.weights.unpin()  # last: it is the one that the learner looks at before it holds the next
 
     async def teardown(self) -> None:
         self.sinks.close()
+        if self.evaluated is not None:
+            self.evaluated.close()

@@ -140,7 +140,7 @@ def test_overrides_reach_into_options() -> None:
         ("collection.envs.x=1", "expected an integer >= 1, got a table"),
         ("collection=1", "expected a table, got 1"),
         ("colection.envs=1", "unknown table; did you mean `collection`?"),
-        ("envs=1", "unknown key; did you mean `collection.envs`?"),
+        ("envs=1", "unknown key; did you mean `collection.envs` or `evaluation.envs`?"),
         (
             "run.scheme=sngle",
             'expected "a2c", "ppo", "impala", "single" or "package.module:function", got "sngle"; '

@@ -28,6 +28,8 @@ SPECIAL = {
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "gradients.device": st.just("cpu"),
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
+    "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
+    "evaluation.envs": st.just(1),
     "network.module": st.just("my.networks:Torso"),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }

@@ -64,6 +64,9 @@ DEFAULTS = {
     "record.every_s": 1.0,
     "record.sinks": ("jsonl",),
     "record.log_level": "info",
+    "evaluation.every": {},
+    "evaluation.episodes": 10,
+    "evaluation.envs": 10,
     "checkpoint.every": {"updates": 2000},
     "checkpoint.keep": 3,
     "supervision.restarts": 5,
@@ -146,6 +149,11 @@ REFUSED: list[tuple[str, Any]] = [
     ("record.sinks", ["jsonl", "jsonl"]),
     ("record.sinks", ["jsonl", "wandb"]),
     ("record.log_level", "trace"),
+    ("evaluation.every", {"updates": -1}),
+    ("evaluation.every", {"updates": True}),
+    ("evaluation.every", {"updates": 2, "episodes": 2}),
+    ("evaluation.episodes", 0),
+    ("evaluation.envs", 0),
     ("checkpoint.every", {"updates": 0}),
     ("checkpoint.every", {"seconds": 60}),
     ("checkpoint.keep", 0),
@@ -168,6 +176,8 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("network.middleware", []),
     ("network.module", "my.networks:Torso"),
     ("record.sinks", ["tensorboard", "jsonl"]),
+    ("evaluation.every", {}),
+    ("evaluation.every", {"updates": 1}),
     ("checkpoint.every", {}),
     ("supervision.restarts", 0),
 ]
@@ -280,6 +290,19 @@ def test_gradient_workers_may_own_equal_shares(collectors: int, gradient_workers
 def test_a_pool_is_shared_anyhow() -> None:
     overrides = ["collection.workers=3", "gradients.workers=2", "collection.ownership=pool"]
     assert load_config("x", overrides, text=ENV).gradients.workers == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "envs"), [([], 10), (["episodes=3"], 3), (["episodes=100"], 16), (["episodes=100", "envs=100"], 100)]
+)
+def test_environments_of_the_evaluator(overrides: list[str], envs: int) -> None:
+    config = load_config("x", [f"evaluation.{override}" for override in overrides], text=ENV)
+    assert config.evaluation.envs == envs
+
+
+def test_every_environment_of_the_evaluator_plays() -> None:
+    with pytest.raises(ConfigError, match=r"got 11, but evaluation\.episodes = 10 \(default\) leaves some without any"):
+        load_config("x", ["evaluation.envs=11"], text=ENV)
 
 
 def test_rules_are_between_keys() -> None:

@@ -101,6 +101,7 @@ def test_places(tmp_path: Path) -> None:
         run.summary_file,
         run.metrics_file,
         run.events_file,
+        run.evaluations_file,
     )
     assert [file.name for file in files] == [
         "config.toml",
@@ -109,11 +110,12 @@ def test_places(tmp_path: Path) -> None:
         "summary.json",
         "metrics.jsonl",
         "events.jsonl",
+        "evaluations.jsonl",
     ]
     assert {file.parent for file in files} == {run.path}
     assert run.log_file("collector-3") == run.path / "log" / "collector-3.log"
     assert run.crash_file("learner-0", 2) == run.path / "crash" / "learner-0-2.txt"
-    assert (run.evaluations.name, run.videos.name) == ("evaluations", "videos")
+    assert run.videos.name == "videos"
 
 
 def test_home(monkeypatch: pytest.MonkeyPatch) -> None:

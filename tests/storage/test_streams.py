@@ -29,6 +29,8 @@ GOLDEN = [
     ((7, Purpose.acting_forward, 1, 1000), 1571018848482374636, 785509424241187318),
     ((2**63 - 1, Purpose.training_forward, 5, 2**40), 13797953749042484809, 6898976874521242404),
     ((3, Purpose.minibatches, 4, 9), 8369235472427970538, 4184617736213985269),
+    ((5, Purpose.evaluation, 3, 2000), 8150183408655631520, 4075091704327815760),
+    ((5, Purpose.evaluation_forward, 0, 2000), 9252944376046062440, 4626472188023031220),
 ]
 """Stream -> its first word, and its seed. Whoever changes one of these changes every run."""
 
@@ -57,6 +59,8 @@ def test_purposes_keep_their_numbers() -> None:
         "acting_forward": 3,
         "training_forward": 4,
         "minibatches": 5,
+        "evaluation": 6,
+        "evaluation_forward": 7,
     }
 
 

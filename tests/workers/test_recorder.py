@@ -17,7 +17,8 @@ from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
 from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
-from hive.workers import Blueprint, Ledger, Metrics, Recorder, Weights
+from hive.workers import Blueprint, Evaluation, Ledger, Metrics, Recorder, Weights
+from hive.workers.holding import UNHEARD_S
 from hive.workers.messages import CheckpointDue
 
 
@@ -49,6 +50,19 @@ class Source(Actor):
         self.end_run("all is said")
 
 
+class Judge(Actor):
+    """An evaluator's place: sends what it is given."""
+
+    evaluations = Outlet(Evaluation, pattern="broadcast")
+
+    def __init__(self, found: list[Evaluation]) -> None:
+        self.found = found
+
+    async def run(self) -> None:
+        for evaluation in self.found:
+            await self.evaluations.send(evaluation)
+
+
 class Desk:
     """A run directory and what a recorder needs."""
 
@@ -57,15 +71,23 @@ class Desk:
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
 
     def run(
-        self, versions: list[int], cls: type[Recorder] = Recorder, due: tuple[int, ...] = (), **options: Any
+        self,
+        versions: list[int],
+        cls: type[Recorder] = Recorder,
+        due: tuple[int, ...] = (),
+        source_of: type[Source] = Source,
+        found: list[Evaluation] | None = None,
+        **options: Any,
     ) -> Outcome:
         t = Topology()
-        source = t.add(Source, versions=versions, due=list(due))
+        source = t.add(source_of, group="source", versions=versions, due=list(due))
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
         t.connect(source.ledger, recorder.ledger, block_bytes=self.blueprint.ledger_bytes)
         t.connect(source.weights, recorder.weights, block_bytes=self.blueprint.state_bytes, commit_with="ledger")
         t.connect(source.metrics, recorder.metrics)
         t.connect(source.checkpoints, recorder.checkpoints)
+        if found is not None:
+            t.connect(t.add(Judge, found=found).evaluations, recorder.evaluations)
         return run_inline(t, seconds=LIMIT_S, **options)
 
     def checkpoints(self) -> list[str]:
@@ -180,3 +202,75 @@ def test_it_needs_a_run_directory(tmp_path: Path) -> None:
     desk.directory = RunDirectory(tmp_path / "elsewhere")
     with pytest.raises(RecordError, match="elsewhere` is not a run directory"):
         desk.run([1])
+
+
+# --- checkpoints and what gets lost
+
+
+class LosesAMessage(Source):
+    """Holds each version that it can; nobody hears of the first."""
+
+    async def run(self) -> None:
+        for version in self.versions:
+            self.weights.begin()[:] = version
+            self.ledger.begin()[:] = 0
+            self.weights.board.seal(version)
+            self.ledger.publish(version)
+            if self.weights.board.hold(0, version):
+                assert self.ledger.board.hold(0, version)
+                if version != self.versions[0]:
+                    await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
+            await asyncio.sleep(1.1 * UNHEARD_S)  # looks are between two versions
+        self.end_run("all is said")
+
+
+def test_a_lost_message_does_not_cost_the_checkpoints_after_it(tmp_path: Path) -> None:
+    """It was killed, and the learner held a turn for it before it was back."""
+    desk = Desk(tmp_path, checkpoint__keep=9)
+    desk.run([1, 2, 3, 4, 5, 6], source_of=LosesAMessage, virtual=True)
+    assert desk.checkpoints() == ["000003", "000004", "000005", "000006"]
+
+
+class HoldsNothing(Source):
+    """Says that version 1 is held when it has been overwritten."""
+
+    async def run(self) -> None:
+        for version in self.versions:
+            self.weights.begin()[:] = version
+            self.ledger.begin()[:] = 0
+            self.weights.board.seal(version)
+            self.ledger.publish(version)
+        await self.checkpoints.send(CheckpointDue(1, True, 10, 1.0))
+        self.end_run("all is said")
+
+
+def test_what_is_not_there_any_more_is_not_saved_as_something_else(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.run(list(range(1, 10)), source_of=HoldsNothing, virtual=True).state == "finished"
+    assert desk.checkpoints() == ["000009"]
+
+
+# --- evaluations
+
+FOUND = [Evaluation(n, n - 1, 16 * n, n / 4, 10, 20.0 + n, 2.5, 10.0, 30.0, 21.5, 0.125) for n in (2, 4)]
+RESULT = {"deviation": 2.5, "min": 10.0, "max": 30.0, "mean_length": 21.5, "wall_s": 0.125}
+
+
+@pytest.mark.parametrize("cls", [Recorder, Slow])
+def test_every_evaluation_is_a_line_and_a_metric(tmp_path: Path, cls: type[Recorder]) -> None:
+    desk = Desk(tmp_path)
+    outcome = desk.run([], cls, found=FOUND, virtual=True)
+    assert outcome.channels["evaluations"]["produced"] == 2
+    lines, metrics = (list(read_jsonl(f)) for f in (desk.directory.evaluations_file, desk.directory.metrics_file))
+    assert all(line.pop("t") > 0 for line in (*lines, *metrics))
+    for n, line, metric in zip((2, 4), lines, metrics, strict=True):
+        axes = {"steps": 16 * n, "updates": n - 1, "seconds": n / 4}
+        result = {"mean_return": 20.0 + n, **RESULT}
+        assert line == {"turn": n, "episodes": 10, **axes, **result}
+        assert metric == {**axes, **{f"evaluation/{name}": value for name, value in result.items()}}
+
+
+def test_without_an_evaluator_there_is_no_file(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.run([1])
+    assert not desk.directory.evaluations_file.exists()

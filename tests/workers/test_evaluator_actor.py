@@ -1,0 +1,255 @@
+"""The evaluator's actor in whole runs, inline: what it evaluates, what it leaves alone, and how it is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_trainer import LIMIT_S, config_of, weights_of
+
+from hive.config import Config
+from hive.records import RunDirectory, list_checkpoints, read_jsonl
+from hive.runtime import Actor, Inlet, Topology
+from hive.runtime.accounting import holds
+from hive.runtime.status import read_status
+from hive.runtime.supervisor import Journal, Outcome, Supervisor
+from hive.schemes import build
+from hive.testing import run_inline
+from hive.workers import Blueprint, Evaluation, EvaluationDue, LearnerActor
+
+EVERY_FOUR = {"evaluation__every": "{updates=4}", "evaluation__episodes": 3, "evaluation__envs": 2}
+NEVER_ENDS: dict[str, Any] = {"env": "OneState", "run__steps": 512, **EVERY_FOUR}
+
+AXES = {"t", "turn", "steps", "updates", "seconds"}
+RESULT = {"mean_return", "deviation", "min", "max", "mean_length", "wall_s"}
+
+
+@dataclasses.dataclass
+class Run:
+    """What is left of a run."""
+
+    config: Config
+    directory: RunDirectory
+    outcome: Outcome
+    supervisor: Supervisor
+    events: list[tuple[str, str]]
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return list(read_jsonl(self.directory.evaluations_file))
+
+    def counters(self, name: str) -> dict[str, float]:
+        number = next(n for n, actor in enumerate(self.supervisor.plan.actors) if actor.name == name)
+        return dict(read_status(self.supervisor.pages, number).counters)
+
+
+def train(
+    folder: Path,
+    env: str = "Drift",
+    *,
+    change: Callable[[Topology], None] = lambda topology: None,
+    watch: Callable[[Supervisor], None] = lambda supervisor: None,
+    **values: Any,
+) -> Run:
+    """256 steps in 16 turns. `change` may replace parts of the topology, `watch` sees the supervisor first."""
+    small = {"run__steps": 256, "algorithm__learning_rate": 0.05, **values}
+    config = config_of(f"small_environments:{env}", **small)
+    directory = RunDirectory.create(folder, "test")
+    topology = build(config, directory.path)
+    change(topology)
+    seen: list[Supervisor] = []
+    events: list[tuple[str, str]] = []
+
+    def look(supervisor: Supervisor) -> None:
+        supervisor.journal = Journal(lambda kind, text, fields: events.append((kind, text)), lambda *of: "")
+        seen.append(supervisor)
+        watch(supervisor)
+
+    outcome = run_inline(topology, watch=look, seconds=LIMIT_S)
+    assert all(holds(account) and account["in_flight"] == 0 for account in outcome.channels.values())
+    return Run(config, directory, outcome, seen[0], events)
+
+
+class Patient(LearnerActor):
+    """Goes on when the evaluation is done, so that none is skipped."""
+
+    async def _evaluate(self) -> None:
+        await super()._evaluate()
+        while self.weights.board.view.words.pinned(len(self.gradients.lines.producers) + 1):
+            await asyncio.sleep(0)
+
+
+def patiently(topology: Topology) -> None:
+    topology["learner"].cls = Patient
+
+
+# --- what is evaluated
+
+
+def test_every_so_many_turns_are_evaluated(tmp_path: Path) -> None:
+    run = train(tmp_path, change=patiently, **EVERY_FOUR)
+    lines = run.evaluations()
+    assert [(line["turn"], line["updates"], line["steps"]) for line in lines] == [
+        (turn, turn, 16 * turn) for turn in (4, 8, 12, 16)
+    ]
+    assert all(set(line) == {*AXES, "episodes", *RESULT} and line["episodes"] == 3 for line in lines)
+    assert len({line["mean_return"] for line in lines}) == 4
+    assert run.outcome.channels["evaluations_due"]["consumed"] == 4
+    assert run.outcome.channels["evaluations"]["consumed"] == 4
+    assert run.counters("evaluator-0")["evaluations"] == 4
+    assert "evaluations_skipped" not in run.counters("learner-0")
+
+
+def test_they_are_metrics_too(tmp_path: Path) -> None:
+    run = train(tmp_path, change=patiently, **EVERY_FOUR)
+    names = {f"evaluation/{name}" for name in RESULT}
+    found = [line for line in read_jsonl(run.directory.metrics_file) if names & line.keys()]
+    assert [line["steps"] for line in found] == [64, 128, 192, 256]
+    for metric, line in zip(found, run.evaluations(), strict=True):
+        assert {name.removeprefix("evaluation/"): metric[name] for name in names} == {
+            name: line[name] for name in RESULT
+        }
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None:
+    """Whoever takes those of the checkpoint of the same turn, and the turn's number, finds the same."""
+    run = train(
+        tmp_path,
+        change=patiently,
+        checkpoint__every="{updates=4}",
+        checkpoint__keep=9,
+        gradients__workers=workers,
+        collection__workers=workers,
+        **EVERY_FOUR,
+    )
+    blueprint = Blueprint(run.config)
+    evaluator, block = blueprint.evaluator(), weights_of(blueprint)
+    arrays, lines = blueprint.flat.arrays(block), {line["turn"]: line for line in run.evaluations()}
+    saved = list_checkpoints(run.directory.checkpoints)
+    assert {checkpoint.update for checkpoint in saved} >= {4, 8}
+    for checkpoint in saved:
+        for name, array in checkpoint.tensors().items():
+            arrays[name][...] = array
+        evaluator.bind(block)
+        turn = checkpoint.update
+        found = evaluator.evaluate(EvaluationDue(turn, turn, 0, 0.0))
+        line = lines[turn]
+        assert (found.mean_return, found.min, found.max, found.mean_length) == tuple(
+            line[name] for name in ("mean_return", "min", "max", "mean_length")
+        )
+
+
+# --- what it leaves alone
+
+MODES: dict[str, dict[str, Any]] = {
+    "synchronous": {},
+    "pipelined": {"collection__communication": '"pipelined"', "gradients__communication": '"pipelined"'},
+    "with chance in the network": {"network__module": '"small_environments:Dropping"'},
+    "ppo": {"run__scheme": '"ppo"', "run__steps": 128},
+    "single": {"run__scheme": '"single"'},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path, mode: str) -> None:
+    """Though it shares the process, and with it every generator that is not one's own."""
+    without = train(tmp_path, **MODES[mode]).outcome
+    every_turn = {**EVERY_FOUR, "evaluation__every": "{updates=1}"}
+    run = train(tmp_path, **{**MODES[mode], **every_turn})
+    assert run.evaluations()
+    assert run.outcome.digest == without.digest
+    assert (run.outcome.results["mean_return_100"], run.outcome.exact) == (without.results["mean_return_100"], True)
+
+
+def test_without_a_schedule_there_is_no_evaluator(tmp_path: Path) -> None:
+    config = config_of("small_environments:Drift")
+    topology = build(config, RunDirectory.create(tmp_path, "test").path)
+    assert "evaluator" not in topology
+    plan = topology.plan()
+    assert not any("evaluat" in channel.name for channel in plan.channels)
+
+
+def test_it_has_a_process_of_its_own_and_a_block_more(tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, "test").path
+    for scheme in ("a2c", "single"):
+        without, plan = (
+            build(config_of("small_environments:Drift", run__scheme=f'"{scheme}"', **values), directory).plan()
+            for values in ({}, EVERY_FOUR)
+        )
+        assert plan.processes.keys() - without.processes.keys() == {"evaluator-0"}
+        blocks, more = (next(s.plan for s in p.segments if s.name == "weights") for p in (without, plan))
+        assert (more.readers - blocks.readers, more.blocks - blocks.blocks) == (1, 1)  # type: ignore[union-attr]
+
+
+# --- when it takes long
+
+
+def test_while_it_plays_what_falls_due_is_skipped_and_counted(tmp_path: Path) -> None:
+    """Episodes of this environment never end; nor does the first evaluation. It is dropped with the run."""
+    run = train(tmp_path, **NEVER_ENDS)
+    assert (run.outcome.state, run.outcome.reason) == ("finished", "512 steps")
+    assert run.outcome.results["updates"] == 32
+    assert run.evaluations() == []
+    assert run.counters("learner-0")["evaluations_skipped"] == 7
+    assert run.outcome.channels["evaluations_due"]["consumed"] == 1
+    skipped = [text for kind, text in run.events if kind == "skipped"]
+    assert skipped == ["evaluation 8: the one before is still being made"]
+
+
+def test_one_that_is_asked_to_stop_stops(tmp_path: Path) -> None:
+    """In the middle of an episode that would never end, and lets go of the weights."""
+    boards: list[Any] = []
+
+    def stop_soon(supervisor: Supervisor) -> None:
+        board = supervisor.recovery._board("weights")
+        boards.append(board)
+
+        async def stop() -> None:
+            while not board.words.pinned(2):
+                await asyncio.sleep(0)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            supervisor.request("enough")
+
+        supervisor._spawn(stop())
+
+    began = time.monotonic()
+    run = train(tmp_path, watch=stop_soon, **{**NEVER_ENDS, "run__steps": 10**9})
+    assert (run.outcome.state, run.outcome.reason) == ("stopped", "enough")
+    assert time.monotonic() - began < LIMIT_S / 2
+    assert run.evaluations() == []
+    assert not boards[0].words.pinned(2)
+
+
+# --- who wants to know
+
+
+class Listener(Actor):
+    """A user's actor."""
+
+    evaluations = Inlet(Evaluation)
+
+    def __init__(self, heard: list[Evaluation]) -> None:
+        self.heard = heard
+
+    async def run(self) -> None:
+        async for evaluation in self.evaluations:
+            self.heard.append(evaluation)
+
+
+def test_actors_of_your_own_hear_of_it(tmp_path: Path) -> None:
+    heard: list[Evaluation] = []
+
+    def listen(topology: Topology) -> None:
+        patiently(topology)
+        topology.connect(topology["evaluator"].evaluations, topology.add(Listener, heard=heard).evaluations)
+
+    run = train(tmp_path, change=listen, **EVERY_FOUR)
+    lines = run.evaluations()
+    assert [(e.turn, e.mean_return) for e in heard] == [(line["turn"], line["mean_return"]) for line in lines]
+    assert run.outcome.channels["evaluations"]["consumed"] == 2 * len(heard) == 8

@@ -1,0 +1,155 @@
+"""What the learner holds: message and pin, and either without the other, under a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from small_trainer import LIMIT_S
+
+from hive.errors import VersionGone
+from hive.runtime import Actor, Inlet, Message, Outlet, Publication, Subscription, Topology
+from hive.testing import run_inline
+from hive.workers.holding import UNHEARD_S, held_block, next_due
+
+
+class Due(Message):
+    turn: int
+
+
+class State(Message):
+    """One board; the other is of the same kind."""
+
+
+class Writer(Actor):
+    """Publishes versions, holds each if it can, says so, and waits `pause_s`. The first messages, `lost`, get lost."""
+
+    due = Outlet(Due, pattern="broadcast")
+    one = Publication(State)
+    other = Publication(State)
+
+    def __init__(self, versions: int, pause_s: float, lost: int, held: list[int]) -> None:
+        self.versions, self.pause_s, self.lost, self.held = versions, pause_s, lost, held
+
+    async def run(self) -> None:
+        for version in range(self.versions):
+            for board in (self.one.board, self.other.board):
+                board.begin()[:] = version
+                board.publish(version)
+            if self.one.board.hold(0, version):
+                assert self.other.board.hold(0, version)
+                self.held.append(version)
+                if len(self.held) > self.lost:
+                    await self.due.send(Due(version))
+            await asyncio.sleep(self.pause_s)
+        self.end_run("all is said")
+
+
+class Reader(Actor):
+    """Reads what is due: the bytes of both boards after a while."""
+
+    due = Inlet(Due)
+    one = Subscription(State)
+    other = Subscription(State)
+
+    def __init__(self, takes_s: float, read: list[Any]) -> None:
+        self.takes_s, self.read = takes_s, read
+
+    async def run(self) -> None:
+        while True:
+            due = await next_due(self.due, self.one, self.other)
+            try:
+                blocks = [held_block(port, due.turn) for port in (self.one, self.other)]
+                await asyncio.sleep(self.takes_s)
+                self.read.append((due.turn, [int(block[0]) for block in blocks]))
+            except VersionGone as error:
+                self.read.append((due.turn, str(error)))
+            self.other.unpin()
+            self.one.unpin()
+
+
+def exchange(
+    versions: int, pause_s: float, takes_s: float = 0.0, lost: int = 0, writing: type[Writer] = Writer
+) -> tuple[list[int], list[tuple[int, Any]]]:
+    """What the writer could hold, and what the reader has read."""
+    t, held, read = Topology(), list[int](), list[tuple[int, Any]]()
+    writer = t.add(writing, versions=versions, pause_s=pause_s, lost=lost, held=held)
+    reader = t.add(Reader, takes_s=takes_s, read=read)
+    t.connect(writer.due, reader.due)
+    t.connect(writer.one, reader.one, block_bytes=64)
+    t.connect(writer.other, reader.other, block_bytes=64)
+    outcome = run_inline(t, seconds=100 * LIMIT_S, virtual=True)
+    assert outcome.reason == "all is said"
+    return held, read
+
+
+def test_what_is_held_is_read_as_it_was() -> None:
+    held, read = exchange(versions=3, pause_s=1.0)
+    assert held == [0, 1, 2]
+    assert read == [(turn, [turn, turn]) for turn in range(3)]
+
+
+def test_a_reader_that_is_busy_gets_nothing_else_and_loses_nothing() -> None:
+    """It takes four turns and a half for one: what it reads at the end is what was held at the beginning."""
+    held, read = exchange(versions=14, pause_s=1.0, takes_s=4.5)
+    assert held == [0, 5, 10]
+    assert read == [(turn, [turn, turn]) for turn in held[: len(read)]]
+    assert len(read) >= 2
+
+
+def test_a_pin_whose_message_was_lost_is_let_go() -> None:
+    """As when nobody was there to hear it. Each after that is heard."""
+    pause = UNHEARD_S / 4
+    held, read = exchange(versions=20, pause_s=pause, lost=1)
+    first, *others = held
+    assert first == 0
+    assert UNHEARD_S <= others[0] * pause <= 3 * UNHEARD_S
+    assert others == list(range(others[0], 20))
+    assert read == [(turn, [turn, turn]) for turn in others]
+
+
+class Slow(Writer):
+    """Holds version 0 after `pause_s` and says so 0.9 looks later; meanwhile it publishes several others."""
+
+    async def run(self) -> None:
+        await asyncio.sleep(self.pause_s)
+        for version in range(6):
+            for board in (self.one.board, self.other.board):
+                board.begin()[:] = version
+                board.publish(version)
+                assert version > 0 or board.hold(0, version)
+            await asyncio.sleep(0.15 * UNHEARD_S)
+        await self.due.send(Due(0))
+        await asyncio.sleep(1.0)
+        self.end_run("all is said")
+
+
+@pytest.mark.parametrize("begins", [0.05, 0.5, 0.95])
+def test_a_pin_is_not_let_go_while_its_message_is_under_way(begins: float) -> None:
+    """Whenever the reader looks in between, which it does in two of these."""
+    _, read = exchange(versions=6, pause_s=begins * UNHEARD_S, writing=Slow)
+    assert read == [(0, [0, 0])]
+
+
+class Late(Writer):
+    """Publishes six versions and holds nothing. Says what it should have held."""
+
+    async def run(self) -> None:
+        for version in range(6):
+            for board in (self.one.board, self.other.board):
+                board.begin()[:] = version
+                board.publish(version)
+        for version in (5, 0, 9):
+            await self.due.send(Due(version))
+        await asyncio.sleep(1.0)
+        self.end_run("all is said")
+
+
+def test_a_message_without_its_pin_is_answered_if_the_version_is_there() -> None:
+    _, read = exchange(versions=6, pause_s=0.0, writing=Late)
+    assert read == [
+        (5, [5, 5]),
+        (0, "version 0 has been overwritten; the latest is 5"),
+        (9, "version 9 was never there; the latest is 5"),
+    ]
