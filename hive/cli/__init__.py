@@ -9,7 +9,6 @@ so that `hive --help` and `hive ps` answer at once. stdout carries data, stderr 
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 from typing import NoReturn
@@ -17,6 +16,7 @@ from typing import NoReturn
 from hive import __version__
 from hive.cli.files import add_file_commands
 from hive.cli.look import add_look_commands
+from hive.cli.slips import did_you_mean
 from hive.cli.up import add_run_commands
 from hive.errors import HiveError, PlatformError, UsageError
 
@@ -37,9 +37,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
-            near = difflib.get_close_matches(str(value), list(action.choices), 1)
             raise UsageError(
-                f"no command `{value}`" + (f"; did you mean `{near[0]}`?" if near else ""),
+                f"no command `{value}`{did_you_mean(str(value), action.choices)}",
                 hint="`hive --help` lists the commands",
             )
         super()._check_value(action, value)

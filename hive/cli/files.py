@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -84,9 +83,11 @@ def run_config(options: argparse.Namespace) -> int:
 
 def run_check(options: argparse.Namespace) -> int:
     """Builds the topology in this process, by name: the schemes need torch, the command line does not."""
+    from hive.runtime.building import build
+
     config = load_config(options.config, options.set)
-    topology = importlib.import_module("hive.schemes").build(config, Path("runs") / config.run.name)
-    plan: Plan = topology.plan()
+    topology = build(config, Path("runs") / config.run.name)
+    plan = topology.plan()
     if options.json:
         print(json.dumps(_as_data(plan), indent=2))
         return 0

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from hive.cli.slips import did_you_mean, listed
+from hive.config.values import SHOWN_LENGTH, printable
 from hive.errors import HiveError, RecordError, UsageError
 from hive.monitor import snapshot_of
 from hive.records import (
@@ -32,6 +34,7 @@ __all__ = ["add_look_commands", "live_run"]
 FOLLOW_S = 0.2  # between two looks of `logs -f`
 FOLLOW_LINES = 1000  # of each look: more than is logged between two
 
+LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
 PS_KEYS = (
     *("name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
@@ -156,7 +159,8 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
             now = snapshot_of(_status(run))
             row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
         elif row["state"] == "lost":
-            last = tail_jsonl(run.metrics_file, 1)[0]  # what was written before the end
+            # What was written before the end; the line of an evaluation is of an earlier moment.
+            last = [line for line in tail_jsonl(run.metrics_file, LINES_BACK) if "return/mean_100" in line][-1]
             row |= {
                 "env_steps": last["steps"],
                 "mean_return_100": last.get("return/mean_100"),
@@ -259,6 +263,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
 
 def run_logs(options: argparse.Namespace) -> int:
     run = _chosen(options.run_name)
+    _check_logs(run, options.actors)
     lines = _lines(run, options.actors, max(options.tail, FOLLOW_LINES))
     shown = lines[max(len(lines) - options.tail, 0) :]
     if options.json:
@@ -279,6 +284,18 @@ def run_logs(options: argparse.Namespace) -> int:
             break
         time.sleep(FOLLOW_S)
     return 0
+
+
+def _check_logs(run: RunDirectory, actors: Sequence[str]) -> None:
+    """Raises UsageError for an actor that has no log; from its very beginning an actor has one."""
+    known = sorted(path.stem for path in run.logs.glob("*.log"))
+    for actor in actors:
+        if actor not in known:
+            none = "" if known else ", nor any other"
+            raise UsageError(
+                f"{run.name} has no log of `{printable(actor, SHOWN_LENGTH)}`{did_you_mean(actor, known)}{none}",
+                hint=f"there are: {listed(known)}" if known else "",
+            )
 
 
 def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> list[str]:

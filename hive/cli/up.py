@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.resume import prepare
+from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, raise_failure, start
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
@@ -32,7 +32,6 @@ from hive.records import (
     Summary,
     home_folder,
     is_alive,
-    list_checkpoints,
     read_run_facts,
     run_state,
     write_bytes,
@@ -125,59 +124,23 @@ def run_up(options: argparse.Namespace) -> int:
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     """Starts the run that lies in the directory, and looks at it as the options say."""
+    forget_failure(directory)
     if options.inline:
         return _inline(directory)
-    process = _start(directory)
-    client = _connect(directory, process)
+    process = None
     try:
+        with interrupts_held():
+            process = start(directory)
+        client = connect(directory, process)
         if options.detach:
-            return _detached(directory, process, client)
+            with closing(client):
+                return _detached(directory, process, client)
+    except KeyboardInterrupt:
+        if process is None or process.returncode is not None:
+            raise  # it has not begun, has ended, or runs and is nobody's here
+        return give_up(directory, process)
+    with closing(client):
         return _Foreground(directory, process, client, StatusLine()).watch()
-    finally:
-        client.close()
-
-
-def _start(directory: RunDirectory) -> subprocess.Popen[bytes]:
-    with (directory.logs / "supervisor.out").open("ab") as out:
-        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path)]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-
-
-def _connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
-    """Waits until the supervisor listens. Raises why it does not."""
-    while True:
-        if process.poll() is not None:
-            _raise_failure(directory, process.returncode)
-        try:
-            return open_control(Path(read_run_facts(directory).socket_folder))
-        except HiveError:
-            time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
-
-
-def _raise_failure(directory: RunDirectory, code: int) -> None:
-    """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
-    path = directory.path / "failure.json"
-    if not path.exists():
-        raise ActorFailed(
-            f"the supervisor ended with code {code} before the run began",
-            hint=f"its output is in {directory.logs / 'supervisor.out'}",
-        )
-    failure = json.loads(path.read_text())
-    error = HiveError(failure["error"], hint=failure["hint"])
-    error.exit_code = failure["exit_code"]
-    if error.exit_code == ConfigError.exit_code:
-        _discard(directory)
-    elif failure["traceback"]:
-        crash = directory.crash_file("topology", 1)
-        crash.write_text(failure["traceback"])
-        error.hint = error.hint or f"the traceback is in {crash}"
-    raise error
-
-
-def _discard(directory: RunDirectory) -> None:
-    """Removes a run that never began; one that was to be resumed stays."""
-    if not list_checkpoints(directory.checkpoints):
-        shutil.rmtree(directory.path, ignore_errors=True)
 
 
 def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient) -> int:
@@ -187,11 +150,11 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
         except UsageError:
             process.wait()
             if not directory.summary_file.exists():
-                _raise_failure(directory, process.returncode)
+                raise_failure(directory, process.returncode)
             return _report(directory, process.returncode)
         if state not in ("starting",):
-            print(directory.name)
             process.returncode = 0  # it lives on without us
+            print(directory.name)
             return 0
         time.sleep(0.02)
 
@@ -233,7 +196,7 @@ class _Foreground:
                     f"the supervisor was killed ({name}); the run {self.directory.name} is lost",
                     hint=f"its files are in {self.directory.path}",
                 )
-            _raise_failure(self.directory, self.process.returncode)
+            raise_failure(self.directory, self.process.returncode)
         return _report(self.directory, self.process.returncode)
 
     def show(self) -> None:
@@ -331,7 +294,7 @@ def _inline(directory: RunDirectory) -> int:
         code = run_inline(directory)
     except HiveError as error:
         if error.exit_code == ConfigError.exit_code:
-            _discard(directory)
+            discard(directory)
         raise
     finally:
         over.set()

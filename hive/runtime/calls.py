@@ -2,8 +2,8 @@
 
     handle.method(1)  ->  Call  ->  the endpoint, in a task of its own  ->  Reply  ->  the value, or RemoteError here
 
-A call waits for its actor to be there, so it survives a restart that falls within its deadline. An answer that comes
-too late is dropped.
+A call waits for its actor to be there, so it survives a restart that falls within its deadline; for one that no plan
+knows it does not wait. An answer that comes too late is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING
 
-from hive.errors import RemoteError
+from hive.errors import RemoteError, TopologyError
 from hive.runtime.actor import endpoints_of
 from hive.runtime.messages import Tree, encode
 from hive.runtime.protocol import Call, Reply
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls", "describe"]
 
+NAMES_SHOWN = 20  # of those who are there, in an error: a few lines of a terminal
 TEXT_CHARACTERS = 4_000  # of an error's own words: more than anybody reads, and far below what a message may carry
 TRACE_CHARACTERS = 100_000  # of a traceback, its end: the deepest recursion prints more, and says it there
 
@@ -41,8 +42,15 @@ class Calls:
         self.made = 0  # calls so far: a number is never used twice, so a late answer is nobody else's
 
     async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
-        """Calls an endpoint. Raises RemoteError, or TimeoutError when no answer came in time."""
-        number = next((i for i, a in enumerate(self.node.plan.actors) if a.name == name), -1)
+        """Calls an endpoint. Raises RemoteError, TimeoutError when no answer came in time, TopologyError for nobody."""
+        names = [actor.name for actor in self.node.plan.actors]
+        if name not in names:
+            others = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+            raise TopologyError(
+                f"`{name}.{method}` is called, and there is no `{name}` in this run",
+                hint=f"there are: {', '.join(names[:NAMES_SHOWN])}{others}",
+            )
+        number = names.index(name)
         waiter, deadline = self.node.waiters[caller], asyncio.get_running_loop().time() + deadline_s
         try:
             async with asyncio.timeout(deadline_s):

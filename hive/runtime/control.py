@@ -10,6 +10,7 @@ connection and changes nothing for the run. Garbage closes that connection and n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ __all__ = ["Accepted", "ControlServer", "Down", "GiveStatus", "Status", "control
 
 MAX_VIEWS = 64  # at once; a view holds one connection
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
+ACCEPT_AGAIN_S = 1.0  # when the process has no descriptor left for a view: not at once, or it would do nothing else
 
 
 class GiveStatus(Message):
@@ -59,17 +61,39 @@ class ControlServer:
         self.path = path
         self.status = status
         self.down = down
-        self.server: asyncio.Server | None = None
-        self.views: set[asyncio.StreamWriter] = set()
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self.views: dict[socket.socket, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        self.server = await asyncio.start_unix_server(self._serve, self.path)
+        self.listener.bind(str(self.path))
+        self.listener.listen(MAX_VIEWS)
+        self._listen()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self.views) >= MAX_VIEWS:
-            writer.close()
+    def _listen(self) -> None:
+        if self.listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self.listener, self._accept)
+
+    def _accept(self) -> None:
+        """Takes a view in. It is known from here on and not from when its task first runs, so `close` misses none.
+
+        (asyncio's own server loses a connection that it has accepted when it is closed one turn later.)
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            line, _ = self.listener.accept()
+        except BlockingIOError:
+            return  # it has left again
+        except OSError:
+            loop.remove_reader(self.listener)
+            loop.call_later(ACCEPT_AGAIN_S, self._listen)
             return
-        self.views.add(writer)
+        if len(self.views) >= MAX_VIEWS:
+            line.close()
+        else:
+            self.views[line] = loop.create_task(self._serve(line))
+
+    async def _serve(self, line: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=line)
         try:
             while True:
                 request = await read(reader, REQUESTS)
@@ -83,14 +107,18 @@ class ControlServer:
         except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
-            self.views.discard(writer)
+            self.views.pop(line, None)
             writer.close()
 
     async def close(self) -> None:
-        if self.server is not None:
-            self.server.close()
-            for view in list(self.views):
-                view.close()
+        """Nobody is accepted any more, and every view learns at once that it will get no answer."""
+        if self.listener.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.listener)
+            self.listener.close()
+        for line in self.views:
+            with contextlib.suppress(OSError):  # it has left
+                line.shutdown(socket.SHUT_RDWR)  # which its task sees as the end
+        await asyncio.gather(*self.views.values(), return_exceptions=True)
 
 
 class ControlClient:

@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ from hive.runtime.wire import ZmqTransport
 
 __all__ = ["FACTORY", "main", "run_forked", "run_inline"]
 
-FACTORY = "hive.schemes:load"  # builds the topology of a run directory; named, not imported: it needs torch
+FACTORY = "hive.runtime.building:load"  # builds the topology of a run directory; named: it is run by the fork server
 MEMORY_SHARE = 0.9  # of the memory that is free: a plan beyond that would push the machine into its own killer
 EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
 FORCED = 130  # stopped at once because somebody asked twice
@@ -82,6 +82,7 @@ class _Run:
         self.socket_folder = make_socket_folder()
         self.supervisor: Supervisor | None = None
         self.requested: tuple[str, bool] | None = None  # asked to end before there was a supervisor
+        self.building: asyncio.Task[Plan] | None = None
         self.now = False
 
     def write_facts(self) -> None:
@@ -126,6 +127,25 @@ class _Run:
         self.requested = (reason, self.now)
         if self.supervisor is not None:
             self.supervisor.request(reason, now=self.now)
+        elif self.building is not None and not self.directory.resume_file.exists():
+            self.building.cancel()  # a resumed run begins even so: its summary is of all that it has done
+
+    async def unless_asked(self, build: Coroutine[Any, Any, Plan]) -> Plan | None:
+        """What `build` makes; None when somebody asks this new run to end meanwhile, which can take a minute."""
+        self.building = asyncio.ensure_future(build)
+        try:
+            return await self.building
+        except asyncio.CancelledError:
+            if self.requested is None:
+                raise
+            return None
+
+    def never_began(self) -> Outcome:
+        """The end of a run that was asked to end before it had an actor."""
+        assert self.requested is not None
+        outcome = Outcome("stopped", self.requested[0], "", "", False, {}, {}, {}, "")
+        self.conclude(outcome)
+        return outcome
 
     def status(self) -> dict[str, Tree]:
         base: dict[str, Tree] = {
@@ -225,7 +245,9 @@ async def _forked(run: _Run) -> Outcome:
     memory = None
     try:
         with run.signals():
-            plan = await processes.start_server()
+            plan = await run.unless_asked(processes.start_server())
+            if plan is None:
+                return run.never_began()
             check_memory(plan)
             memory = SharedMemory(plan)
             processes.segments = memory.descriptors()

@@ -14,7 +14,8 @@ channels without room for one full turn. Each error names actor, port and the wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,6 +31,8 @@ __all__ = ["Group", "PortRef", "Topology"]
 MAX_ACTORS = 1000  # a slot word has ten bits for its owner
 MAX_NAME_BYTES = 40  # fits a status page and a socket path
 MAX_CHANNEL_BYTES = 16  # "<channel>:consumer_died" is a counter name of at most 31 bytes
+MAX_SLOTS = 4096  # of a slab, kMaxSlots there: bounds what a damaged header can make its readers believe
+MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
 
 Carrier = Literal["message", "slab", "board"]
 OnDeath = Literal["drop", "reoffer"]
@@ -125,6 +128,11 @@ class Topology:
         homes = names if process is None else [process] * len(names) if isinstance(process, str) else list(process)
         if len(homes) != len(names):
             raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(homes)} processes")
+        if clash := _named(cls) & _named(self.add):
+            raise TopologyError(
+                f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, as Topology.add itself has",
+                hint="give the parameter another name",
+            )
         added = Group(key, cls, names, homes, restart, last, parameters)
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
@@ -162,10 +170,9 @@ class Topology:
 
         With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
         producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
-        at `first`. Without, they
-        travel as messages, at most `window` in flight from a producer to a consumer. A publication is a board of
-        blocks of `block_bytes` that holds back its `keep` newest versions; `commit_with` names the channel whose
-        commit word it shares.
+        at `first`. Without, they travel as messages, at most `window` in flight from a producer to a consumer. A
+        publication is a board of blocks of `block_bytes` that holds back its `keep` newest versions; `commit_with`
+        names the channel whose commit word it shares.
         """
         self._check_pair(source, target)
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
@@ -343,6 +350,8 @@ class Topology:
                     name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"]
                 )
             ]
+        for segment in segments[:1]:  # they are all alike
+            _check_count(name, segment)
         port = channel.source.port
         made = PlanChannel(
             name=name,
@@ -367,3 +376,20 @@ class Topology:
                 return group, number
             number -= len(group.names)
         raise IndexError("no such actor")
+
+
+def _named(function: Callable[..., Any]) -> set[str]:
+    """The parameters that can be given by name."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds}
+
+
+def _check_count(channel: str, segment: PlanSegment) -> None:
+    """Raises TopologyError where the native part would refuse to format the segment."""
+    unit, most, option = ("slots", MAX_SLOTS, "slots") if segment.kind == "slab" else ("blocks", MAX_BLOCKS, "keep")
+    if segment.count > most:
+        raise TopologyError(
+            f"channel `{channel}` needs a {segment.kind} of {segment.count} {unit}, and {most} is the most: what says "
+            f"more is taken for damaged memory",
+            hint=f"connect it with a smaller {option}=...; in a config that is slots, max_lag or bootstrap_rounds",
+        )

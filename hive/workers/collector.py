@@ -109,8 +109,10 @@ class Collector:
     def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
         """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.
 
-        Raises EnvironmentFailed.
+        Raises EnvironmentFailed, and RuntimeError before the first `reset`.
         """
+        if not hasattr(self, "current"):
+            raise RuntimeError("no episode has begun: call reset() before the first collect()")
         prepared = self._prepare(rollout)
         finals = prepared.finals
         observations, actions = rollout["observations"], rollout["actions"]

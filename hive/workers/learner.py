@@ -32,6 +32,7 @@ from hive.runtime import Layout, Status
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout"]
 
 RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as everywhere in this field
+VIEWED_BLOCKS = 8  # more than a ledger's board has; in library use, where a turn may bring new memory, they are let go
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -98,6 +99,8 @@ class Learner:
         """The fields of a ledger block; made once for each block."""
         known = self._views.get(id(ledger))
         if known is None or known[0] is not ledger:
+            if len(self._views) >= VIEWED_BLOCKS:
+                self._views.clear()
             known = self._views[id(ledger)] = (ledger, self.layout.views(ledger))
         return known[1]
 

@@ -19,7 +19,7 @@ from hive.cli import main
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
 from hive.runtime.control import ControlServer, control_path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "monitor"))  # canned_status
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "monitor")]  # fake_process, canned_status
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hive
+from hive.cli import main
 from hive.config import SCHEMES, load_config, render, template
 
 if TYPE_CHECKING:
@@ -242,6 +243,136 @@ def test_check_finds_what_a_config_cannot_know(place: Place, override: str, erro
     assert done.out == ""
     assert done.err.startswith(error)
     assert "no_such_module" in done.err or "Nowhere-v0" in done.err
+
+
+BROKEN = """
+import torch
+from torch import nn
+
+def topology(config, directory):
+    return 1 / 0
+
+def calls_a_library(config, directory):
+    return nn.Linear(
+        -1, 3)
+
+def calls_hive(config, directory):
+    import hive
+    return hive.Topology().connect(1, 2)
+
+class Layers(nn.Module):
+    def __init__(self, spaces):
+        super().__init__()
+        self.body = [][3]
+
+class Forward(Layers):
+    def __init__(self, spaces):
+        nn.Module.__init__(self)
+
+    def forward(self, observations):
+        return {}["policy"]
+
+class NoSpaces(nn.Module):
+    pass
+
+def of_parts(spaces):
+    return nn.Sequential(nn.Linear(3, 2))
+
+def nothing(spaces):
+    pass
+
+def takes_too_little():
+    pass
+"""
+
+INPUT_MISTAKE, RUN_FAILED = 2, 1
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "code", "error"),
+    [
+        (
+            *("run.scheme", "topology", INPUT_MISTAKE),
+            "the topology cannot be built: {}:6 raised ZeroDivisionError: division by zero",
+        ),
+        (
+            *("run.scheme", "calls_a_library", INPUT_MISTAKE),
+            "the topology cannot be built: {}:9 raised RuntimeError: Trying to create tensor with negative dimension",
+        ),
+        (
+            *("run.scheme", "calls_hive", INPUT_MISTAKE),
+            "the topology cannot be built: {}:14 raised AttributeError: 'int' object has no attribute 'port'",
+        ),
+        (
+            *("network.module", "Layers", RUN_FAILED),
+            "the network cannot be built: {}:19 raised IndexError: list index out of range",
+        ),
+        (
+            *("network.module", "Forward", RUN_FAILED),
+            "the network cannot be built: {}:26 raised KeyError: 'policy'",
+        ),
+        (
+            *("network.module", "NoSpaces", RUN_FAILED),
+            "the network cannot be built: `{0.stem}:NoSpaces` raised TypeError: NoSpaces.__init__() takes 1 positional",
+        ),
+        (
+            *("network.module", "of_parts", RUN_FAILED),
+            "the network cannot be built: `{0.stem}:of_parts` raised RuntimeError: mat1 and mat2 shapes cannot be",
+        ),
+        (
+            *("network.module", "nothing", RUN_FAILED),
+            "the network cannot be built: `{0.stem}:nothing` raised AttributeError: 'NoneType' object has no attribute",
+        ),
+        (
+            *("run.scheme", "takes_too_little", INPUT_MISTAKE),
+            "the topology cannot be built: `{0.stem}:takes_too_little` raised TypeError: takes_too_little() takes 0",
+        ),
+    ],
+)
+def test_code_of_ones_own_that_raises_is_told_with_its_line(
+    place: Place, key: str, name: str, code: int, error: str
+) -> None:
+    file = Path(f"broken_for_check_{name.lower()}.py")
+    (place.folder / file).write_text(BROKEN)
+    done = place.hive("check", place.config(), "-s", f"{key}={file.stem}:{name}")
+    assert (done.code, done.out) == (code, "")
+    first, _, hint = done.err.partition("\n\nhint: ")
+    assert first.startswith("error: " + error.format(file))
+    assert hint == "`hive up` keeps the traceback\n"
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ("x = 1\nraise OSError('no licence')", "{}.py:2 raised OSError: no licence"),
+        ("x = 1\n\ny == = 2", "{}.py:3 raised SyntaxError: invalid syntax"),
+        ("import torch\n\ntorch.no_such_thing", "{}.py:3 raised AttributeError: module 'torch' has no attribute"),
+        ("def f():\n    import no_such_module_at_all\nf()", "{}.py:2 raised ModuleNotFoundError: No module named "),
+        ("raise SystemError", "{}.py:1 raised SystemError"),
+    ],
+)
+@pytest.mark.parametrize(("key", "code"), [("run.scheme", INPUT_MISTAKE), ("network.module", RUN_FAILED)])
+def test_a_module_of_ones_own_that_raises_on_import(place: Place, lines: str, error: str, key: str, code: int) -> None:
+    module = f"unimportable_{abs(hash((lines, key)))}"
+    (place.folder / f"{module}.py").write_text(lines + "\n")
+    done = place.hive("check", place.config(), "-s", f"{key}={module}:Name")
+    what = "topology" if key == "run.scheme" else "network"
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"error: the {what} cannot be built: {error.format(module)}")
+    assert "Traceback" not in done.err
+
+
+def test_a_fault_of_hive_is_nobody_elses(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the traceback is what helps, and no line of a user is blamed."""
+    (place.folder / "innocent.py").write_text(TOPOLOGY)
+
+    def broken(topology: hive.Topology) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(hive.Topology, "plan", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["check", str(place.config()), "-s", "run.scheme=innocent:topology"])
 
 
 def test_check_starts_and_leaves_nothing(place: Place) -> None:

@@ -324,7 +324,7 @@ def test_logs_are_merged_by_time(place: Place, talk: RunDirectory) -> None:
         (("--tail", "99999"), ["s0", "l0", "l1", "s2"]),
         (("cartpole-1", "learner-0"), ["l0", "l1"]),
         (("cartpole", "learner-0", "supervisor", "-n", "3"), ["l0", "l1", "s2"]),
-        (("latest", "nobody"), []),
+        (("latest", "supervisor", "supervisor"), ["s0", "s2"]),
     ],
 )
 def test_logs_of_some_actors_and_their_last_lines(
@@ -334,6 +334,31 @@ def test_logs_of_some_actors_and_their_last_lines(
     assert (done.code, done.err) == (0, "")
     assert [line.split()[-1] for line in done.out.splitlines()] == texts
     assert [line.split()[-1] for line in json.loads(place.hive("logs", *words, "--json").out)] == texts
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("lerner-0", "; did you mean `learner-0`?"),
+        ("supervisors", "; did you mean `supervisor`?"),
+        ("nobody", ""),
+        ("supervisor.out", "; did you mean `supervisor`?"),
+        ("../log/learner-0", "; did you mean `learner-0`?"),
+    ],
+)
+@pytest.mark.parametrize("more", [(), ("-f",), ("--json",), ("learner-0",)])
+def test_logs_of_an_actor_that_is_not_there(
+    place: Place, talk: RunDirectory, word: str, near: str, more: tuple[str, ...]
+) -> None:
+    done = place.hive("logs", "cartpole-1", word, *more)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: cartpole-1 has no log of `{word}`{near}\n\nhint: there are: learner-0, supervisor\n"
+
+
+def test_logs_of_an_actor_of_a_run_that_never_began(place: Place) -> None:
+    place.never_begun()
+    done = place.hive("logs", "cartpole-1", "learner-0")
+    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 has no log of `learner-0`, nor any other\n")
 
 
 def test_a_rotated_log_is_read_once(place: Place, talk: RunDirectory) -> None:

@@ -15,70 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned_status import actor, results, starting, status
+from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
-from hive.cli.up import SHOWN, _detached, _Events, _Foreground, _keys, _raise_failure, _report
+from hive.cli.up import SHOWN, _detached, _Events, _Foreground, _keys, _report
 from hive.config import load_config, render
-from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
+from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
-from hive.records import RunDirectory, Summary, home_folder, list_checkpoints, write_checkpoint
+from hive.records import RunDirectory, Summary, home_folder, write_checkpoint
 
 if TYPE_CHECKING:
     from conftest import Place
 
 
-class FakeProcess:
-    """A supervisor's process. Each `poll` does the next thing of a script; after the last one it has ended."""
-
-    def __init__(self, *script: Callable[[], object], code: int = 0) -> None:
-        self.script = list(script)
-        self.code = code
-        self.returncode: int | None = None
-        self.signals: list[int] = []
-
-    def poll(self) -> int | None:
-        if self.returncode is None and self.script:
-            self.script.pop(0)()
-        elif self.returncode is None:
-            self.returncode = self.code
-        return self.returncode
-
-    def wait(self) -> int:
-        self.returncode = self.code
-        return self.code
-
-    def send_signal(self, number: int) -> None:
-        self.signals.append(number)
-
-
-class FakeClient:
-    """A supervisor that answers with each of `said`, then is gone."""
-
-    def __init__(self, *said: dict[str, Any]) -> None:
-        self.said = list(said)
-
-    def status(self) -> dict[str, Any]:
-        if not self.said:
-            raise UsageError("the supervisor is gone")
-        return self.said.pop(0)
-
-    def close(self) -> None:
-        """Leaves."""
-
-
-def nothing() -> None:
-    """The process lives on."""
-
-
 def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
     with run.events_file.open("a") as file:
         file.write(json.dumps({"t": 1.7e9, "kind": kind, "text": text, **fields}) + "\n")
-
-
-def fail(run: RunDirectory, error: HiveError, traceback: str = "") -> None:
-    """What a supervisor writes that could not start the run."""
-    failure = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
-    (run.path / "failure.json").write_text(json.dumps(failure))
 
 
 def said(out: io.StringIO) -> list[str]:
@@ -102,7 +54,7 @@ def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakePr
                 place.serve(directory, now)
             return process
 
-        monkeypatch.setattr(up, "_start", pretend)
+        monkeypatch.setattr(up, "start", pretend)
         return process
 
     return begin
@@ -157,53 +109,47 @@ def test_each_kind_is_shown(place: Place, kind: str) -> None:
     assert said(out) == ["supervisor         text"]
 
 
-# --- runs that did not begin
+# --- runs that could not start before
 
 
-def test_the_supervisor_died_without_a_word(place: Place) -> None:
-    run = place.never_begun()
-    with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began") as caught:
-        _raise_failure(run, 7)
-    assert caught.value.hint == f"its output is in {run.logs / 'supervisor.out'}"
-
-
-def test_a_mistake_in_the_config_leaves_no_run(place: Place) -> None:
-    run = place.never_begun()
-    fail(run, ConfigError("1 problem in `a.toml`", hint="look at it"))
-    with pytest.raises(HiveError, match="1 problem in") as caught:
-        _raise_failure(run, 2)
-    assert (caught.value.exit_code, caught.value.hint) == (2, "look at it")
-    assert not run.path.exists()
-
-
-def test_a_mistake_in_resuming_does_not_cost_the_run(place: Place) -> None:
+@pytest.fixture
+def failed_before(place: Place) -> RunDirectory:
+    """A stopped run; the last time somebody went on with it, it could not start."""
     run = place.ended(state="stopped")
-    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
-    fail(run, ConfigError("no environment `Pong`"))
-    with pytest.raises(HiveError, match="no environment `Pong`"):
-        _raise_failure(run, 2)
-    assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
-    assert run.summary_file.exists()
-
-
-@pytest.mark.parametrize("hint", ["", "look at line 3"])
-def test_a_traceback_is_kept(place: Place, hint: str) -> None:
-    run = place.never_begun()
-    fail(run, ActorFailed("the topology cannot be built", hint=hint), "Traceback ...\nZeroDivisionError\n")
-    with pytest.raises(HiveError, match="the topology cannot be built") as caught:
-        _raise_failure(run, 1)
-    crash = run.crash_file("topology", 1)
-    assert crash.read_text() == "Traceback ...\nZeroDivisionError\n"
-    assert caught.value.exit_code == 1
-    assert caught.value.hint == (hint or f"the traceback is in {crash}")
-
-
-def test_a_failure_without_a_traceback(place: Place) -> None:
-    run = place.never_begun()
+    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={"scheduled": True})
     fail(run, ActorFailed("no room"))
-    with pytest.raises(HiveError, match="no room"):
-        _raise_failure(run, 1)
-    assert list(run.crashes.iterdir()) == []
+    return run
+
+
+@pytest.mark.parametrize("words", [("resume", "cartpole-1"), ("up", "--resume", "cartpole-1")])
+def test_who_starts_a_run_again_takes_the_old_failure_away(
+    place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess], words: tuple[str, ...]
+) -> None:
+    start(FakeProcess(*[nothing] * 9), status())
+    done = place.hive(*words, "-d")
+    assert (done.code, done.out) == (0, "cartpole-1\n")
+    assert not (failed_before.path / "failure.json").exists()
+
+
+def test_an_old_failure_is_not_told_again(
+    place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess]
+) -> None:
+    start(FakeProcess(nothing, code=9), None)
+    done = place.hive("resume", "cartpole-1")
+    assert done.code == 1
+    assert "error: the supervisor ended with code 9 before the run began\n" in done.err
+
+
+def test_an_old_failure_is_gone_before_an_inline_run_too(
+    place: Place, failed_before: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_inline(directory: RunDirectory) -> int:
+        assert not (directory.path / "failure.json").exists()
+        place.end(directory, state="stopped")
+        return 0
+
+    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    assert place.hive("resume", "cartpole-1", "--inline").code == 0
 
 
 # --- the last words
@@ -448,6 +394,63 @@ def test_detaching_from_a_run_that_is_over(place: Place, capsys: pytest.CaptureF
     run = place.ended(state="failed", error="learner-0 died")
     assert _detached(run, FakeProcess(code=1), FakeClient(starting())) == 1  # type: ignore[arg-type]
     assert capsys.readouterr().err.startswith("error: learner-0 died\nfailed: ")
+
+
+# --- interrupted at the start
+
+WAS_STARTING = "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
+
+
+@pytest.mark.parametrize("words", [(), ("-d",)])
+def test_an_interrupt_while_it_connects_ends_the_run(
+    place: Place, start: Callable[..., FakeProcess], words: tuple[str, ...]
+) -> None:
+    process = start(FakeProcess(nothing, interrupt, nothing, code=-signal.SIGTERM), None)
+    done = place.hive("up", place.config(), *words)
+    assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
+    assert process.signals == [signal.SIGTERM]
+    assert process.returncode == -signal.SIGTERM
+    assert not (place.runs / "cart-1").exists()
+
+
+def test_an_interrupt_while_the_supervisor_is_started_ends_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = FakeProcess(nothing, code=-signal.SIGTERM)
+
+    def begin(directory: RunDirectory) -> FakeProcess:
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(up, "start", begin)
+    done = place.hive("up", place.config())
+    assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
+    assert process.signals == [signal.SIGTERM]
+
+
+def test_an_interrupt_while_a_detached_run_starts_ends_it(
+    place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "connect", lambda directory, process: FakeClient(starting(), starting(), ctrl_c=True))
+    process = start(FakeProcess(nothing, code=0), None)
+    done = place.hive("up", place.config(), "-d")
+    assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
+    assert process.signals == [signal.SIGTERM]
+
+
+def test_an_interrupt_never_ends_a_detached_run_that_runs(
+    place: Place, start: Callable[..., FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the last look and the name."""
+
+    class Terminal(io.StringIO):
+        def write(self, text: str) -> int:
+            return interrupt() or 0
+
+    monkeypatch.setattr(up, "connect", lambda directory, process: FakeClient(starting(), status()))
+    process = start(FakeProcess(*[nothing] * 9), None)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    done = place.hive("up", place.config(), "-d")
+    assert (done.code, done.err) == (130, "")
+    assert process.signals == []
 
 
 # --- up --inline

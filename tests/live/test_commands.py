@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import House
+
+LIMIT_S = 60.0  # for a command to end on a busy machine
 
 
 def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
@@ -39,6 +44,85 @@ def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     assert again.returncode == 2
     assert "quiet-1 is not running: it stopped" in again.stderr
     assert house.ps("quiet-1")["learner-0"]["state"] == "stopped"
+
+
+def test_logs_of_an_actor_that_is_not_there(house: House) -> None:
+    house.hive("up", house.cartpole(), "-d")
+    done = house.hive("logs", "cart-1", "lerner-0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: cart-1 has no log of `lerner-0`; did you mean `learner-0`?\n\n"
+        "hint: there are: collector-0, gradient-worker-0, learner-0, recorder, supervisor\n"
+    )
+    assert house.hive("down").returncode == 0
+
+
+SLOW = """
+import time
+
+def scheme(config, directory):
+    (directory / "building").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-d",)])
+def test_an_interrupt_at_the_very_start_leaves_nothing(house: House, words: tuple[str, ...]) -> None:
+    up = house.start("up", house.cartpole(), *words)
+    house.until(lambda: (house.home / "cart-1" / "log" / "supervisor.out").exists())
+    up.send_signal(signal.SIGINT)
+    out, err = up.communicate(timeout=LIMIT_S)
+    assert (up.returncode, out) == (130, "")
+    assert err == "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
+    house.until(lambda: not house.processes())
+    assert list(house.home.glob("cart-*")) == []
+    assert "nothing is running" in house.hive("down").stderr
+
+
+def test_an_interrupt_while_a_detached_run_is_built_ends_it(house: House) -> None:
+    """Nobody waits until it is built."""
+    (house.folder / "slow.py").write_text(SLOW)
+    up = house.start("up", house.cartpole(), "-d", "--set", "run.scheme=slow:scheme")
+    house.until(lambda: (house.home / "cart-1" / "building").exists())
+    up.send_signal(signal.SIGINT)
+    out, err = up.communicate(timeout=LIMIT_S)
+    assert (up.returncode, out) == (130, "")
+    assert err == "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
+    house.until(lambda: not house.processes())
+    summary = house.summary("cart-1")
+    assert (summary["state"], summary["env_steps"]) == ("stopped", 0)
+
+
+def test_a_run_that_is_built_can_be_ended_and_left(house: House) -> None:
+    """`hive down` ends it; a view that goes away does not."""
+    (house.folder / "slow.py").write_text(SLOW)
+    up = house.start("up", house.cartpole(), "--set", "run.scheme=slow:scheme")
+    house.until(lambda: (house.home / "cart-1" / "building").exists())
+    assert house.ps("cart-1")["supervisor"]["state"] == "starting"
+    up.send_signal(signal.SIGHUP)
+    up.communicate(timeout=LIMIT_S)
+    assert up.returncode == 0
+    assert house.ps("cart-1")["supervisor"]["state"] == "starting"
+    down = house.hive("down")
+    assert (down.returncode, down.stdout) == (0, "cart-1 stopped\n")
+
+
+def test_a_failed_start_leaves_no_trace_in_the_run_that_goes_on(house: House) -> None:
+    assert house.hive("up", house.cartpole(), "-d").returncode == 0
+    house.until_steps("cart-1", 2_000)
+    assert house.hive("down").returncode == 0
+    resolved = house.home / "cart-1" / "resolved.toml"
+    text = resolved.read_text()
+    resolved.write_text(text.replace("CartPole-v1", "CartPol-v1"))
+    done = house.hive("resume", "cart-1", "-d")
+    assert done.returncode == 2
+    assert "no environment `CartPol-v1`" in done.stderr
+    failure = house.home / "cart-1" / "failure.json"
+    assert failure.exists()
+    resolved.write_text(text)
+    assert house.hive("resume", "cart-1", "-d").returncode == 0
+    assert not failure.exists()
+    assert house.hive("down").returncode == 0
 
 
 def test_down_now_kills(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,52 @@ def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: Hou
         crash = next((house.home / "bad-1" / "crash").iterdir()).read_text()
         assert text in crash.splitlines()[0]
         assert "Traceback" in crash
+
+
+OWN = """
+from torch import nn
+
+def scheme(config, directory):
+    return config.no_such_section
+
+class Network(nn.Module):
+    def __init__(self, spaces):
+        super().__init__()
+        self.body = nn.Linear(-4, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "code", "text"),
+    [
+        (
+            "run.scheme",
+            "scheme",
+            2,
+            "the topology cannot be built: own.py:5 raised AttributeError: 'Config' object has",
+        ),
+        ("network.module", "Network", 1, "the network cannot be built: own.py:10 raised RuntimeError: "),
+    ],
+)
+@pytest.mark.parametrize("inline", [(), ("--inline",)])
+def test_code_of_ones_own_that_raises_is_told_with_its_line(
+    house: House, key: str, name: str, code: int, text: str, inline: tuple[str, ...]
+) -> None:
+    (house.folder / "own.py").write_text(OWN)
+    words = (house.cartpole(), "--set", f"{key}=own:{name}")
+    done = house.hive("up", *words, *inline)
+    report = house.home / "cart-1" / "crash" / "topology-1.txt"
+    assert (done.returncode, done.stdout) == (code, "")
+    assert f"error: {text}" in done.stderr
+    assert done.stderr.endswith(f"\n\nhint: the traceback is in {report}\n")
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in report.read_text()
+    if not inline:
+        assert "Traceback" in json.loads((house.home / "cart-1" / "failure.json").read_text())["traceback"]
+    checked = house.hive("check", *words)
+    assert (checked.returncode, checked.stdout) == (code, "")
+    assert checked.stderr.startswith(f"error: {text}")
+    assert "Traceback" not in checked.stderr
 
 
 def test_an_environment_that_raises_is_tried_again_and_then_named(house: House) -> None:

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from hive.errors import UsageError, WireError
 from hive.runtime import control
@@ -186,6 +188,90 @@ async def test_closing_ends_every_view(folder: Path) -> None:
         assert await ends[0].read() == b""
         with pytest.raises(OSError):  # noqa: PT011
             await asyncio.open_unix_connection(control_path(folder))
+
+
+either_loop = pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+
+
+@either_loop
+@pytest.mark.parametrize("turns", range(8))
+def test_closing_ends_a_view_that_has_only_just_come(
+    folder: Path, turns: int, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """However far the loop is with it, nobody hears of it only when Python tidies up: its view would wait that long."""
+
+    async def serve(line: socket.socket) -> None:
+        run = Run()
+        server = ControlServer(control_path(folder), run.status, run.down)
+        await server.start()
+        line.connect(str(control_path(folder)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.close()
+
+    gc.disable()
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(1.0)
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(serve(line))
+            try:
+                assert line.recv(1) == b""
+            except ConnectionResetError:
+                pass  # it was never accepted
+    finally:
+        gc.enable()
+
+
+@either_loop
+def test_closing_does_not_wait_for_a_view_that_does_not_read(
+    folder: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def serve(line: socket.socket) -> None:
+        run, large = Run(), {"state": "x" * 1_000_000}
+        server = ControlServer(control_path(folder), lambda: run.status() and large, run.down)
+        await server.start()
+        line.connect(str(control_path(folder)))
+        line.sendall(pack(GiveStatus()) * 10)
+        await until(lambda: run.shown > 0)
+        async with asyncio.timeout(10):
+            await server.close()
+        assert not server.views
+        assert run.shown < 10
+
+    with socket.socket(socket.AF_UNIX) as line, asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(serve(line))
+
+
+class Full:
+    """A listening socket in a process that had no descriptor left, once."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.refused = 0
+
+    def fileno(self) -> int:
+        return self.listener.fileno()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if not self.refused:
+            self.refused += 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self.listener.accept()
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+async def test_a_view_that_finds_no_descriptor_is_let_in_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "ACCEPT_AGAIN_S", 0.0)
+    async with serving(folder) as (server, _):
+        server.listener = full = Full(server.listener)  # type: ignore[assignment]
+        async with view(folder) as ends:
+            assert await ask(ends, GiveStatus()) == Status(STATUS)
+        assert full.refused == 1
 
 
 async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from hive.errors import TopologyError
 from hive.runtime.actor import Actor, Handle, endpoint
-from hive.runtime.memory import Layout
+from hive.runtime.memory import BoardPlan, Layout, SlabPlan
 from hive.runtime.messages import Message
 from hive.runtime.plan import PlanActor, PlanChannel, PlanSegment
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.topology import MAX_ACTORS, Group, Topology
+from hive.runtime.topology import MAX_ACTORS, MAX_BLOCKS, MAX_SLOTS, Group, Topology
 
 
 class Rollout(Message):
@@ -184,6 +184,60 @@ def test_a_port_may_not_take_a_name_of_groups_or_actors(name: str) -> None:
     text, hint = refusal(lambda: Topology().add(cls))
     assert text == f"a port of Greeter is called `{name}`, as something of every group or actor is"
     assert hint == "give the port another name"
+
+
+class Counting(Actor):
+    def __init__(self, count: int) -> None:
+        """Takes what `Topology.add` takes."""
+
+
+class Placed(Actor):
+    def __init__(self, size: int, process: str = "here") -> None:
+        """The same."""
+
+
+class Grouped(Actor):
+    def __init__(self, *, group: str = "") -> None:
+        """The same."""
+
+
+class Lasting(Actor):
+    def __init__(self, size: int = 1, *, last: bool, **more: int) -> None:
+        """The same."""
+
+
+class Restarted(Actor):
+    def __init__(self, *sizes: int, restart: bool = True) -> None:
+        """The same."""
+
+
+class Heir(Counting):
+    """Inherits it."""
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        *((Counting, "count"), (Placed, "process"), (Grouped, "group"), (Lasting, "last")),
+        *((Restarted, "restart"), (Heir, "count")),
+    ],
+)
+def test_a_constructor_may_not_take_a_name_that_adding_takes(cls: type[Actor], name: str) -> None:
+    """Also where it has a default, or nobody would ever learn why it has no effect."""
+    t = Topology()
+    text, hint = refusal(lambda: t.add(cls))
+    assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, as Topology.add itself has"
+    assert hint == "give the parameter another name"
+    assert not t.groups
+
+
+def test_other_parameters_of_constructors() -> None:
+    class Tank(Actor):
+        def __init__(self, parameters: int, counts: int = 0, *, name: str = "", **count: int) -> None:
+            """Takes what nobody else does."""
+
+    given = {"parameters": 1, "name": "x", "more": 2}
+    assert Topology().add(Tank, **given).parameters == given
 
 
 def test_refusals_of_adding() -> None:
@@ -406,11 +460,7 @@ def connected(**options: Any) -> Topology:
 
 
 def test_sizes_are_checked() -> None:
-    slab = Topology()
-    maker = slab.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)}))
-    taker = slab.add(type("Taker", (Actor,), {"rollouts": Inlet(Rollout)}))
-    slab.connect(maker.rollouts, taker.rollouts, layout=LAYOUT, slots=1)
-    assert refusal(slab.plan) == (
+    assert refusal(slab_of(1).plan) == (
         "channel `rollouts` has 1 slots per producer",
         "one to write and one to read are the least",
     )
@@ -420,6 +470,50 @@ def test_sizes_are_checked() -> None:
     lone = board.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     board.connect(lone.weights, board.add(Logger).weights)
     assert refusal(board.plan) == ("`lone.weights` is a publication of no size", "pass block_bytes=... to connect")
+
+
+def slab_of(slots: int) -> Topology:
+    t = Topology()
+    maker = t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)}))
+    taker = t.add(type("Taker", (Actor,), {"rollouts": Inlet(Rollout)}))
+    t.connect(maker.rollouts, taker.rollouts, layout=LAYOUT, slots=slots)
+    return t
+
+
+def test_a_slab_has_no_more_slots_than_its_memory_may_say() -> None:
+    """The limit is that of the native part; what it refuses is refused here first."""
+    plan = slab_of(MAX_SLOTS).plan()
+    memory = np.zeros(plan.segments[0].plan.bytes, np.uint8)
+    plan.segments[0].plan.format(memory)
+    with pytest.raises(ValueError, match=f"a slab has 1 to {MAX_SLOTS} slots"):
+        SlabPlan(MAX_SLOTS + 1, 64).format(np.zeros(SlabPlan(MAX_SLOTS + 1, 64).bytes, np.uint8))
+    text, hint = refusal(slab_of(MAX_SLOTS + 1).plan)
+    assert text == (
+        "channel `rollouts` needs a slab of 4097 slots, and 4096 is the most: what says more is taken for damaged "
+        "memory"
+    )
+    assert hint == "connect it with a smaller slots=...; in a config that is slots, max_lag or bootstrap_rounds"
+
+
+def board_of(keep: int) -> Topology:
+    t = Topology()
+    lone = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
+    t.connect(lone.weights, t.add(Logger).weights, block_bytes=8, keep=keep)
+    return t
+
+
+def test_a_board_has_no_more_blocks_than_its_memory_may_say() -> None:
+    plan = board_of(MAX_BLOCKS - 2).plan()
+    control = np.zeros(plan.segments[0].plan.offset, np.uint8)
+    plan.segments[0].plan.format(control)
+    with pytest.raises(ValueError, match=f"a board has at most {MAX_BLOCKS} blocks"):
+        BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).format(np.zeros(BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).offset, np.uint8))
+    text, hint = refusal(board_of(MAX_BLOCKS - 1).plan)
+    assert text == (
+        "channel `weights` needs a board of 65537 blocks, and 65536 is the most: what says more is taken for damaged "
+        "memory"
+    )
+    assert hint == "connect it with a smaller keep=...; in a config that is slots, max_lag or bootstrap_rounds"
 
 
 @pytest.mark.parametrize("other", ["missing", "rollouts", "reports"])

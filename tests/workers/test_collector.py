@@ -304,6 +304,18 @@ def test_rollouts_of_a_library_are_let_go() -> None:
     assert sum(ref() is not None for ref in seen) <= PREPARED_SLOTS
 
 
+def test_collecting_begins_with_a_reset() -> None:
+    blueprint = blueprint_of()
+    collector = blueprint.collector(0)
+    rollout = allocate(blueprint.rollout_layout)
+    with pytest.raises(RuntimeError, match=r"^no episode has begun: call reset\(\) before the first collect\(\)$"):
+        collector.collect(rollout, sequence=0, version=0)
+    collector.reset()
+    collector.bind(weights_of(blueprint))
+    collector.collect(rollout, sequence=0, version=0)
+    assert rollout["header"][LENGTH] == STEPS
+
+
 def test_closing_closes_the_environments() -> None:
     vector = Recorded()
     recorded(vector, source=0).close()

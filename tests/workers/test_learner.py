@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradie
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.workers import Learner
-from hive.workers.learner import RETURNS_KEPT, Count, Turn, clip_scale, ledger_layout, mean_return
+from hive.workers.learner import RETURNS_KEPT, VIEWED_BLOCKS, Count, Turn, clip_scale, ledger_layout, mean_return
 
 ELEMENTS = 160
 BUFFER_BYTES = 128  # what follows the parameters in a block of weights
@@ -314,3 +316,27 @@ def test_it_shows_what_it_does() -> None:
     assert shown.spent_ns["update"][0] == BUSY
     assert shown.spent_ns["update"][1] > 0
     assert shown.kind == RUNTIME
+
+
+def test_blocks_of_a_library_are_let_go() -> None:
+    """A loop that brings new memory for every turn does not fill the machine."""
+    learner = Learner(A2CConfig(), ELEMENTS, 1000, workers=2)
+    weights, ledger = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
+    seen = []
+    for _ in range(4 * VIEWED_BLOCKS):
+        following = np.zeros(learner.layout.bytes, np.uint8)
+        learner.turn([gradient(8)], weights, ledger, weights.copy(), following)
+        ledger = following
+        seen.append(weakref.ref(following))
+    del following
+    gc.collect()
+    assert sum(ref() is not None for ref in seen) <= VIEWED_BLOCKS
+    assert learner.views(ledger)["counters"][Count.updates] == 4 * VIEWED_BLOCKS
+
+
+def test_views_of_a_block_are_made_once() -> None:
+    """A run has a few blocks, and passes the same arrays for them every time."""
+    learner = Learner(A2CConfig(), ELEMENTS, 1000)
+    blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(VIEWED_BLOCKS)]
+    first = [learner.views(block) for block in blocks]
+    assert all(learner.views(block) is views for block, views in zip(blocks, first, strict=True))

@@ -107,8 +107,8 @@ class WorkerDesk(Desk):
 
     def actor(self, incarnation: int, receiver: type[SlabReceiver] = SlabReceiver) -> GradientWorkerActor:
         actor, waiter = self.seat(GradientWorkerActor, incarnation)
-        me, rings = (7, incarnation), [nobody, nobody]
-        line = receiver("rollouts", RolloutReady, self.rollouts, (0, 1), me, waiter, rings)
+        me, rings = (7, incarnation), dict.fromkeys((0, 1), nobody)
+        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, rings)
         actor.rollouts = GradientWorkerActor.rollouts.bind(line)
         actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
         sender = SlabSender("gradients", self.gradients, me, waiter, nobody)
@@ -318,8 +318,9 @@ class LearnerDesk(Desk):
     def live(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
         """A learner's life, from its setup to its end; raises what ends it."""
         actor, waiter = self.seat(cls, incarnation)
-        rings = [nobody] * WORKERS
-        line = SlabReceiver("gradients", Gradient, self.gradients, (0, 1), (9, incarnation), waiter, rings)
+        rings = dict.fromkeys(range(WORKERS), nobody)
+        views = dict(enumerate(self.gradients))
+        line = SlabReceiver("gradients", Gradient, views, (9, incarnation), waiter, rings)
         actor.gradients = cls.gradients.bind(line)
         for name in ("ledger", "weights", "behaviour"):
             setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))

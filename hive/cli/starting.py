@@ -1,0 +1,116 @@
+"""The start of a run: from the command until its supervisor listens, and what is said when it never does.
+
+    forget_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
+                          └─ Ctrl-C: give_up                         └─ Ctrl-C, while it is starting: give_up
+
+A run that is still starting belongs to the command that started it, which ends it when it is interrupted; a run that is
+running belongs to nobody here. The supervisor is a session of its own, so Ctrl-C in the terminal never reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.records import RunDirectory, list_checkpoints, read_run_facts
+from hive.records.documents import failure
+from hive.runtime.control import ControlClient, open_control
+
+__all__ = ["connect", "discard", "forget_failure", "give_up", "interrupts_held", "raise_failure", "start"]
+
+STOPPED_AT_ONCE = 130  # as shells say of what Ctrl-C ended
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C in here comes at its end: what is started must be known before it can be ended."""
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
+
+
+def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
+    """The supervisor's process."""
+    with (directory.logs / "supervisor.out").open("ab") as out:
+        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path)]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+
+
+def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
+    """Waits until the supervisor listens. Raises why it does not."""
+    while True:
+        if process.poll() is not None:
+            raise_failure(directory, process.returncode)
+        try:
+            return open_control(Path(read_run_facts(directory).socket_folder))
+        except HiveError:
+            time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
+
+
+def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
+    """Ends a run that is still starting, with its supervisor; interrupted again, without asking it.
+
+    Returns the exit code. A run that never began leaves nothing behind.
+    """
+    print(f"stopping {directory.name}, which was still starting - Ctrl-C again to kill it", file=sys.stderr)
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    except KeyboardInterrupt:
+        process.kill()
+        process.wait()
+    if not directory.summary_file.exists():
+        discard(directory)
+    return STOPPED_AT_ONCE
+
+
+def forget_failure(directory: RunDirectory) -> None:
+    """Takes away why an earlier start failed: nobody shall take it for the story of this one. Raises RecordError."""
+    path = _failure_file(directory)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise failure("remove", path, error) from error
+
+
+def raise_failure(directory: RunDirectory, code: int) -> None:
+    """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
+    path = _failure_file(directory)
+    if not path.exists():
+        raise ActorFailed(
+            f"the supervisor ended with code {code} before the run began",
+            hint=f"its output is in {directory.logs / 'supervisor.out'}",
+        )
+    told = json.loads(path.read_text())
+    error = HiveError(told["error"], hint=told["hint"])
+    error.exit_code = told["exit_code"]
+    if error.exit_code == ConfigError.exit_code:
+        discard(directory)
+    elif told["traceback"] and str(directory.crashes) not in error.hint:  # or there is a report already
+        crash = directory.crash_file("topology", 1)
+        crash.write_text(told["traceback"])
+        error.hint = error.hint or f"the traceback is in {crash}"
+    raise error
+
+
+def discard(directory: RunDirectory) -> None:
+    """Removes a run that never began; one that was to be resumed stays, and one whose crash report is to be read."""
+    if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
+        shutil.rmtree(directory.path, ignore_errors=True)
+
+
+def _failure_file(directory: RunDirectory) -> Path:
+    return directory.path / "failure.json"

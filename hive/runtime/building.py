@@ -1,0 +1,124 @@
+"""Building the topology of a run, from schemes and networks that may be a user's own, and saying which line failed.
+
+    mine.py:7 raised KeyError: 'x'      the last line on the way to the error that is of no library
+    `mine:Layers` raised TypeError ...  where there is none: it cannot be called so, or is all made of a library's parts
+
+Two kinds of error are left as they are: those of hive, which say themselves what is wrong; and faults of hive, of which
+nobody else is to blame and a traceback tells most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+from types import FrameType, ModuleType
+
+from hive.config import Config, load_config
+from hive.errors import HiveError, NetworkError, TopologyError
+from hive.records import RunDirectory, write_crash
+from hive.runtime.calls import describe
+from hive.runtime.topology import Topology
+
+__all__ = ["build", "load"]
+
+HIVE = f"{Path(__file__).parents[1]}{os.sep}"
+STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
+BROUGHT_ALONG = ("gymnasium", "numpy", "torch")  # with hive: what they raise was called by somebody else
+
+# The functions of hive that call what `run.scheme` and `network.module` name.
+SCHEME_CALLERS = ("hive.schemes.build",)
+MODULE_CALLERS = ("hive.networks.network.build_network", "hive.networks.network.from_module")
+MODULE_IMPORTER = "hive.workers.blueprint.load_module"
+
+
+def load(directory: str) -> Topology:
+    """The topology of a run directory. Raises HiveError; what raised outside of hive leaves a crash report there."""
+    try:
+        topology: Topology = _schemes().load(directory)
+        return topology
+    except Exception as error:
+        folder = RunDirectory.open(Path(directory))
+        told = _as_told(error, load_config(folder.resolved_file))
+        if told is None:
+            raise
+        with contextlib.suppress(HiveError):  # a full disk must not hide what went wrong
+            report = write_crash(folder, "topology", error=str(told), traceback=describe(error)[2])
+            told.hint = f"the traceback is in {report}"
+        raise told from error
+
+
+def build(config: Config, directory: Path) -> Topology:
+    """The topology of a run that only might be. `directory` is where it would keep its files. Raises HiveError."""
+    try:
+        topology: Topology = _schemes().build(config, directory)
+        return topology
+    except Exception as error:
+        told = _as_told(error, config)
+        if told is None:
+            raise
+        told.hint = "`hive up` keeps the traceback"
+        raise told from error
+
+
+def _as_told(error: Exception, config: Config) -> HiveError | None:
+    """What code outside of hive raised, as an error that says where; None for an error or a fault of hive itself."""
+    raised = error
+    if isinstance(error, HiveError):
+        hidden = None if error.__cause__ else error.__context__
+        if not isinstance(hidden, ImportError | AttributeError):
+            return None
+        raised = hidden  # a module could not be imported: why is in hive's words, but not in which line
+    frames = list(traceback.walk_tb(raised.__traceback__))
+    ours = [_name(frame) for frame, _ in frames if frame.f_code.co_filename.startswith(HIVE)]
+    where = _place(raised, frames)
+    if not where and raised is error and ours:
+        where = _reference(ours[-1], config)
+    if not where:
+        return None
+    network = MODULE_IMPORTER in ours or any(name.startswith("hive.networks.") for name in ours)
+    kind, text, _ = describe(raised)
+    if isinstance(raised, SyntaxError):
+        text = raised.msg  # its words name the file again
+    what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
+    return cls(f"the {what} cannot be built: {where} raised {kind}" + (f": {text}" if text != kind else ""))
+
+
+def _place(error: Exception, frames: list[tuple[FrameType, int]]) -> str:
+    """`mine.py:7`: the last line outside of hive, of an installed package only where there is no other; or nothing."""
+    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno or 1))
+    file, line = max(reversed(lines), key=lambda at: _foreign(at[0]), default=("", 0))
+    if not _foreign(file):
+        return ""
+    path, here = Path(file), Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+
+
+def _foreign(file: str) -> int:
+    """How far a source file is from hive: 2 a user's own, 1 a package that a user has chosen, 0 all others."""
+    if not file or file.startswith(("<", HIVE)):
+        return 0
+    _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
+    if package:
+        return int(package.partition(os.sep)[0] not in BROUGHT_ALONG)
+    return 0 if file.startswith(STANDARD_LIBRARY) else 2
+
+
+def _reference(caller: str, config: Config) -> str:
+    """What the config names, when `caller` is what calls it; or nothing."""
+    if caller in SCHEME_CALLERS and ":" in config.run.scheme:
+        return f"`{config.run.scheme}`"
+    return f"`{config.network.module}`" if caller in MODULE_CALLERS and config.network.module else ""
+
+
+def _name(frame: FrameType) -> str:
+    return f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
+
+
+def _schemes() -> ModuleType:
+    return importlib.import_module("hive.schemes")  # named: it lies above, and needs torch

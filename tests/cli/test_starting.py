@@ -1,0 +1,174 @@
+"""From the command until the supervisor listens: why it does not, and who interrupts it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from canned_status import starting
+from fake_process import FakeProcess, fail, interrupt, nothing
+
+from hive.cli.starting import connect, forget_failure, give_up, interrupts_held, raise_failure
+from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
+from hive.records import list_checkpoints, write_checkpoint, write_crash
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+# --- runs that did not begin
+
+
+def test_the_supervisor_died_without_a_word(place: Place) -> None:
+    run = place.never_begun()
+    with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began") as caught:
+        raise_failure(run, 7)
+    assert caught.value.hint == f"its output is in {run.logs / 'supervisor.out'}"
+
+
+def test_a_mistake_in_the_config_leaves_no_run(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ConfigError("1 problem in `a.toml`", hint="look at it"))
+    with pytest.raises(HiveError, match="1 problem in") as caught:
+        raise_failure(run, 2)
+    assert (caught.value.exit_code, caught.value.hint) == (2, "look at it")
+    assert not run.path.exists()
+
+
+def test_a_mistake_in_resuming_does_not_cost_the_run(place: Place) -> None:
+    run = place.ended(state="stopped")
+    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
+    fail(run, ConfigError("no environment `Pong`"))
+    with pytest.raises(HiveError, match="no environment `Pong`"):
+        raise_failure(run, 2)
+    assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
+    assert run.summary_file.exists()
+
+
+@pytest.mark.parametrize("hint", ["", "look at line 3"])
+def test_a_traceback_is_kept(place: Place, hint: str) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("the topology cannot be built", hint=hint), "Traceback ...\nZeroDivisionError\n")
+    with pytest.raises(HiveError, match="the topology cannot be built") as caught:
+        raise_failure(run, 1)
+    crash = run.crash_file("topology", 1)
+    assert crash.read_text() == "Traceback ...\nZeroDivisionError\n"
+    assert caught.value.exit_code == 1
+    assert caught.value.hint == (hint or f"the traceback is in {crash}")
+
+
+def test_a_failure_without_a_traceback(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("no room"))
+    with pytest.raises(HiveError, match="no room"):
+        raise_failure(run, 1)
+    assert list(run.crashes.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_what_has_a_crash_report_keeps_it_and_no_second(place: Place, code: int) -> None:
+    """Code of a user's own raised while the topology was built: who built it has written the report."""
+    run = place.never_begun()
+    report = write_crash(run, "topology", error="mine.py:7 raised KeyError", traceback="the traceback")
+    error = HiveError("mine.py:7 raised KeyError", hint=f"the traceback is in {report}")
+    error.exit_code = code
+    fail(run, error, "Traceback ...\n")
+    with pytest.raises(HiveError, match=r"mine\.py:7 raised KeyError") as caught:
+        raise_failure(run, code)
+    assert (caught.value.exit_code, caught.value.hint) == (code, error.hint)
+    assert [path.name for path in run.crashes.iterdir()] == ["topology-1.txt"]
+    assert report.read_text().endswith("the traceback\n")
+    assert "Traceback" in (run.path / "failure.json").read_text()
+
+
+# --- connecting
+
+
+def test_connecting_waits_for_the_supervisor(place: Place) -> None:
+    run = place.never_begun()
+    process = FakeProcess(nothing, nothing, lambda: place.serve(run, starting()), nothing, nothing, nothing)
+    client = connect(run, process)  # type: ignore[arg-type]
+    assert client.status()["state"] == "starting"
+    assert process.returncode is None
+    client.close()
+
+
+def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:
+    run = place.never_begun()
+    fail(run, ActorFailed("no room"))
+    with pytest.raises(HiveError, match=r"^no room$"):
+        connect(run, FakeProcess(nothing, nothing, code=1))  # type: ignore[arg-type]
+
+
+def test_who_starts_again_takes_the_old_failure_away(place: Place) -> None:
+    run = place.never_begun()
+    forget_failure(run)
+    fail(run, ActorFailed("no room"))
+    forget_failure(run)
+    with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began"):
+        raise_failure(run, 7)
+
+
+def test_an_old_failure_that_cannot_be_taken_away(place: Place) -> None:
+    run = place.never_begun()
+    (run.path / "failure.json").mkdir()
+    with pytest.raises(RecordError, match=r"cannot remove `.*failure\.json`"):
+        forget_failure(run)
+
+
+# --- giving up
+
+
+def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
+    before, known = signal.getsignal(signal.SIGINT), []
+
+    def interrupted() -> None:
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            known.append("process")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert known == ["process"]
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(ZeroDivisionError), interrupts_held():
+        raise ZeroDivisionError
+    with interrupts_held():
+        known.append("nobody interrupts")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+LINE = "stopping cartpole-1, which was still starting - Ctrl-C again to kill it\n"
+
+
+def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> None:
+    run, process = place.never_begun(), FakeProcess(nothing, nothing, code=-signal.SIGTERM)
+    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert process.signals == [signal.SIGTERM]
+    assert process.returncode is not None
+    assert not run.path.exists()
+    assert place.capture.readouterr() == ("", LINE)
+
+
+def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
+    run = place.never_begun()
+    process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
+    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert process.signals == [signal.SIGTERM]
+    assert run.summary_file.exists()
+
+
+def test_a_run_that_was_resumed_keeps_its_checkpoints(place: Place) -> None:
+    run = place.lost()
+    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
+    assert give_up(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
+    assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
+
+
+def test_interrupted_again_it_is_killed(place: Place) -> None:
+    run, process = place.never_begun(), FakeProcess(nothing, interrupt, nothing, code=-signal.SIGKILL)
+    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert process.signals == [signal.SIGTERM, signal.SIGKILL]
+    assert process.returncode == -signal.SIGKILL
+    assert place.capture.readouterr() == ("", LINE)
