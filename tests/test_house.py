@@ -55,7 +55,7 @@ TESTED_ELSEWHERE = {
     "runtime/fork_server.py": "live/test_death.py",
     "runtime/hosting.py": "live/test_training.py",
     "runtime/run.py": "live/test_training.py",
-    "testing.py": "runtime/test_inline.py",
+    "testing/inline.py": "runtime/test_inline.py",
     "workers/learner_actor.py": "workers/test_actors.py",
     "networks/heads.py": "networks/test_torch_architecture.py",
     "networks/spaces.py": "networks/test_exports.py",

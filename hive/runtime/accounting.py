@@ -3,7 +3,7 @@
 For slabs the numbers come from the native words and tallies, for message channels from the counters of the producers'
 status pages (hive.runtime.channels keeps them). In flight is counted on its own in both, never as a difference, so
 the identity can fail, and a test says whether it does. It holds at quiescent points; a live look shows
-produced >= consumed + dropped.
+produced >= consumed + dropped. A run's results are counters too, of one actor that the plan names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hive.runtime.channels import account_of
 from hive.runtime.memory import Bytes, SlabPlan, SlabView
 from hive.runtime.plan import Plan
 
-__all__ = ["channel_accounts", "holds"]
+__all__ = ["channel_accounts", "holds", "results_of"]
 
 
 def channel_accounts(
@@ -38,6 +38,15 @@ def channel_accounts(
             continue
         accounts[channel.name] = _sum(parts)
     return accounts
+
+
+def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
+    """The counters that the plan says are the run's results."""
+    counters: dict[str, float] = {}
+    for number, actor in enumerate(plan.actors):
+        if actor.name == plan.results_actor:
+            counters = pages.snapshot(number)["counters"]
+    return {name: counters[name] for name in plan.results if name in counters}
 
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -59,11 +59,11 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
     if planned.carrier == "board":
         return BoardReader(planned.name, _board(node, planned.segments[0]), position, waiter)
     if planned.carrier == "slab":
-        views = [_slab(node, planned, p) for p in range(len(planned.producers))]
-        mine = [p for p in range(len(views)) if position in _share(planned, p)]
-        rings = [_ringer(node, [producer]) for producer in planned.producers]
+        mine = [p for p in range(len(planned.producers)) if position in _share(planned, p)]
+        views = {p: _slab(node, planned, p) for p in mine}
+        rings = {p: _ringer(node, [planned.producers[p]]) for p in mine}
         return SlabReceiver(
-            planned.name, node._message_type(channel), views, mine, (number, node.context.incarnation), waiter, rings
+            planned.name, node._message_type(channel), views, (number, node.context.incarnation), waiter, rings
         )
 
     def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
@@ -94,13 +94,13 @@ def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:
 
 def _slab(node: Node, planned: PlanChannel, position: int) -> SlabView:
     name = planned.segments[position]
-    segment = next(s for s in node.plan.segments if s.name == name)
-    assert isinstance(segment.plan, SlabPlan)
-    return SlabView(node.context.open_segment(name), segment.plan, node.context.topology.layouts[planned.name])
+    plan = node.segments[name].plan
+    assert isinstance(plan, SlabPlan)
+    return SlabView(node.context.open_segment(name), plan, node.context.topology.layouts[planned.name])
 
 
 def _board(node: Node, name: str) -> BoardView:
-    segment = next(s for s in node.plan.segments if s.name == name)
+    segment = node.segments[name]
     assert isinstance(segment.plan, BoardPlan)
     shared = _board(node, segment.commit_with) if segment.commit_with else None
     return BoardView(node.context.open_segment(name), segment.plan, shared)

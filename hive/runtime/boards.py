@@ -81,9 +81,5 @@ class BoardReader:
         block = await self.waiter.until(lambda: self.view.pin(self.reader, version), self.phase, memory=True)
         return self.view.words.version(block), self.view.blocks[block]
 
-    def held(self, version: int) -> Bytes:
-        """The block of a version that the writer holds for this reader."""
-        return self.view.blocks[self.view.words.find(version)]
-
     def unpin(self) -> None:
         self.view.words.unpin(self.reader)

@@ -44,6 +44,7 @@ class ForkedProcesses:
     """See the module. `start_server` first: it brings the plan."""
 
     restarts = True
+    apart = True
 
     def __init__(self, build: Build, event: Callable[[str, str], None]) -> None:
         self.build = build

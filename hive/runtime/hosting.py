@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvloop
 
+from hive import _native
 from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory import Bytes, Segment
@@ -59,6 +60,7 @@ def host(
             alone=True,
             transport=transport,
             clock=RealClock(),
+            pages=_native.Status(open_segment("status")),
             open_segment=open_segment,
             open_log=log_of,
         )

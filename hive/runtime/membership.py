@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from hive.runtime.processes import Exit
 from hive.runtime.protocol import Failed
+from hive.runtime.states import ActorState
+from hive.runtime.status import BUSY, RUNTIME, ActorStatus
 
 __all__ = ["ProcessRecord", "Settings"]
 
@@ -63,6 +65,13 @@ class ProcessRecord:
             self.deaths.popleft()
         short = now_ns - self.started_ns < SHORT_LIFE_S * 1e9 and how.signal != signal.SIGKILL
         self.short_lives = self.short_lives + 1 if short else 0
+
+    def stuck_s(self, status: ActorStatus, state: ActorState, now_ns: int) -> float:
+        """Seconds since one of its actors last made progress. One that waits for others is not stuck."""
+        if status.incarnation != self.incarnation or status.pid != self.pid or not status.since_ns:
+            return (now_ns - self.started_ns) / 1e9
+        judged = status.kind == BUSY or (status.kind == RUNTIME and state is not ActorState.ready)
+        return status.doing_s if judged and state is not ActorState.finished else 0.0
 
     @property
     def backoff_s(self) -> float:

@@ -21,12 +21,13 @@ This module is the only one that imports mmap.
 from __future__ import annotations
 
 import fcntl
+import functools
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias, overload
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class SlabPlan:
     slot_bytes: int
     first: int = 0
 
-    @property
+    @functools.cached_property
     def offset(self) -> int:
         return aligned(_native.Slab.control_bytes(self.slots), PAGE)
 
@@ -111,7 +112,7 @@ class BoardPlan:
     readers: int
     keep: int
 
-    @property
+    @functools.cached_property
     def offset(self) -> int:
         return aligned(_native.Board.control_bytes(self.blocks, self.readers), PAGE)
 
@@ -167,18 +168,45 @@ class Segment:
             self.fd = -1
 
 
+class _Slots(Sequence[Arrays]):
+    """The arrays of each slot, made when they are first looked at.
+
+    With 64 producers and 64 consumers there are 4096 ends of slabs, and most consumers see a few of them only.
+    """
+
+    def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout) -> None:
+        if layout.bytes > plan.slot_bytes:
+            raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
+        self._memory, self._plan, self._layout = memory, plan, layout
+        self._made: dict[int, Arrays] = {}
+
+    def __len__(self) -> int:
+        return self._plan.slots
+
+    @overload
+    def __getitem__(self, index: int) -> Arrays: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrays]: ...
+    def __getitem__(self, index: int | slice) -> Arrays | list[Arrays]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        arrays = self._made.get(index)
+        if arrays is None:
+            number = range(len(self))[index]
+            stride = aligned(self._plan.slot_bytes, PAGE)
+            start = self._plan.offset + number * stride
+            arrays = self._made[index] = self._layout.views(self._memory[start : start + stride])
+        return arrays
+
+
 class SlabView:
     """One producer's slab: `words` says whose each slot is, `slots[i]` are the arrays of slot i."""
 
+    Words: ClassVar[type[_native.Slab]] = _native.Slab  # the simulator puts one here that dies in mid transition
+
     def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout | None = None) -> None:
-        self.words = _native.Slab(memory[: plan.offset])
-        self.slots: list[Arrays] = []
-        if layout is not None:
-            if layout.bytes > plan.slot_bytes:
-                raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
-            stride = aligned(plan.slot_bytes, PAGE)
-            starts = range(plan.offset, plan.offset + plan.slots * stride, stride)
-            self.slots = [layout.views(memory[start : start + stride]) for start in starts]
+        self.words = self.Words(memory[: plan.offset])
+        self.slots: Sequence[Arrays] = _Slots(memory, plan, layout) if layout is not None else ()
 
     def counts(self) -> dict[str, Any]:
         """produced, consumed, dropped by reason, in_flight: as `summary.json` prints them."""

@@ -46,7 +46,8 @@ Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and strin
 Frame: TypeAlias = bytes | bytearray | memoryview
 Frames: TypeAlias = Sequence[Frame]
 Writer: TypeAlias = Callable[[Any, list[Any]], Any]
-Reader: TypeAlias = Callable[[Any, Frames, str], Any]
+Path: TypeAlias = tuple[Any, str | int]  # where in a message: (where that is in, field, key or index); text on demand
+Reader: TypeAlias = Callable[[Any, Frames, Path], Any]
 M = TypeVar("M", bound="Message")
 
 
@@ -82,13 +83,14 @@ def _equal(a: Any, b: Any) -> bool:
 
 def _compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
     """The writers and readers of a type's fields; made at first use, when all names in annotations exist."""
-    if cls.__dict__.get("__hive_fields__") is None:
+    fields = cls.__hive_fields__  # its own: every class is given one, see `__init_subclass__`
+    if fields is None:
         hints = typing.get_type_hints(cls)
-        cls.__hive_fields__ = [
+        fields = cls.__hive_fields__ = [
             (f.name, *_compile(hints[f.name], f"{cls.__hive_name__}.{f.name}"))
             for f in dataclasses.fields(cls)  # type: ignore[arg-type]
         ]
-    return cls.__hive_fields__  # type: ignore[return-value]
+    return fields
 
 
 def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
@@ -128,19 +130,19 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return _within_limits(value)
 
-    def read(item: Any, frames: Frames, path: str) -> Any:
+    def read(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) not in accepted:
-            raise WireError(f"{path}: expected {kind.__name__}, got {type(item).__name__}")
+            raise WireError(f"{_shown(path)}: expected {kind.__name__}, got {type(item).__name__}")
         return float(item) if kind is float else item
 
     return write, read
 
 
 def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
-    def read_tuple(item: Any, frames: Frames, path: str) -> Any:
+    def read_tuple(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not list:
-            raise WireError(f"{path}: expected a list, got {type(item).__name__}")
-        return tuple(read(x, frames, f"{path}[{i}]") for i, x in enumerate(item))
+            raise WireError(f"{_shown(path)}: expected a list, got {type(item).__name__}")
+        return tuple(read(x, frames, (path, i)) for i, x in enumerate(item))
 
     def write_tuple(value: Any, frames: list[Any]) -> Any:
         if not isinstance(value, (tuple, list)):
@@ -151,10 +153,10 @@ def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
 
 
 def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
-    def read_dict(item: Any, frames: Frames, path: str) -> Any:
+    def read_dict(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not dict:
-            raise WireError(f"{path}: expected a map, got {type(item).__name__}")
-        return {key: read(x, frames, f"{path}.{key}") for key, x in item.items()}
+            raise WireError(f"{_shown(path)}: expected a map, got {type(item).__name__}")
+        return {key: read(x, frames, (path, key)) for key, x in item.items()}
 
     def write_dict(value: Any, frames: list[Any]) -> Any:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
@@ -189,7 +191,7 @@ def _write_tree(value: Any, frames: list[Any]) -> Any:
     return _within_limits(value)
 
 
-def _read_tree(item: Any, frames: Frames, path: str) -> Any:
+def _read_tree(item: Any, frames: Frames, path: Path) -> Any:
     return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `_unpack`
 
 
@@ -205,22 +207,22 @@ def _write_array(value: Any, frames: list[Any]) -> Any:
     return [len(frames), array.dtype.name, list(np.shape(value))]
 
 
-def _read_array(item: Any, frames: Frames, path: str) -> Any:
+def _read_array(item: Any, frames: Frames, path: Path) -> Any:
     if type(item) is not list or len(item) != 3:
-        raise WireError(f"{path}: expected an array")
+        raise WireError(f"{_shown(path)}: expected an array")
     index, dtype, shape = item
     if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
-        raise WireError(f"{path}: an array of no known frame or dtype")
+        raise WireError(f"{_shown(path)}: an array of no known frame or dtype")
     if (
         type(shape) is not list
         or len(shape) > MAX_DIMENSIONS
         or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape)
     ):
-        raise WireError(f"{path}: an array of no sensible shape")
+        raise WireError(f"{_shown(path)}: an array of no sensible shape")
     frame = frames[index]
     if prod(shape) * np.dtype(dtype).itemsize != len(frame):
         raise WireError(
-            f"{path}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes"
+            f"{_shown(path)}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes"
         )
     return np.frombuffer(frame, dtype).reshape(shape)
 
@@ -237,11 +239,24 @@ def _write_fields(message: Message, frames: list[Any], cls: type[Message]) -> li
     return packed
 
 
-def _read_fields(item: Any, frames: Frames, cls: type[M], path: str) -> M:
+def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
     fields = _compiled(cls)
     if type(item) is not list or len(item) != len(fields):
-        raise WireError(f"{path}: expected the {len(fields)} fields of {cls.__hive_name__}")
-    return cls(**{name: read(x, frames, f"{path}.{name}") for (name, _, read), x in zip(fields, item, strict=True)})
+        raise WireError(f"{_shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
+    values = {name: read(x, frames, (path, name)) for (name, _, read), x in zip(fields, item, strict=True)}
+    if hasattr(cls, "__post_init__"):
+        return cls(**values)
+    message = object.__new__(cls)  # a frozen dataclass sets each field through object.__setattr__: half the time
+    message.__dict__.update(values)
+    return message
+
+
+def _shown(path: Path) -> str:
+    """`Plan.actors[3].name`."""
+    inside, part = path
+    if inside is None:
+        return str(part)
+    return f"{_shown(inside)}[{part}]" if isinstance(part, int) else f"{_shown(inside)}.{part}"
 
 
 def encode(message: Message) -> list[Frame]:
@@ -267,7 +282,7 @@ def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
     if cls is None:
         raise WireError(f"a message of type {body[0][:64]!r}, which this socket does not carry")
     try:
-        return _read_fields(body[1:], frames, cls, cls.__hive_name__)
+        return _read_fields(body[1:], frames, cls, (None, cls.__hive_name__))
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"{cls.__hive_name__}: {error}") from None
 

@@ -71,6 +71,7 @@ class NodeContext:
     alone: bool  # this process has its event loop to itself
     transport: Transport
     clock: Clock
+    pages: _native.Status
     open_segment: Callable[[str], Bytes]
     open_log: Callable[[str], logging.Logger]
 
@@ -100,9 +101,10 @@ class Node:
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.plan = context.plan
-        self.numbers = self.plan.processes[context.process]
+        self.numbers = [n for n, a in enumerate(self.plan.actors) if a.process == context.process]
+        self.segments = {segment.name: segment for segment in self.plan.segments}
         self.solo = context.alone and len(self.numbers) == 1
-        self.pages = _native.Status(context.open_segment("status"))
+        self.pages = context.pages
         self.members: dict[int, Member] = {}
         self.actors: dict[int, Actor] = {}
         self.waiters: dict[int, Waiter] = {}
@@ -262,10 +264,10 @@ class Node:
         for (channel, _), sender in self.senders.items():
             if message.actor in self.plan.channels[channel].consumers:
                 sender.left(message.actor)
-        if (
-            not any(m.address == member.address for m in self.members.values())
-            and member.address != self.context.address
-        ):
+        alone = len(self.plan.processes) == len(self.plan.actors) or not any(
+            m.address == member.address for m in self.members.values()
+        )
+        if alone and member.address != self.context.address:
             self.context.transport.forget(member.address)
         self._wake_all()
 

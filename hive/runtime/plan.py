@@ -6,6 +6,7 @@ one message, and every process of the run has the same one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from hive.errors import TopologyError
@@ -38,7 +39,7 @@ class PlanSegment(Message):
     commit_with: str  # the board segment whose commit word this one shares, or ""
     first: int = 0  # the sequence of a slab's first commit
 
-    @property
+    @functools.cached_property
     def plan(self) -> SegmentPlan:
         if self.kind == "slab":
             return SlabPlan(self.count, self.item_bytes, self.first)
@@ -73,7 +74,7 @@ class Plan(Message):
     digest_segment: str
     digest_bytes: int
 
-    @property
+    @functools.cached_property
     def processes(self) -> dict[str, list[int]]:
         """Process name -> the numbers of its actors, in order."""
         result: dict[str, list[int]] = {}

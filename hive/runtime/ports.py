@@ -18,7 +18,8 @@ A port used before its actor runs raises a TopologyError that says so.
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from hive.errors import TopologyError
@@ -34,6 +35,7 @@ __all__ = ["Inlet", "Outlet", "Port", "Publication", "Subscription", "ports_of"]
 
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound="Port[Any]")
+
 Pattern = Literal["balance", "broadcast"]
 WhenFull = Literal["wait", "drop_oldest", "fail"]
 
@@ -192,8 +194,13 @@ class Subscription(Port[M]):
         self.board.unpin()
 
 
-def ports_of(cls: type) -> dict[str, Port[Any]]:
+_PORTS: weakref.WeakKeyDictionary[type, Mapping[str, Port[Any]]] = weakref.WeakKeyDictionary()
+
+
+def ports_of(cls: type) -> Mapping[str, Port[Any]]:
     """The ports that an actor class declares, its bases' included."""
+    if (known := _PORTS.get(cls)) is not None:
+        return known
     found: dict[str, Port[Any]] = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
@@ -201,4 +208,5 @@ def ports_of(cls: type) -> dict[str, Port[Any]]:
                 found[name] = value
             elif name in found:
                 del found[name]
+    _PORTS[cls] = found
     return found

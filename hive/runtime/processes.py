@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from hive import _native
 from hive.clock import Clock
 from hive.runtime.memory import PAGE, Bytes, Segment, SlabPlan, aligned
 from hive.runtime.node import Node, NodeContext
@@ -61,6 +62,7 @@ class SharedMemory:
             planned.plan.format(segment.memory)
             self.segments[planned.name] = segment
         self.slabs = {s.name: s.plan for s in plan.segments if isinstance(s.plan, SlabPlan)}
+        self.pages = _native.Status(self.open("status"))
 
     def open(self, name: str) -> Bytes:
         return self.segments[name].memory
@@ -77,6 +79,7 @@ class ProcessTable(Protocol):
     """What the supervisor needs of the operating system."""
 
     restarts: bool  # whether a dead process can be started again
+    apart: bool  # whether each has a thread of its own, which it may block while it waits
     on_exit: OnExit  # set by the supervisor
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
@@ -99,6 +102,7 @@ class InlineProcesses:
     """Every process a task of this event loop."""
 
     restarts = False
+    apart = False
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class InlineProcesses:
             alone=False,
             transport=self.transport,
             clock=self.clock,
+            pages=self.memory.pages,
             open_segment=self.memory.open,
             open_log=self.open_log,
         )

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 
-from hive import _native
-from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabView
 from hive.runtime.plan import Plan
 from hive.runtime.processes import SharedMemory
 
@@ -26,14 +25,15 @@ class Recovery:
         self.plan = plan
         self.memory = memory
         self.segments = {segment.name: segment for segment in plan.segments}
+        self.slabs = {name: SlabView(memory.open(name), size) for name, size in memory.slabs.items()}
 
     def bury(self, actor: int, incarnation: int) -> None:
         """Actor `actor` is gone for certain."""
         for channel in self.plan.channels:
             for name in channel.segments:
-                if isinstance(self.segments[name].plan, SlabPlan):
+                if name in self.slabs:
                     reason = REASONS.index("consumer_died")
-                    self._slab(name).words.recover(actor, incarnation, channel.reoffer, reason)
+                    self.slabs[name].words.recover(actor, incarnation, channel.reoffer, reason)
                 elif actor in channel.producers:
                     self._board(name).words.recover_writer()
                 elif actor in channel.consumers:
@@ -41,9 +41,9 @@ class Recovery:
 
     def drain(self) -> None:
         """Nobody is left: what is still in flight is dropped as `run_ended`."""
-        for name in self.memory.slabs:
-            self._slab(name).words.drain(REASONS.index("run_ended"))
-        pages = _native.Status(self.memory.open("status"))
+        for slab in self.slabs.values():
+            slab.words.drain(REASONS.index("run_ended"))
+        pages = self.memory.pages
         for channel in self.plan.channels:
             for producer in channel.producers if channel.carrier == "message" else ():
                 page = pages.page(producer)
@@ -59,9 +59,6 @@ class Recovery:
         board = self._board(self.plan.digest_segment)
         block = board.words.find(board.latest) if board.latest >= 0 else -1
         return hashlib.sha256(board.blocks[block][: self.plan.digest_bytes].data).hexdigest() if block >= 0 else ""
-
-    def _slab(self, name: str) -> SlabView:
-        return SlabView(self.memory.open(name), self.memory.slabs[name])
 
     def _board(self, name: str) -> BoardView:
         segment = self.segments[name]

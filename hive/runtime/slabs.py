@@ -9,7 +9,7 @@ The native slot words decide who holds what (native/include/hive/slots.hpp); a f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,21 +80,20 @@ class SlabSender:
 
 
 class SlabReceiver:
-    """The consumer's side. `producers` are the positions, in the producing group, of those it may claim from."""
+    """The consumer's side. `views`: the slabs it may claim from, by their producer's position in its group."""
 
     def __init__(
         self,
         name: str,
         message: type[Message],
-        views: Sequence[SlabView],
-        producers: Sequence[int],
+        views: Mapping[int, SlabView],
         me: Identity,
         waiter: Waiter,
-        ring: Sequence[Callable[[], None]],
+        ring: Mapping[int, Callable[[], None]],
     ) -> None:
         self.message = message
         self.views = views
-        self.producers = tuple(producers)
+        self.producers = tuple(views)
         self.me = me
         self.waiter = waiter
         self.ring = ring

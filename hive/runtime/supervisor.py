@@ -25,10 +25,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hive import _native
 from hive.clock import Clock
 from hive.errors import WireError
-from hive.runtime.accounting import channel_accounts
+from hive.runtime.accounting import channel_accounts, results_of
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.outcome import Journal, Outcome
@@ -50,12 +49,13 @@ from hive.runtime.protocol import (
 )
 from hive.runtime.recovery import Recovery
 from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
-from hive.runtime.status import BUSY, RUNTIME, ActorStatus, read_status
+from hive.runtime.status import ActorStatus, read_status
 from hive.runtime.transport import Transport
+from hive.runtime.watching import WATCH_S, watch
 
 __all__ = ["Supervisor"]
 
-WATCH_S = 0.25  # a stopped process is found within half a second
+ANNOUNCE_S = 0.02  # while the run starts, newcomers are announced together; nobody sends before it has begun
 LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
 KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
 
@@ -83,7 +83,7 @@ class Supervisor:
         self.journal = journal
         self.address = address
         self.recovery = Recovery(plan, memory)
-        self.pages = _native.Status(memory.open("status"))
+        self.pages = memory.pages
         self.table = {name: ProcessRecord(name, actors) for name, actors in plan.processes.items()}
         self.machines = [Machine(a.name, ACTOR, ActorState.starting) for a in plan.actors]
         self.run_machine: Machine[RunState, RunEvent] = Machine("run", RUN, RunState.starting)
@@ -95,6 +95,8 @@ class Supervisor:
         self.hint = ""
         self.exact = True
         self.bad_messages = 0
+        self.receiving = {c for channel in plan.channels if channel.carrier == "message" for c in channel.consumers}
+        self.newcomers: list[ProcessRecord] = []  # processes that listen and were not announced yet
         self.tasks: set[asyncio.Task[None]] = set()
         processes.on_exit = self._on_exit
 
@@ -103,7 +105,7 @@ class Supervisor:
     async def run(self) -> Outcome:
         """Runs the topology to its end."""
         self.transport.bind(self.address, self._receive)
-        watch = asyncio.create_task(self._watch())
+        watching = asyncio.create_task(watch(self))
         try:
             await asyncio.gather(*(self._start(process) for process in self.table.values()))
             await self._until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
@@ -112,9 +114,9 @@ class Supervisor:
             await self.over.wait()
             await self._stop_all()
         finally:
-            for task in (watch, *self.tasks):
+            for task in (watching, *self.tasks):
                 task.cancel()
-            await asyncio.gather(watch, *self.tasks, return_exceptions=True)
+            await asyncio.gather(watching, *self.tasks, return_exceptions=True)
         return self._outcome()
 
     def request(self, reason: str, *, now: bool = False) -> None:
@@ -140,6 +142,7 @@ class Supervisor:
         process.pid = await self.processes.start(process.name, process.incarnation, process.address)
 
     def _begin_all(self) -> None:
+        self._announce()
         self.run_machine.handle(RunEvent.begin)
         for process in self.table.values():
             self._begin(process)
@@ -153,14 +156,18 @@ class Supervisor:
     # --- messages
 
     def _send(self, process: ProcessRecord, message: Message) -> None:
-        self.transport.post(process.address, encode(message))
+        self._post(process, encode(message))
+
+    def _post(self, process: ProcessRecord, frames: Frames) -> None:
+        self.transport.post(process.address, frames)
         for actor in process.actors:
             self.pages.ring(actor)  # it may sleep on its bell
 
     def _tell_all(self, message: Message) -> None:
+        frames = encode(message)
         for process in self.table.values():
             if process.alive and process.listening:
-                self._send(process, message)
+                self._post(process, frames)
 
     def _receive(self, frames: Frames) -> None:
         try:
@@ -172,7 +179,7 @@ class Supervisor:
         self.changed.set()
 
     def _members(self, process: ProcessRecord) -> tuple[Member, ...]:
-        solo = len(process.actors) == 1 and self.processes.restarts
+        solo = len(process.actors) == 1 and self.processes.apart
         return tuple(Member(actor, process.incarnation, process.address, solo) for actor in process.actors)
 
     def _on_hello(self, message: Hello) -> None:
@@ -180,11 +187,21 @@ class Supervisor:
         if message.incarnation != process.incarnation or process.listening:
             return
         process.listening = True
-        everyone = [m for p in self.table.values() if p.alive and p.listening for m in self._members(p)]
-        self._send(process, Joined(tuple(everyone)))
-        for other in self.table.values():
-            if other is not process and other.alive and other.listening:
-                self._send(other, Joined(self._members(process)))
+        self.newcomers.append(process)
+        if self.run_machine.state is not RunState.starting:
+            self._announce()
+        elif len(self.newcomers) == 1:  # n processes that start together are n announcements, not n * n
+            asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
+
+    def _announce(self) -> None:
+        """Tells the newcomers of everybody, and everybody of the newcomers."""
+        new = [process for process in self.newcomers if process.alive]
+        self.newcomers.clear()
+        there = [p for p in self.table.values() if p.alive and p.listening]
+        everyone = encode(Joined(tuple(m for p in there for m in self._members(p))))
+        newcomers = encode(Joined(tuple(m for p in new for m in self._members(p))))
+        for process in there if new else ():
+            self._post(process, everyone if process in new else newcomers)
 
     def _on_ready(self, message: Ready) -> None:
         process = self.table[message.process]
@@ -238,18 +255,19 @@ class Supervisor:
 
     async def _bury(self, process: ProcessRecord, how: Exit) -> None:
         """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
-        if how.code:
+        if not how.signal and not self._expects_end(process):
             await self._last_words(process)
         self.transport.poll()
         process.alive = False
         for actor in process.actors:
             self.recovery.bury(actor, process.incarnation)
-        for number in range(len(self.plan.actors)):
+        for number in range(len(self.plan.actors)) if not self.ending else ():
             self.pages.ring(number)  # slots may have come free
         for actor in process.actors:
-            self._tell_all(Left(actor, process.incarnation, str(how)))
+            if not self.ending or actor in self.receiving:  # of the others nobody who drains wants to know
+                self._tell_all(Left(actor, process.incarnation, str(how)))
         self.transport.forget(process.address)
-        expected = all(self.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
+        expected = self._expects_end(process)
         doing = {a: read_status(self.pages, a) for a in process.actors}
         for actor in process.actors:
             self.machines[actor].handle(ActorEvent.died, process.why or str(how))
@@ -257,10 +275,14 @@ class Supervisor:
             self._decide(process, how, doing)
         self.changed.set()
 
+    def _expects_end(self, process: ProcessRecord) -> bool:
+        """Whether all its actors are done, or were asked to come to an end."""
+        return all(self.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
+
     async def _last_words(self, process: ProcessRecord) -> None:
-        """The report of an actor that raised may still be on its way."""
+        """That its actors are done, or the report of one that raised, may still be on its way."""
         limit = self.clock.now_ns() + int(LAST_WORDS_S * 1e9)
-        while not process.failures and self.clock.now_ns() < limit:
+        while not process.failures and not self._expects_end(process) and self.clock.now_ns() < limit:
             await asyncio.sleep(0.01)
             self.transport.poll()
 
@@ -274,7 +296,7 @@ class Supervisor:
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
         process.died(how, self.clock.now_ns(), self.settings.window_s)
         self.exact = False
-        refusal = self._refusal(process, failed)
+        refusal = self._refusal(process, how, failed)
         turn = f"; restart {len(process.deaths)} of {self.settings.restarts}" if refusal is None else ""
         text = f"{name} died {where}: {what}{turn}"
         fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(how), "doing": status.phase}
@@ -288,11 +310,12 @@ class Supervisor:
             error = f"{name} failed {where}: {failed.text if failed else what}" + (f" ({refusal})" if refusal else "")
             self._end("failed", f"{name} failed", error, failed.hint if failed else "")
 
-    def _refusal(self, process: ProcessRecord, failed: Failed | None) -> str | None:
+    def _refusal(self, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
         """Why this process is not restarted; None when it is. An empty text needs no words."""
         if self.ending:
             return "the run is ending"
-        if self.run_machine.state is RunState.starting or not self.processes.restarts or (failed and failed.permanent):
+        hopeless = self.run_machine.state is RunState.starting and not how.signal  # what cannot even start
+        if hopeless or not self.processes.restarts or (failed and failed.permanent):
             return ""
         if not all(self.plan.actors[a].restart for a in process.actors):
             return "it is not to be restarted"
@@ -306,32 +329,8 @@ class Supervisor:
             self.machines[actor].handle(ActorEvent.restart)
         await self._start(process)
 
-    # --- watching
-
-    async def _watch(self) -> None:
-        """Finds the stopped and the stuck, and kills them: only then is their death confirmed."""
-        while True:
-            await asyncio.sleep(WATCH_S)
-            for name in self.processes.stopped():
-                if self.table[name].alive:
-                    self._kill(self.table[name], "it was stopped (SIGSTOP) and so was killed")
-            for process in self.table.values():
-                for actor in process.actors if process.alive and not process.why else ():
-                    stuck = self._stuck_s(process, actor)
-                    if stuck > self.settings.phase_limit_s:
-                        phase = read_status(self.pages, actor).phase or "start"
-                        self._kill(process, f"no progress in `{phase}` for {stuck:.0f} s and so was killed")
-                        break
-
-    def _stuck_s(self, process: ProcessRecord, actor: int) -> float:
-        """Seconds since a running actor last made progress. One that waits for others is not stuck."""
-        status = read_status(self.pages, actor)
-        if status.incarnation != process.incarnation or status.pid != process.pid or not status.since_ns:
-            return (self.clock.now_ns() - process.started_ns) / 1e9
-        judged = status.kind == BUSY or (status.kind == RUNTIME and self.machines[actor].state is not ActorState.ready)
-        return status.doing_s if judged and self.machines[actor].state is not ActorState.finished else 0.0
-
-    def _kill(self, process: ProcessRecord, why: str) -> None:
+    def kill(self, process: ProcessRecord, why: str) -> None:
+        """Only then is its death confirmed."""
         process.why = why
         self.processes.kill(process.name)
 
@@ -373,17 +372,12 @@ class Supervisor:
             if process.alive:
                 text = f"{process.name} did not stop within {self.settings.drain_s:g} s"
                 self.journal.event("killed", text, {"process": process.name})
-                self._kill(process, "it did not stop in time")
+                self.kill(process, "it did not stop in time")
         await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
 
     def _outcome(self) -> Outcome:
         event = {"finished": RunEvent.finish, "stopped": RunEvent.stop, "failed": RunEvent.fail}[self.ending]
         self.run_machine.handle(event, self.reason)
-        results: dict[str, float] = {}
-        for number, actor in enumerate(self.plan.actors):
-            if actor.name == self.plan.results_actor:
-                counters = read_status(self.pages, number).counters
-                results = {name: counters[name] for name in self.plan.results if name in counters}
         return Outcome(
             state=self.ending,
             reason=self.reason,
@@ -392,6 +386,6 @@ class Supervisor:
             exact=self.exact,
             restarts={self.plan.actors[a].name: p.restarts for p in self.table.values() for a in p.actors},
             channels=channel_accounts(self.plan, self.memory.open, self.pages),
-            results=results,
+            results=results_of(self.plan, self.pages),
             digest=self.recovery.digest(),
         )

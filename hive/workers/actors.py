@@ -103,6 +103,9 @@ class GradientWorkerActor(Actor):
         sequence = self.gradients.produced
         first = {} if self.takes_any else self._first_rollouts(sequence)
         share: list[Slot] = []
+        if self.free and not self.rollouts.lines.producers:
+            self.note("idle", f"{self.name} has no collector in its share and is done")
+            return  # an empty share owes nothing, and nobody waits for it
         while True:
             number, step = divmod(sequence, self.per_round)
             if step == 0:

@@ -220,7 +220,7 @@ def test_a_layout_that_does_not_fit_is_refused() -> None:
     plan = SlabPlan(2, FIELDS.bytes - 1)
     memory = zeros(plan.bytes)
     plan.format(memory)
-    assert SlabView(memory, plan).slots == []
+    assert len(SlabView(memory, plan).slots) == 0
     with pytest.raises(TopologyError, match="a layout of 192 bytes does not fit a slot of 191"):
         SlabView(memory, plan, FIELDS)
 

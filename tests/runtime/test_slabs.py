@@ -64,11 +64,10 @@ class Channel:
             SlabReceiver(
                 "rollouts",
                 Rollout,
-                self.views,
-                [p for p in range(producers) if not by_share or p % consumers == c],
+                {p: self.views[p] for p in range(producers) if not by_share or p % consumers == c},
                 (100 + c, 0),
                 self.waiters[producers + c],
-                ring,
+                dict(enumerate(ring)),
             )
             for c in range(consumers)
         ]

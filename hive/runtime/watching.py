@@ -1,0 +1,43 @@
+"""Watching: finds the stopped and the stuck, and has them killed, for only then is their death confirmed.
+
+    stopped     in state T, by a look at /proc
+    stuck       no progress on its status page for `phase_limit_s`, while it does not wait for others
+
+A slow environment makes progress at every step; one that waits for others is not judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hive.runtime.status import read_status
+
+if TYPE_CHECKING:
+    from hive.runtime.supervisor import Supervisor
+
+__all__ = ["WATCH_S", "watch"]
+
+WATCH_S = 0.25  # a stopped process is found within half a second
+
+
+async def watch(supervisor: Supervisor) -> None:
+    """Looks at every process of the run until it is cancelled."""
+    while True:
+        await asyncio.sleep(WATCH_S)
+        for name in supervisor.processes.stopped():
+            if supervisor.table[name].alive:
+                supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
+        _kill_the_stuck(supervisor)
+
+
+def _kill_the_stuck(supervisor: Supervisor) -> None:
+    limit_s, now_ns = supervisor.settings.phase_limit_s, supervisor.clock.now_ns()
+    for process in supervisor.table.values():
+        for actor in process.actors if process.alive and not process.why else ():
+            status = read_status(supervisor.pages, actor)
+            stuck_s = process.stuck_s(status, supervisor.machines[actor].state, now_ns)
+            if stuck_s > limit_s:
+                where = status.phase or "start"
+                supervisor.kill(process, f"no progress in `{where}` for {stuck_s:.0f} s and so was killed")
+                break

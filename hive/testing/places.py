@@ -1,0 +1,219 @@
+"""Places: where code runs in a simulation. Each incarnation of a simulated process is one.
+
+All places share one event loop in virtual time. The loop knows by a context variable whose callback it runs, and so it
+can do to a place what an operating system does to a process:
+
+    away        it has lost the processor: its callbacks wait, in order, until it gets it again
+    stopped     none of its callbacks runs any more, but nobody has been told (SIGSTOP)
+    dead        none of its callbacks ever runs again: no `finally`, no last message (SIGKILL)
+
+So a place dies between two callbacks, which are all its awaits; the simulation lets it die inside of a transition of a
+slot as well, by raising `Killed` there. Every choice comes from one seeded generator: a seed is a schedule.
+
+The loop is a few lines of its own, because a schedule of 60 processes has to take milliseconds: no sockets, threads or
+signals, callbacks of the same moment in the order they were asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["NEVER", "Killed", "Place", "PlacedLoop", "current_place"]
+
+MOST_AT_ONCE = 200_000  # callbacks in one moment of virtual time: 64 + 64 processes need a few thousand
+
+NEVER = 1 << 62
+
+Function = Callable[..., Any]
+
+_PLACE: contextvars.ContextVar[Place | None] = contextvars.ContextVar("place", default=None)
+
+
+class Killed(BaseException):
+    """Ends the callback in which its place died. Nothing catches it."""
+
+
+class Place:
+    """One incarnation of a simulated process."""
+
+    def __init__(self, name: str, incarnation: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.dead = False
+        self.stopped = False
+        self.away = False
+        self.ghost = False  # dead, and only there to be taken apart when the simulation is over
+        self.waiting: deque[_Callback] = deque()  # callbacks that found it away, or still
+        self.context = contextvars.copy_context()
+        self.context.run(_PLACE.set, self)
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.incarnation}"
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return (self.dead or self.stopped) and not self.ghost
+
+
+def current_place() -> Place | None:
+    """Whose callback is running; None for the supervisor's and the simulation's own."""
+    return _PLACE.get()
+
+
+class _Callback:
+    """What asyncio calls a handle."""
+
+    __slots__ = ("arguments", "context", "done", "function", "place", "when")
+
+    def __init__(self, when: float, function: Function, arguments: Any, context: contextvars.Context | None) -> None:
+        self.when = when
+        self.function = function
+        self.arguments = arguments
+        self.context = contextvars.copy_context() if context is None else context
+        self.place = self.context.get(_PLACE)
+        self.done = False
+
+    def cancel(self) -> None:
+        self.done = True
+
+    def cancelled(self) -> bool:
+        return self.done
+
+
+class PlacedLoop(asyncio.AbstractEventLoop):
+    """An event loop in virtual time whose callbacks belong to places.
+
+    away: the chance, per callback, that its place loses the processor first; away_s: for how long at most. `on_turn`
+    is told whose turn it is before a callback that it chose. Raises RuntimeError when everything waits for ever.
+    """
+
+    def __init__(self, chance: random.Random, away: float, away_s: float) -> None:
+        self.chance = chance
+        self.away = away
+        self.away_s = away_s
+        self.ran = 0  # callbacks of places so far
+        self.next_turn = NEVER  # the callback at which `on_turn` is asked, which says when to ask again
+        self.on_turn: Callable[[Place], int] = lambda place: NEVER
+        self._next_away = self._gap()
+        self.problems: list[str] = []  # what callbacks raised
+        self._now = 0.0
+        self._asked = 0
+        self._ready: deque[_Callback] = deque()
+        self._timers: list[tuple[float, int, _Callback]] = []
+
+    # --- what asyncio asks of a loop
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> Any:
+        asked = _Callback(self._now, callback, args, context)
+        self._ready.append(asked)
+        return asked
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> Any:
+        asked = _Callback(when, callback, args, context)
+        self._asked += 1
+        heapq.heappush(self._timers, (when, self._asked, asked))
+        return asked
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> Any:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None) -> Any:
+        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def run_until_complete(self, future: Any) -> Any:
+        events._set_running_loop(self)
+        try:
+            task = self.create_task(future)
+            self._run_ready()
+            while not task.done():
+                self._jump()
+                self._run_ready()
+            return task.result()
+        finally:
+            events._set_running_loop(None)
+
+    # --- turns
+
+    def _run_ready(self) -> None:
+        ready, limit = self._ready, self.ran + MOST_AT_ONCE
+        while ready:
+            self._run(ready.popleft())
+            if self.ran > limit:
+                raise RuntimeError(f"after {MOST_AT_ONCE:,} callbacks at {self._now:.4f} s something still spins")
+
+    def _jump(self) -> None:
+        """To the time of the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].done:
+            heapq.heappop(timers)
+        if not timers:
+            raise RuntimeError("a simulation has nothing to do and no timer: everything in it waits for ever")
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            self._ready.append(heapq.heappop(timers)[2])
+
+    def _run(self, callback: _Callback) -> None:
+        if callback.done:
+            return
+        place = callback.place
+        if place is not None and not place.ghost:
+            self.ran += 1
+            if self.ran >= self.next_turn:
+                self.next_turn = self.on_turn(place)
+            if self.ran >= self._next_away and not place.away:
+                self._take_away(place)
+            if place.away or place.still:
+                place.waiting.append(callback)
+                return
+        try:
+            callback.context.run(callback.function, *callback.arguments)
+        except Exception as error:
+            self.problems.append(f"{callback.function!r}: {error!r}")
+
+    def _take_away(self, place: Place) -> None:
+        """This place gets to run nothing for now."""
+        place.away = True
+        self._next_away = self.ran + self._gap()
+        self.call_later(self.chance.random() * self.away_s, self.back, place, context=contextvars.Context())
+
+    def _gap(self) -> int:
+        """Callbacks until some place is taken away again: geometric, so each has the same chance."""
+        return round(self.chance.expovariate(self.away)) + 1 if self.away else NEVER
+
+    def back(self, place: Place) -> None:
+        """It gets the processor again, and first goes on with what had waited."""
+        place.away = False
+        self._ready.extendleft(reversed(place.waiting))
+        place.waiting.clear()

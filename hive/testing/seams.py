@@ -1,0 +1,180 @@
+"""The simulator's seams: memory of this process, mailboxes whose messages are late or lost, slot words that tear.
+
+    LocalMemory           a plan's segments in one allocation
+    SimulatedTransport    delays everything, loses what is safe to lose; keeps the order from one process to an address
+    DyingSlab             lets the caller of a transition die in the middle of it
+
+`Faults` says how often what goes wrong. Who lives and dies when is hive.testing.simulation's.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hive import _native
+from hive.runtime.memory import PAGE, Bytes, SlabPlan, aligned
+from hive.runtime.messages import Frames
+from hive.runtime.plan import Plan
+from hive.runtime.processes import SharedMemory
+from hive.runtime.status import PAGE_BYTES
+from hive.runtime.transport import Receive
+from hive.testing.places import PlacedLoop, current_place
+
+__all__ = ["DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
+
+# Of a slab, in words of 8 bytes: its header, the position of `produced` in it, a slot's words; and two half states.
+HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
+COMMITTING, RETIRING = 2, 5
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong, and how often. The default is a world where things merely take their time."""
+
+    deaths: int = 0  # processes killed
+    stops: int = 0  # processes stopped
+    after: int = 2_000  # deaths and stops fall within so many callbacks of all processes
+    torn: float = 0.3  # of the deaths, how many wait for the middle of a slot's transition
+    away: float = 0.02  # chance, per callback, that a process loses the processor first
+    away_s: float = 0.005  # for how long at most
+    slow: float = 0.3  # chance that a message takes its time
+    slow_s: float = 0.003  # how long at most
+    lost: float = 0.1  # chance that a doorbell is lost; half as often one comes twice
+    full: float = 0.0  # chance that a mailbox is full for a message of a channel or its acknowledgement
+
+
+class LocalMemory(SharedMemory):
+    """The segments of a plan in this process's own memory: nobody else looks, and 200 of them cost one allocation."""
+
+    def __init__(self, plan: Plan) -> None:
+        sizes = {"status": aligned(len(plan.actors) * PAGE_BYTES, PAGE)}
+        sizes |= {planned.name: aligned(planned.plan.bytes, PAGE) for planned in plan.segments}
+        arena = np.zeros(sum(sizes.values()) + PAGE, np.uint8)
+        start = -arena.ctypes.data % PAGE
+        self.views: dict[str, Bytes] = {}
+        for name, size in sizes.items():
+            self.views[name] = arena[start : start + size]
+            start += size
+        for planned in plan.segments:
+            planned.plan.format(self.views[planned.name][: planned.plan.bytes])
+        self.segments = {}
+        self.pages: _native.Status = Pages(self.open("status"))
+        self.slabs = {s.name: s.plan for s in plan.segments if isinstance(s.plan, SlabPlan)}
+
+    def open(self, name: str) -> Bytes:
+        return self.views[name]
+
+
+class Pages(_native.Status):
+    """Status pages whose bells are heard by whom the simulation says."""
+
+    rung: Callable[[int], None]
+
+    def __init__(self, memory: Bytes) -> None:
+        super().__init__(memory)
+        self.rung = lambda actor: None
+
+    def ring(self, index: int) -> None:
+        self.rung(index)
+
+
+class SimulatedTransport:
+    """All mailboxes. From one process to one address messages keep their order, as over a socket."""
+
+    def __init__(self, loop: PlacedLoop, chance: random.Random, faults: Faults) -> None:
+        self.loop = loop
+        self.chance = chance
+        self.faults = faults
+        self.boxes: dict[str, tuple[Receive, contextvars.Context]] = {}
+        self.last: dict[tuple[str, str], float] = {}  # (from, to) -> when the last message arrives
+
+    def bind(self, address: str, receive: Receive) -> None:
+        self.boxes[address] = receive, contextvars.copy_context()
+
+    def post(self, address: str, frames: Frames) -> bool:
+        place = current_place()
+        if address not in self.boxes or (place is not None and place.dead):
+            return False
+        copies = self._copies(bytes(frames[0][:16]))
+        parcel = [bytes(frame) for frame in frames]
+        for _ in range(copies):
+            self._send(str(place), address, parcel)
+        return True
+
+    def _copies(self, head: bytes) -> int:
+        """How many of this message arrive. Only what is said to be safe to lose gets lost."""
+        draw = self.chance.random()
+        if b"Doorbell" in head:
+            return 0 if draw < self.faults.lost else 2 if draw < 1.5 * self.faults.lost else 1
+        if b"Deliver" in head or b"Ack" in head:
+            return int(draw >= self.faults.full)
+        return 1
+
+    def _send(self, sender: str, address: str, parcel: list[bytes]) -> None:
+        now = self.loop.time()
+        delay = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0
+        at = max(now + delay, self.last.get((sender, address), 0.0))
+        self.last[sender, address] = at
+        context = self.boxes[address][1]
+        self.loop.call_at(at, self._arrive, address, parcel, context=context.copy())
+
+    def _arrive(self, address: str, parcel: list[bytes]) -> None:
+        if address in self.boxes:
+            self.boxes[address][0](parcel)
+
+    def forget(self, address: str) -> None:
+        self.boxes.pop(address, None)
+
+    def poll(self) -> None:
+        """What is on its way arrives in its time."""
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """There is nothing to close."""
+
+
+class DyingSlab(_native.Slab):
+    """Slot words that can let their caller die in the middle of a transition: in its half state, counted or not yet.
+
+    It writes what native/include/hive/slots.hpp draws, word by word, as the native transition would have by then.
+    """
+
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this transition
+    die: Callable[[Callable[[bool], None]], None]  # after the half that it is given, counted or not
+
+    def __init__(self, memory: Bytes) -> None:
+        super().__init__(memory)
+        self.control = memory.view(np.uint64)
+
+    def _half(self, slot: int, state: int) -> int:
+        """Puts the slot into a half state; its sequence."""
+        at = HEADER_WORDS + slot * SLOT_WORDS
+        word = int(self.control[at])
+        sequence = self.produced & MASK if state == COMMITTING else word & MASK
+        self.control[at] = state << 56 | (word & ((1 << 56) - 1) & ~MASK) | sequence
+        return sequence
+
+    def _half_commit(self, counted: bool, slot: int) -> None:
+        self._half(slot, COMMITTING)
+        if counted:
+            self.control[PRODUCED_WORD] += np.uint64(1)
+
+    def _half_retire(self, counted: bool, slot: int, reason: int) -> None:
+        sequence = self._half(slot, RETIRING + reason)
+        tally = HEADER_WORDS + slot * SLOT_WORDS + 1 + reason
+        if counted:
+            self.control[tally] = ((int(self.control[tally]) >> 32) + 1) << 32 | (sequence + 1) & MASK
+
+    def commit(self, slot: int, actor: int, incarnation: int) -> int:
+        if self.dies():
+            self.die(lambda counted: self._half_commit(counted, slot))
+        return super().commit(slot, actor, incarnation)
+
+    def retire(self, slot: int, actor: int, incarnation: int, reason: int = 0) -> None:
+        if self.dies():
+            self.die(lambda counted: self._half_retire(counted, slot, reason))
+        super().retire(slot, actor, incarnation, reason)

@@ -1,0 +1,303 @@
+"""The simulator: a topology under the real supervisor, with real slots, boards and ports, in a world that goes wrong.
+
+    simulation = simulate(topology, seed, Faults(deaths=2, lost=0.2))
+    assert simulation.outcome.state == "finished"
+
+Clock, process table and transport are simulated; everything between them is what runs in production. Processes lose the
+processor for a while, messages take their time, doorbells get lost or come twice, mailboxes are full, processes are
+killed and stopped at any await, and in the middle of a slot's transition. All of it follows from the seed: the same
+seed is the same schedule, so a failure can be had again. Virtual time makes minutes of waiting cost nothing.
+
+It does not simulate what the native tests show on real threads: the order in which memory becomes visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+
+from hive import _native
+from hive.clock import VirtualClock
+from hive.runtime.accounting import channel_accounts, holds
+from hive.runtime.membership import Settings
+from hive.runtime.memory import SlabView
+from hive.runtime.messages import Tree
+from hive.runtime.node import Node, NodeContext
+from hive.runtime.outcome import Journal, Outcome
+from hive.runtime.plan import Plan
+from hive.runtime.processes import Exit, OnExit
+from hive.runtime.supervisor import Supervisor
+from hive.runtime.topology import Topology
+from hive.testing.places import NEVER, Killed, Place, PlacedLoop, current_place
+from hive.testing.seams import DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+
+__all__ = ["Simulation", "simulate"]
+
+ADDRESS = "simulated://run/supervisor"
+LIMIT_S = 300.0  # of virtual time: beyond it a run that was to end by itself counts as stuck
+NO_LIMIT = 1 << 30
+LOOK_S = 0.03  # of virtual time, between two looks at the accounts
+
+
+class SimulatedProcesses:
+    """The process table of a simulation."""
+
+    restarts = True
+    apart = True
+
+    def __init__(self, world: _World) -> None:
+        self.world = world
+        self.on_exit: OnExit = lambda process, incarnation, how: None
+        self.places: dict[str, Place] = {}
+        self.nodes: dict[str, Node] = {}
+        self.tasks: list[tuple[Place, asyncio.Task[None]]] = []
+        self.errors: list[BaseException] = []  # what actors raised, first first
+        self.pids = 0
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        world, place = self.world, Place(process, incarnation)
+        self.pids += 1
+        context = NodeContext(
+            topology=world.topology,
+            plan=world.plan,
+            process=process,
+            incarnation=incarnation,
+            pid=self.pids,
+            address=address,
+            supervisor=ADDRESS,
+            alone=False,
+            transport=world.transport,
+            clock=world.clock,
+            pages=world.memory.pages,
+            open_segment=world.memory.open,
+            open_log=lambda name: world.log,
+        )
+        self.places[process] = place
+        node = self.nodes[process] = place.context.run(Node, context)
+        task = world.loop.create_task(node.main(), context=place.context)
+        self.tasks.append((place, task))
+        task.add_done_callback(lambda task: self._ended(place, task), context=contextvars.Context())
+        return self.pids
+
+    def _ended(self, place: Place, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if place.dead:
+            return
+        if error is not None:
+            self.errors.append(error)
+        self.on_exit(place.name, place.incarnation, Exit(code=1 if error else 0))
+
+    def kill(self, process: str) -> None:
+        place = self.places[process]
+        if not place.dead:
+            place.dead = True
+            self.world.story.append(f"{self.world.loop.time():.4f} killed {place}")
+            exits = self.world.chance.random() * self.world.faults.slow_s
+            gone = (process, place.incarnation, Exit(signal=signal.SIGKILL))
+            self.world.loop.call_later(exits, self._gone, *gone, context=contextvars.Context())
+
+    def _gone(self, process: str, incarnation: int, how: Exit) -> None:
+        self.on_exit(process, incarnation, how)
+
+    def stopped(self) -> list[str]:
+        return [name for name, place in self.places.items() if place.stopped and not place.dead]
+
+    def facts(self) -> Mapping[str, tuple[int, str]]:
+        return {}
+
+    async def close(self) -> None:
+        """Takes everything apart; what is done from now on is seen by nobody."""
+        for place, task in self.tasks:
+            place.dead = place.ghost = True
+            self.world.loop.back(place)
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self.tasks), return_exceptions=True)
+
+
+class Simulation:
+    """What came of it. `wrong` lists broken promises, `story` what happened to whom, in virtual seconds."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.errors: list[BaseException] = []
+        self.wrong: list[str] = []
+        self.story: list[str] = []
+        self.events: list[str] = []
+        self.callbacks = 0
+        self.virtual_s = 0.0
+
+
+class _World:
+    """One simulation while it runs."""
+
+    def __init__(self, topology: Topology, plan: Plan, faults: Faults, loop: PlacedLoop) -> None:
+        self.topology = topology
+        self.plan = plan
+        self.faults = faults
+        self.loop = loop
+        self.chance = loop.chance
+        self.clock = VirtualClock(loop)
+        self.memory = LocalMemory(plan)
+        self.transport = SimulatedTransport(loop, self.chance, faults)
+        self.processes = SimulatedProcesses(self)
+        self.log = logging.getLogger(f"hive.simulation.{os.getpid()}")
+        self.log.disabled = True
+        self.result = Simulation()
+        self.story = self.result.story
+        ends = [("stop", False)] * faults.stops
+        ends += [("kill", self.chance.random() < faults.torn) for _ in range(faults.deaths)]
+        self.ends = sorted(((self.chance.randrange(faults.after), *end) for end in ends), reverse=True)
+        self.torn_due = False
+        self.seen: dict[str, int] = {}  # board -> latest version seen
+        self.slabs = {name: SlabView(self.memory.open(name), plan) for name, plan in self.memory.slabs.items()}
+        loop.on_turn, loop.next_turn = self._end_here, self._next_end()
+        self.rung: set[tuple[int, Place]] = set()  # actors whose bell has rung and was not heard yet
+        assert isinstance(self.memory.pages, Pages)
+        self.memory.pages.rung = self.ring
+
+    def ring(self, actor: int) -> None:
+        """The bell on the page of an actor that sleeps alone in its process."""
+        place = self.processes.places.get(self.plan.actors[actor].process)
+        if place is None or place.still or (actor, place) in self.rung or self.chance.random() < self.faults.lost:
+            return
+        self.rung.add((actor, place))
+        late = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0
+        self.loop.call_later(late, self._hear, actor, place, context=place.context)
+
+    def _hear(self, actor: int, place: Place) -> None:
+        self.rung.discard((actor, place))
+        waiter = self.processes.nodes[self.plan.actors[actor].process].waiters.get(actor)
+        if waiter is not None:
+            waiter.wake()
+
+    def _end_here(self, place: Place) -> int:
+        """The process whose turn it is ends here instead; the callback at which the next one does."""
+        _, how, torn = self.ends.pop()
+        if how == "stop":
+            place.stopped = True
+            self.story.append(f"{self.loop.time():.4f} stopped {place}")
+        elif torn:
+            self.torn_due = True
+        else:
+            self.processes.kill(place.name)
+        return self._next_end()
+
+    def _next_end(self) -> int:
+        return self.ends[-1][0] if self.ends else NEVER
+
+    def dies_torn(self) -> bool:
+        place = current_place()
+        return self.torn_due and place is not None and not place.dead and self.chance.random() < 0.5
+
+    def tear(self, half: Callable[[bool], None]) -> None:
+        """The process that runs dies in the middle of a transition."""
+        self.torn_due = False
+        place = current_place()
+        assert place is not None
+        half(self.chance.random() < 0.5)
+        self.story.append(f"{self.loop.time():.4f} torn a transition of {place}")
+        self.processes.kill(place.name)
+        raise Killed
+
+    # --- promises that hold at every moment
+
+    def look(self) -> None:
+        """The accounts of all slabs and the versions of all boards, between any two callbacks."""
+        for name, slab in self.slabs.items():
+            counts = slab.counts()
+            gone = counts["consumed"] + sum(counts["dropped"].values())
+            if counts["in_flight"] > slab.words.slots:
+                self.result.wrong.append(f"{name} holds {counts['in_flight']} in {slab.words.slots} slots")
+            if counts["produced"] < gone:
+                self.result.wrong.append(f"{name} has given away more than was produced: {counts}")
+        for planned in self.plan.segments:
+            if planned.kind == "board" and not planned.commit_with:
+                latest = int(_native.Board(self.memory.open(planned.name)[: planned.plan.offset], None).latest)
+                if latest < self.seen.get(planned.name, -1):
+                    self.result.wrong.append(f"{planned.name} went back from {self.seen[planned.name]} to {latest}")
+                self.seen[planned.name] = latest
+        for node in self.processes.nodes.values():
+            for (channel, _), receiver in node.receivers.items():
+                for producer, (received, consumed, dropped) in receiver.totals.items():
+                    if (held := received - consumed - dropped) > receiver.window:
+                        where = f"{self.plan.channels[channel].name} of {node.context.process}"
+                        self.result.wrong.append(f"{where} holds {held} messages of {producer}, beyond its window")
+
+    def end(self, outcome: Outcome) -> None:
+        """And those that hold at the end."""
+        self.result.outcome = outcome
+        pages = _native.Status(self.memory.open("status"))
+        for name, account in channel_accounts(self.plan, self.memory.open, pages).items():
+            if not holds(account) or account["in_flight"]:
+                self.result.wrong.append(f"the account of {name} does not add up: {account}")
+
+
+def simulate(
+    topology: Topology,
+    seed: int,
+    faults: Faults | None = None,
+    *,
+    settings: Settings | None = None,
+    limit_s: float = LIMIT_S,
+    plan: Plan | None = None,
+) -> Simulation:
+    """Runs `topology` until it ends itself, in virtual time, on the schedule of `seed`. Deaths are restarted.
+
+    The result says how it ended, and which promises were broken on the way: accounts of slabs and channels, bounds of
+    queues, versions that went back, and a run that came to no end within `limit_s`.
+    """
+    faults = faults or Faults()
+    plan = plan or topology.plan()
+    chance = random.Random(seed)
+    loop = PlacedLoop(chance, faults.away, faults.away_s)  # type: ignore[abstract]  # it has what asyncio asks for
+    world = _World(topology, plan, faults, loop)
+    with _slots_that_tear(world) if faults.deaths and faults.torn else nullcontext():
+        result: Simulation = loop.run_until_complete(_simulate(world, settings or Settings(restarts=NO_LIMIT), limit_s))
+    return result
+
+
+@contextmanager
+def _slots_that_tear(world: _World) -> Iterator[None]:
+    """Slot words ask the world, while it lasts, whether their caller dies."""
+    words = SlabView.Words
+    hooks = {"dies": staticmethod(world.dies_torn), "die": staticmethod(world.tear)}
+    SlabView.Words = type("DyingSlab", (DyingSlab, words) if words is not _native.Slab else (DyingSlab,), hooks)
+    try:
+        yield
+    finally:
+        SlabView.Words = words
+
+
+async def _simulate(world: _World, settings: Settings, limit_s: float) -> Simulation:
+    result, loop = world.result, world.loop
+
+    def event(kind: str, text: str, fields: dict[str, Tree]) -> None:
+        result.events.append(f"{loop.time():.4f} {kind}: {text}")
+
+    journal = Journal(event=event, crash=lambda failed, status, story: "")
+    supervisor = Supervisor(
+        world.plan, world.processes, world.transport, world.memory, world.clock, settings, journal, ADDRESS
+    )
+    loop.call_later(limit_s, supervisor.request, f"it did not end within {limit_s:g} virtual seconds")
+    looking = asyncio.create_task(_keep_looking(world))
+    outcome = await supervisor.run()
+    looking.cancel()
+    world.look()
+    world.end(outcome)
+    result.errors = world.processes.errors
+    result.wrong += loop.problems
+    result.callbacks, result.virtual_s = loop.ran, loop.time()
+    await world.processes.close()
+    return result
+
+
+async def _keep_looking(world: _World) -> None:
+    while True:
+        await asyncio.sleep(world.chance.random() * LOOK_S * 2)
+        world.look()

@@ -1,0 +1,297 @@
+"""The built-in trainer in the simulator: the real scheme, actors, supervisor, slots; workers that take no time.
+
+`schedule(seed)` draws a config (mode, lags, counts, placement, cuts) and the faults it meets; `run` simulates it and
+says which promises were broken. What is simulated is only what costs time and changes no order: environments, networks
+and gradients. A rollout is one step that ends an episode, whose return is the rollout's own number; gradients hand the
+returns of episodes on to the learner, so what a turn was made of can be read from what the learner got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hive.config import Config, load_config
+from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
+from hive.networks import ALIGNMENT, FlatParameters
+from hive.runtime import Actor, Inlet, Layout, Status, Subscription
+from hive.schemes.trainer import assemble
+from hive.storage import LENGTH, Rollout, rollout_layout
+from hive.storage import VERSION as ROLLOUT_VERSION
+from hive.testing import Faults, Simulation, simulate
+from hive.workers import Blueprint, Learner
+from hive.workers.holding import held_block
+from hive.workers.learner import Turn
+from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
+
+__all__ = ["Schedule", "run", "schedule"]
+
+ROUNDS = 2
+MOST = 64  # collectors, and gradient workers
+FLOATS = 16  # parameters of the network
+PER_COLLECTOR = 1 << 16  # rollout r of collector c is number c * PER_COLLECTOR + r: exact as a float32
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One thing to simulate."""
+
+    seed: int
+    sets: tuple[str, ...]  # as for `hive up --set`
+    gradients_per_round: int
+    moments: bool
+    faults: Faults
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {' '.join(self.sets)}; {self.gradients_per_round} gradients a round; {self.faults}"
+
+
+def schedule(seed: int, most: int = MOST) -> Schedule:
+    """What seed `seed` stands for."""
+    chance = random.Random(seed)
+    collectors, workers = (round(math.exp(chance.uniform(0.0, math.log(most)))) for _ in range(2))
+    modes = [chance.choice(("synchronous", "pipelined", "asynchronous")) for _ in range(2)]
+    sets = [f"collection.communication={modes[0]}", f"gradients.communication={modes[1]}"]
+    placement = chance.random()
+    if placement < 0.1:
+        collectors, workers = (0, workers) if placement < 0.05 else (collectors, 0)
+    if workers and collectors % workers == 0 and chance.random() < 0.5:
+        sets.append("collection.ownership=gradient_worker")
+    sets += [f"collection.workers={collectors}", f"gradients.workers={workers}"]
+    for table, mode in zip(("collection", "gradients"), modes, strict=True):
+        if mode != "synchronous":
+            sets.append(f"{table}.max_lag={chance.randint(1, 3)}")
+    moments = modes[1] != "asynchronous" and workers > 1 and chance.random() < 0.3
+    per_round = chance.choice((1, 1, 2, 4)) + moments
+    if not moments and chance.random() < 0.3:
+        sets.append("gradients.bootstrap_rounds=2")
+    if chance.random() < 0.3:
+        sets.append("collection.broadcast_interval=2")
+    if modes[0] == "asynchronous" and modes[1] != "asynchronous":  # see hive.schemes.trainer: a rollout for each worker
+        sets.append(f"collection.slots={max(2, -(-max(workers, 1) // (collectors or max(workers, 1))))}")
+    every = f"{{updates={chance.randint(1, 3)}}}" if chance.random() < 0.5 else "{}"
+    sets.append(f"checkpoint.every={every}")
+    total = (collectors or max(workers, 1)) * ROUNDS
+    sets.append(f"run.steps={total}")
+    deaths = chance.choice((0, 0, 1, 2, 4))
+    faults = Faults(
+        deaths=deaths,
+        stops=int(chance.random() < 0.1),
+        after=round(math.exp(chance.uniform(math.log(20), math.log(200 + 60 * total * per_round)))),
+        full=chance.choice((0.0, 0.0, 0.1)),
+        away=chance.choice((0.0, 0.02, 0.2)),
+    )
+    return Schedule(seed, tuple(sets), per_round, moments, faults)
+
+
+@dataclass
+class World:
+    """What the simulated workers tell about what they did."""
+
+    turns: dict[tuple[int, ...], list[int]]  # gradients applied before a turn, by worker -> the rollouts it was made of
+    wrong: list[str]
+
+
+class _Collector:
+    """Collects nothing, correctly labelled."""
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+
+    def bind(self, weights: NDArray[np.uint8]) -> None: ...
+
+    def reset(self, start: int = 0) -> None: ...
+
+    def rebuild(self, vector: object, start: int) -> None: ...
+
+    def collect(self, rollout: Arrays, *, sequence: int, version: int, **_: object) -> None:
+        rollout["header"][ROLLOUT_VERSION], rollout["header"][LENGTH] = version, 1
+        rollout["valid"][:] = 1
+        rollout["episode_returns"][:] = self.source * PER_COLLECTOR + sequence
+        rollout["episode_lengths"][:] = 1
+
+    def close(self) -> None: ...
+
+
+class _Algorithm:
+    """As many gradients of a round as asked for."""
+
+    statistics = ("loss",)
+    behaviour_log_probs = False
+
+    def __init__(self, per_round: int, moments: bool) -> None:
+        self.gradients_per_round = per_round
+        self.asks_for_moments = moments
+
+
+class _GradientWorker:
+    """Gradients of nothing, made of the right rollouts."""
+
+    def __init__(self, algorithm: _Algorithm) -> None:
+        self.algorithm = algorithm
+
+    def bind(self, weights: NDArray[np.uint8]) -> None: ...
+
+    def compute(
+        self,
+        rollouts: Sequence[Arrays],
+        out: Arrays,
+        *,
+        sequence: int,
+        version: int,
+        moments: tuple[float, float] | None = None,
+    ) -> None:
+        clear(out, version)
+        step = sequence % self.algorithm.gradients_per_round
+        samples = len(rollouts)
+        if step == 0:
+            views = [Rollout(arrays) for arrays in rollouts]
+            put_episodes(out, [view.episodes() for view in views])
+            out["header"][ENV_STEPS] = samples
+            out["header"][POLICY] = min((view.version for view in views), default=-1)
+        if step == 0 and self.algorithm.asks_for_moments:
+            out["moments"][:] = samples, 0.0, samples
+        else:
+            out["header"][SAMPLES] = samples
+            out["gradient"][:] = 0.0
+
+
+class _Learner(Learner):
+    """The real one, and a note of what each turn was made of."""
+
+    world: World
+
+    def turn(self, gradients: Sequence[Arrays], weights: Any, ledger: Any, *more: Any) -> Turn:
+        before = tuple(int(n) for n in self.views(ledger)["applied"])
+        ids = [int(i) for g in gradients for i in g["episode_returns"][: int(g["header"][EPISODES])]]
+        self.world.turns[before] = ids
+        return super().turn(gradients, weights, ledger, *more)
+
+
+class _Recorder(Actor):
+    """Takes what the recorder takes, and lets go of what the learner holds for it."""
+
+    role = "recorder"
+    numbered = False
+    metrics = Inlet(Metrics)
+    checkpoints = Inlet(CheckpointDue)
+    weights = Subscription(Weights)
+    ledger = Subscription(Ledger)
+
+    def __init__(self, **_: object) -> None:
+        self.lines = 0
+
+    async def run(self) -> None:
+        await asyncio.gather(self._record(), self._save())
+
+    async def _record(self) -> None:
+        async for _ in self.metrics:
+            self.lines += 1
+
+    async def _save(self) -> None:
+        async for due in self.checkpoints:
+            held_block(self.weights, due.turn)
+            held_block(self.ledger, due.turn)
+            self.weights.unpin()
+            self.ledger.unpin()
+
+    async def drain(self) -> None:
+        while self.metrics.receive_nowait() is not None or self.checkpoints.receive_nowait() is not None:
+            self.lines += 1
+        await super().drain()
+
+
+@functools.cache
+def _network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(FLOATS - 1, 1)
+
+
+class SimulatedBlueprint(Blueprint):
+    """A blueprint without environments and networks."""
+
+    def __init__(self, config: Config, per_round: int, moments: bool, world: World) -> None:
+        self.config = config
+        self.resume = None
+        self.world = world
+        self._algorithm = _Algorithm(per_round, moments)
+        self.flat = FlatParameters(_network())
+        self.collectors = config.collection.workers or max(config.gradients.workers, 1)
+        self.gradient_workers = max(config.gradients.workers, 1)
+        self.state_bytes = self.flat.block_bytes + ALIGNMENT
+        self.ledger_bytes = self.learner().layout.bytes
+        self.rollout_layout = rollout_layout(1, 1, ((1,), "float32"), ((), "int64"), 1)
+
+    def algorithm(self) -> Any:
+        return self._algorithm
+
+    def vector(self) -> Any:
+        return None
+
+    def collector(self, source: int, incarnation: int = 0, status: Status | None = None) -> Any:
+        return _Collector(source)
+
+    def gradient_worker(self, source: int, status: Status | None = None) -> Any:
+        return _GradientWorker(self._algorithm)
+
+    def learner(self, status: Status | None = None) -> Learner:
+        config = self.config
+        learner = _Learner(
+            config.algorithm, self.flat.parameter_elements, config.run.steps, workers=self.gradient_workers
+        )
+        learner.world = self.world
+        return learner
+
+    def gradient_layout(self, collectors: int) -> Layout:
+        return gradient_layout(self.flat.parameter_elements, len(self.flat.parameters), 1, collectors)
+
+
+def run(planned: Schedule) -> Simulation:
+    """Simulates one schedule; `wrong` of the result lists every broken promise."""
+    config = load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
+    world = World({}, [])
+    blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
+    topology = assemble(blueprint, Path())
+    topology["recorder"].cls = _Recorder
+    simulation = simulate(topology, planned.seed, planned.faults)
+    simulation.wrong += world.wrong
+    _judge(simulation, planned, config, world)
+    return simulation
+
+
+def _judge(simulation: Simulation, planned: Schedule, config: Config, world: World) -> None:
+    """What must be true of every schedule, whatever went wrong on the way."""
+    wrong, outcome = simulation.wrong, simulation.outcome
+    assert outcome is not None
+    if outcome.state != "finished":
+        wrong.append(f"the run ended as {outcome.state}: {outcome.reason} {outcome.error}")
+        return
+    wrong += [f"an actor raised {error!r}" for error in simulation.errors]
+    results = outcome.results
+    if results["env_steps"] < config.run.steps:
+        wrong.append(f"{results['env_steps']:g} steps of {config.run.steps}")
+    used = Counter(rollout for ids in world.turns.values() for rollout in ids)
+    twice = sorted(rollout for rollout, times in used.items() if times > 1)
+    if twice:
+        wrong.append(f"rollouts that were applied twice: {twice[:5]}")
+    exact = "asynchronous" not in (config.collection.communication, config.gradients.communication)
+    if exact and outcome.exact:
+        collectors = config.collection.workers or max(config.gradients.workers, 1)
+        rounds = 1 + max(rollout % PER_COLLECTOR for rollout in used)
+        expected = {c * PER_COLLECTOR + r for c in range(collectors) for r in range(rounds)}
+        if used.keys() != expected:
+            wrong.append(f"rollouts that were not applied: {sorted(expected - used.keys())[:5]}")
