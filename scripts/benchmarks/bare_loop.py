@@ -1,0 +1,40 @@
+"""The bare loop: hive's collector fills one rollout again and again. Environment and policy in one process, no learner.
+
+    python bare_loop.py CONFIG SECONDS
+
+What it reaches is what environments and policy allow; whatever a run does beside them costs the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from hive.config import load_config
+from hive.networks import aligned_block
+from hive.workers import Blueprint
+
+WARM_ROLLOUTS = 5  # the first calls of torch and of the environments are slower
+
+
+def run(config: Path, seconds: float) -> dict[str, float]:
+    blueprint = Blueprint(load_config(config))
+    collector = blueprint.collector(0)
+    rollout = blueprint.rollout_layout.views(aligned_block(blueprint.rollout_layout.bytes))
+    collector.reset()
+    steps, number, start = 0, 0, time.perf_counter()
+    while number <= WARM_ROLLOUTS or time.perf_counter() - start < seconds:
+        if number == WARM_ROLLOUTS:
+            steps, start = 0, time.perf_counter()
+        collector.collect(rollout, sequence=number, version=0)
+        steps += int(rollout["valid"].sum())
+        number += 1
+    spent = time.perf_counter() - start
+    collector.close()
+    return {"steps_per_s": steps / spent, "rollout_ms": 1e3 * spent / (number - WARM_ROLLOUTS)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Path(sys.argv[1]), float(sys.argv[2]))))

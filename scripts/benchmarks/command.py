@@ -1,0 +1,118 @@
+"""The command line of `scripts/bench`. A bench is a subcommand: a table on stdout, talk on stderr, JSON in a file.
+
+Exit codes: 0 measured · 1 something could not be measured, or with --check a promise is not kept · 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from benchmarks.machine import cores, load_average, machine_facts
+from benchmarks.peer_environments import REQUIREMENTS, cache_folder, peer_python
+from benchmarks.programs import BenchError
+from benchmarks.report import checks_of, document_of, text_of
+from benchmarks.throughput import chosen, contenders, measure
+
+__all__ = ["main"]
+
+REPETITIONS, SECONDS = 3, 8.0
+QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
+
+EXAMPLES = """examples:
+  scripts/bench throughput --sketch ../sketch.py --json throughput.json
+  scripts/bench throughput --quick --no-peers --only 'python-16/*'
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="bench", description="Measures hive on this machine.")
+    benches = top.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    one = benches.add_parser(
+        "throughput",
+        help="environment steps per second trained",
+        description="Environment steps per second trained: hive in its arrangements, a reference and a peer.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument(
+        "--sketch", type=Path, help="a program to compare with; it is called as benchmarks/throughput.py says"
+    )
+    one.add_argument(
+        "--peers", nargs="+", choices=sorted(REQUIREMENTS), default=sorted(REQUIREMENTS), help="default: all"
+    )
+    one.add_argument("--no-peers", dest="peers", action="store_const", const=[], help="installs and measures none")
+    one.add_argument(
+        "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
+    )
+    one.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="contenders by name, as python-16/*"
+    )
+    one.add_argument("--repetitions", type=_count, help=f"of each contender (default {REPETITIONS})")
+    one.add_argument("--seconds", type=_seconds, help=f"of each measurement (default {SECONDS:g})")
+    one.add_argument("--quick", action="store_true", help=f"{QUICK_REPETITIONS} repetition of {QUICK_SECONDS:g} s")
+    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
+    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.set_defaults(run=throughput)
+    return top
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got `{text}`")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < 3600.0:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and below an hour, got `{text}`")
+    return seconds
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def throughput(options: argparse.Namespace) -> int:
+    if options.sketch is not None and not options.sketch.is_file():
+        raise BenchError(f"there is no sketch `{options.sketch}`")
+    if options.json is not None and not options.json.parent.is_dir():
+        raise BenchError(f"there is no folder for `{options.json}`")
+    repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
+    seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
+    known = contenders(options.sketch, options.peers, options.cache)
+    those = chosen(known, options.only)
+    if not those:
+        raise BenchError(f"no contender fits; there are {', '.join(c.name for c in known)}")
+    for peer in REQUIREMENTS:
+        if any(contender.shape == peer for contender in those):
+            peer_python(peer, options.cache)  # now: an installation would disturb what is measured beside it
+    machine = machine_facts()
+    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    results = measure(those, repetitions, seconds, say)
+    machine["load_after"] = load_average()
+    if options.json is not None:
+        document = document_of(those, results, repetitions, seconds, machine)
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    print(text_of(those, results, repetitions, seconds, cores()))
+    failed = [check for check in checks_of(results, cores()) if check.passed is False]
+    return 1 if options.check and failed else 0
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """The `bench` command."""
+    options = parser().parse_args(arguments)
+    try:
+        sys.exit(options.run(options))
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

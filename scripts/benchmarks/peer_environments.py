@@ -1,0 +1,59 @@
+"""A virtual environment for each peer, made once and kept.
+
+    $XDG_CACHE_HOME/hive-bench/sb3-<digest>/       ~/.cache/hive-bench where that is not set
+        bin/python ...
+        ready.json                                 what was asked for; written last
+
+The digest is of the requirements and of the Python, so other requirements get another environment. One whose making was
+broken off has no ready.json and is made anew. Nothing here is shared with the environment that hive runs in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.programs import BenchError, tail
+
+__all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
+
+REQUIREMENTS = {"sb3": ("stable-baselines3>=2.4,<3", "torch>=2.6,<2.14")}
+"""Peer -> what pip installs for it. torch in the range that hive itself allows."""
+
+INSTALL_S = 1800.0  # torch is large
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hive-bench"
+
+
+def environment_folder(cache: Path, peer: str, requirements: Sequence[str]) -> Path:
+    """Where the environment of these requirements lies."""
+    asked = "\n".join([sys.version, *requirements])
+    return cache / f"{peer}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+
+
+def peer_python(peer: str, cache: Path) -> Path:
+    """The Python of a peer's environment, which is made at first use. Raises BenchError."""
+    requirements = REQUIREMENTS[peer]
+    folder = environment_folder(cache.absolute(), peer, requirements)
+    python, ready = folder / "bin" / "python", folder / "ready.json"
+    if ready.exists():
+        return python
+    print(f"making {folder} for {', '.join(requirements)}; once, it takes a while", file=sys.stderr)
+    venv.create(folder, clear=True, with_pip=True)
+    command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"installing {peer} took more than {INSTALL_S:.0f} s") from None
+    if done.returncode != 0:
+        raise BenchError(f"{peer} cannot be installed (--no-peers goes without)\n{tail(done.stderr)}")
+    ready.write_text(json.dumps({"requirements": requirements}))
+    return python

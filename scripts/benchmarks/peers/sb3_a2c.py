@@ -1,0 +1,71 @@
+"""Stable-Baselines3's A2C, measured: steps per second from its first update to its last.
+
+    python sb3_a2c.py ENVS ROLLOUT SECONDS
+
+Run by the Python of an environment that has stable-baselines3; it knows nothing of hive. Its settings are those of the
+other contenders as far as it has them: rollout, Adam, learning rate, losses, discount. Its policy and value networks
+share no layer, as is its default. Environments are stepped in its own process (DummyVecEnv) and torch has one thread:
+for an environment as cheap as CartPole both are faster than SubprocVecEnv and more threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib.metadata import version
+
+import torch
+from stable_baselines3 import A2C
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+
+ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
+
+
+class Clock(BaseCallback):
+    """Ends the training after `seconds`, counted from the end of the first rollout."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.first: tuple[float, int] | None = None  # time, steps
+        self.last = (0.0, 0)
+
+    def _on_rollout_end(self) -> None:
+        self.last = (time.perf_counter(), self.num_timesteps)
+        self.first = self.first or self.last
+
+    def _on_step(self) -> bool:
+        return self.first is None or time.perf_counter() - self.first[0] < self.seconds
+
+    @property
+    def steps_per_s(self) -> float:
+        assert self.first is not None
+        return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0])
+
+
+def run(envs: int, rollout: int, seconds: float) -> dict[str, object]:
+    torch.set_num_threads(1)
+    model = A2C(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs=envs, seed=1),
+        n_steps=rollout,
+        learning_rate=1e-3,
+        gamma=0.99,
+        gae_lambda=1.0,
+        vf_coef=0.5,
+        ent_coef=0.01,
+        max_grad_norm=0.5,
+        use_rms_prop=False,
+        seed=1,
+        device="cpu",
+    )
+    clock = Clock(seconds)
+    model.learn(ENDLESS_STEPS, callback=clock)
+    versions = {name: version(name) for name in ("stable_baselines3", "torch", "numpy", "gymnasium")}
+    return {"steps_per_s": clock.steps_per_s, "versions": versions}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))))

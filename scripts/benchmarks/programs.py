@@ -1,0 +1,73 @@
+"""Programs that a bench runs: each is a process group of its own that prints one JSON object as its last line.
+
+A program that takes too long is killed with all its children; what it wrote to stderr goes into the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BenchError", "here", "last_json", "run_program", "tail"]
+
+START_S = 60.0  # for a program to import torch and end again on a machine that is busy
+SHOWN_LINES = 20  # of stderr in an error: enough for a traceback
+
+
+class BenchError(Exception):
+    """A contender could not be measured."""
+
+
+def run_program(
+    command: Sequence[object], seconds: float, variables: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the program prints last. It measures for `seconds`. Raises BenchError."""
+    words = [str(word) for word in command]
+    with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:  # what it leaves in $TMPDIR goes with it
+        process = subprocess.Popen(
+            words,
+            env={**os.environ, "TMPDIR": folder, **(variables or {})},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=seconds + START_S)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"`{' '.join(words)}` took more than {seconds + START_S:.0f} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    if process.returncode != 0:
+        raise BenchError(f"`{' '.join(words)}` ended with code {process.returncode}\n{tail(err)}")
+    return last_json(out, " ".join(words))
+
+
+def last_json(text: str, who: str) -> dict[str, Any]:
+    """The object in the last line of `text`, with a rate above 0. Raises BenchError."""
+    try:
+        found = json.loads(text.strip().rpartition("\n")[2])
+        if found["steps_per_s"] > 0:
+            return dict(found)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise BenchError(f"`{who}` printed no JSON object with steps_per_s above 0\n{tail(text)}")
+
+
+def tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-SHOWN_LINES:])
+
+
+def here(*parts: str) -> Path:
+    """A file beside this one."""
+    return Path(__file__).resolve().parent.joinpath(*parts)

@@ -1,0 +1,34 @@
+"""Plain tables: columns as wide as they must be, text to the left, numbers to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["WIDTH", "aligned", "number", "percent", "ratio"]
+
+WIDTH = 120  # a table fits into so many columns: that of a terminal beside an editor
+NOTHING = "–"  # of what was not measured
+GAP = "  "
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose first column is text and whose others are numbers."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    return [
+        GAP.join(
+            [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.1%}"
+
+
+def ratio(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"

@@ -1,0 +1,190 @@
+"""`bench throughput`: environment steps per second trained, hive beside a reference and a peer, in one run.
+
+    (a) bare loop       environments + policy in one process, nothing learned: what a collector can reach
+    (b) single          hive, scheme `single`: one training process
+    (c) 1 collector     hive: 1 collector + 1 gradient worker + learner, pipelined
+    (d) 2 collectors    hive: 2 collectors + 1 gradient worker + learner, pipelined
+    sketch              --sketch FILE: a program of the same shape without supervision, checks, versions and metrics,
+                        in the arrangements of (b), (c) and (d); it prints one JSON line with steps_per_s
+    sb3 A2C             Stable-Baselines3's A2C, one process, one thread
+
+with 16 environments in Python and with the 64 of Gymnasium's vectorised CartPole, per collector. All train by A2C with
+the same network, optimizer and losses on rollouts of 32 steps. Where they differ: in (d) hive makes one update of both
+collectors' rollouts, the sketch one of each; hive counts valid steps only, the sketch and the vectorised environment's
+resets too, one in an episode; SB3's networks share no layer.
+
+Every repetition measures every contender once, in the same order.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hive_run import measure_run
+from benchmarks.machine import CpuMeter
+from benchmarks.peer_environments import peer_python
+from benchmarks.programs import here, run_program
+
+__all__ = ["SETTINGS", "Contender", "Measurement", "Setting", "chosen", "config_of", "contenders", "measure"]
+
+ROLLOUT = 32  # steps per environment, of all contenders
+ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
+
+Measurement = dict[str, Any]  # steps_per_s, and what else the contender tells
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the environments are stepped, `envs` of them per collector."""
+
+    name: str
+    title: str
+    envs: int
+    vector: str
+
+
+SETTINGS = (
+    Setting("python-16", "16 CartPole-v1 environments in Python per collector", 16, "python"),
+    Setting("vector-64", "64 CartPole-v1 environments of Gymnasium's NumPy vector class per collector", 64, "native"),
+)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What is measured: `shape` is one of bare, single, 1-collector, 2-collectors, sketch-fused, ... and sb3."""
+
+    setting: Setting
+    shape: str
+    title: str
+    measure: Callable[[float], Measurement]
+
+    @property
+    def name(self) -> str:
+        return f"{self.setting.name}/{self.shape}"
+
+
+CONFIG = """\
+[run]
+scheme = "{scheme}"
+seed = 1
+steps = {steps}
+[env]
+id = "CartPole-v1"
+vector = "{setting.vector}"
+[collection]
+envs = {setting.envs}
+rollout = {rollout}
+{workers}
+[algorithm]
+name = "a2c"
+discount = 0.99
+gae_lambda = 1.0
+learning_rate = 1e-3
+optimizer = "adam"
+optimizer_epsilon = 1e-8
+value_loss_weight = 0.5
+entropy_weight = 0.01
+clip_gradients = 0.5
+[network]
+middleware = [64, 64]
+activation = "tanh"
+separate_networks = false
+"""
+
+PIPELINE = """\
+workers = {collectors}
+communication = "pipelined"
+max_lag = 1
+slots = 3
+[gradients]
+workers = 1
+communication = "synchronous"
+"""
+
+
+def config_of(setting: Setting, collectors: int) -> str:
+    """The config of a run with so many collectors; 0: scheme `single`. What is not said is hive's default."""
+    return CONFIG.format(
+        scheme="a2c" if collectors else "single",
+        steps=ENDLESS_STEPS,
+        setting=setting,
+        rollout=ROLLOUT,
+        workers=PIPELINE.format(collectors=collectors) if collectors else "",
+    )
+
+
+def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[Contender]:
+    """All of them, in the order in which they are measured: those that are compared stand beside each other."""
+    found = []
+    for setting in SETTINGS:
+        found.append(Contender(setting, "bare", "(a) bare loop", _bare(setting)))
+        for letter, collectors, arrangement in (("b", 0, "--fused"), ("c", 1, ""), ("d", 2, "")):
+            shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
+            title = f"({letter}) hive {shape.replace('-', ' ')}"
+            found.append(Contender(setting, shape, title, _hive(setting, collectors)))
+            if sketch is not None:
+                shape = "fused" if arrangement else shape
+                measure = _sketch(sketch, setting, collectors)
+                found.append(Contender(setting, f"sketch-{shape}", f"    sketch {shape.replace('-', ' ')}", measure))
+    if "sb3" in peers:
+        found.append(Contender(SETTINGS[0], "sb3", "    sb3 A2C", _sb3(SETTINGS[0], cache)))
+    return found
+
+
+def chosen(all_of_them: Sequence[Contender], patterns: Sequence[str]) -> list[Contender]:
+    """Those whose name fits one of the shell patterns; without a pattern all."""
+    return [c for c in all_of_them if not patterns or any(fnmatch.fnmatchcase(c.name, p) for p in patterns)]
+
+
+def _bare(setting: Setting) -> Callable[[float], Measurement]:
+    def measure(seconds: float) -> Measurement:
+        with tempfile.NamedTemporaryFile("w", suffix=".toml", prefix="hive-bench-") as config:
+            config.write(config_of(setting, 1))
+            config.flush()
+            return run_program([sys.executable, "-P", here("bare_loop.py"), config.name, seconds], seconds)
+
+    return measure
+
+
+def _hive(setting: Setting, collectors: int) -> Callable[[float], Measurement]:
+    return lambda seconds: measure_run(config_of(setting, collectors), seconds)
+
+
+def _sketch(sketch: Path, setting: Setting, collectors: int) -> Callable[[float], Measurement]:
+    command = [sys.executable, "-P", sketch.resolve(), "--envs", setting.envs, "--rollout", ROLLOUT]
+    command += ["--vector"] if setting.vector == "native" else []
+    command += ["--collectors", collectors] if collectors else ["--fused"]
+    return lambda seconds: run_program([*command, "--seconds", seconds], seconds)
+
+
+def _sb3(setting: Setting, cache: Path) -> Callable[[float], Measurement]:
+    def measure(seconds: float) -> Measurement:
+        python = peer_python("sb3", cache)
+        return run_program([python, "-P", here("peers", "sb3_a2c.py"), setting.envs, ROLLOUT, seconds], seconds)
+
+    return measure
+
+
+def measure(
+    those: Sequence[Contender], repetitions: int, seconds: float, say: Callable[[str], None]
+) -> dict[str, list[Measurement]]:
+    """Name of a contender -> its measurements, one of each repetition. Raises BenchError.
+
+    Each says in `others_cores` how much CPU other programs had meanwhile, starting and ending included.
+    """
+    found: dict[str, list[Measurement]] = {contender.name: [] for contender in those}
+    for repetition in range(repetitions):
+        for contender in those:
+            meter = CpuMeter()
+            measurement = contender.measure(seconds)
+            others = meter.others_cores()
+            rate = f"{measurement['steps_per_s']:>9,.0f} steps/s"
+            say(f"{repetition + 1}/{repetitions}  {contender.name:<28} {rate}  (others took {others:.2f} cores)")
+            found[contender.name].append({**measurement, "others_cores": others})
+    return found

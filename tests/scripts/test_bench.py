@@ -1,0 +1,355 @@
+"""scripts/bench: its arithmetic, its words, and one quick run of one contender."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.command import parser
+from benchmarks.figures import Spread, best_of, medians, ratio_of, spread_of
+from benchmarks.hive_run import Look, figures_between, lags_of
+from benchmarks.machine import cpu_model, taken_cpu_s
+from benchmarks.peer_environments import REQUIREMENTS, environment_folder
+from benchmarks.programs import BenchError, last_json, run_program
+from benchmarks.report import checks_of, document_of, text_of
+from benchmarks.table import WIDTH, aligned, number, percent, ratio
+from benchmarks.throughput import SETTINGS, chosen, config_of, contenders, measure
+
+from hive.config import load_config
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "scripts" / "bench"
+ALL = contenders(Path("sketch.py"), ["sb3"], Path("cache"))
+CORES = 4
+
+
+# --- figures
+
+
+def test_a_spread_is_median_least_and_most() -> None:
+    assert spread_of([3.0, 1.0, 7.0]) == Spread(3.0, 1.0, 7.0)
+    with pytest.raises(ValueError, match="no value"):
+        spread_of([])
+
+
+def test_a_ratio_is_the_median_of_those_of_each_repetition() -> None:
+    """A machine that is twice as slow in one repetition changes no ratio; the ratio of the medians would be 1.5."""
+    assert ratio_of([100.0, 60.0, 120.0], [50.0, 30.0, 60.0]) == Spread(2.0, 2.0, 2.0)
+    assert ratio_of([1.0, 3.0, 100.0], [1.0, 2.0, 400.0]).median == 1.0
+    with pytest.raises(ValueError, match="2 values cannot be compared with 1"):
+        ratio_of([1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="rate of 0"):
+        ratio_of([1.0], [0.0])
+
+
+def test_the_best_is_so_in_the_median() -> None:
+    assert best_of({"steady": [10.0, 11.0, 12.0], "lucky": [1.0, 2.0, 99.0]}) == "steady"
+
+
+def test_medians_are_of_every_key() -> None:
+    assert medians([{"a": 1.0, "b": None}, {"a": 5.0, "b": 1.0}, {"a": 2.0, "b": 1.0}]) == {"a": 2.0, "b": None}
+    assert medians([]) == {}
+
+
+# --- text
+
+
+def test_a_table_is_aligned() -> None:
+    assert aligned(("", "rate"), [("long name", "1"), ("b", "1,000")]) == [
+        "            rate",
+        "long name      1",
+        "b          1,000",
+    ]
+
+
+def test_numbers_are_written_alike_everywhere() -> None:
+    assert [number(1234.5), number(0.25, 1), percent(0.123), ratio(1.005)] == ["1,234", "0.2", "12.3%", "1.00"]
+    assert number(None) == percent(None) == ratio(None) == "–"
+
+
+# --- what others print
+
+
+def test_the_last_line_of_a_program_counts() -> None:
+    assert last_json('a warning\n{"steps_per_s": 5, "lag": 1}\n', "x") == {"steps_per_s": 5, "lag": 1}
+
+
+@pytest.mark.parametrize("text", ["", "5", "[1]", "{}", '{"steps_per_s": 0}', '{"steps_per_s": "many"}', "{half"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(BenchError, match="printed no JSON object with steps_per_s above 0"):
+        last_json(text, "sketch.py")
+
+
+def test_a_program_that_fails_says_why() -> None:
+    with pytest.raises(BenchError, match="ended with code 3\nbroken"):
+        run_program([sys.executable, "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"], 1.0)
+
+
+def test_a_programs_rate_comes_back() -> None:
+    assert run_program([sys.executable, "-c", "print('{\"steps_per_s\": 7}')"], 1.0) == {"steps_per_s": 7}
+
+
+def test_the_machine_is_read_from_the_kernels_files() -> None:
+    assert cpu_model("processor\t: 0\nmodel name\t: A CPU @ 2 GHz\n") == "A CPU @ 2 GHz"
+    assert cpu_model("") != ""
+    # user nice system idle iowait irq softirq steal guest: all but idle and iowait, in ticks of 10 ms
+    assert taken_cpu_s("cpu  100 10 20 9999 9999 3 2 65 50 0\ncpu0 1\n") == pytest.approx(2.0)
+
+
+def test_other_requirements_get_another_environment() -> None:
+    cache = Path("cache")
+    folder = environment_folder(cache, "sb3", REQUIREMENTS["sb3"])
+    assert folder.parent == cache
+    assert folder == environment_folder(cache, "sb3", REQUIREMENTS["sb3"])
+    assert folder != environment_folder(cache, "sb3", (*REQUIREMENTS["sb3"], "gymnasium"))
+
+
+# --- contenders
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("collectors", [0, 1, 2])
+def test_the_configs_say_what_the_sketch_does(setting: Any, collectors: int, tmp_path: Path) -> None:
+    path = tmp_path / "bench.toml"
+    path.write_text(config_of(setting, collectors))
+    config = load_config(path)
+    assert (config.collection.workers, config.gradients.workers) == (collectors, min(collectors, 1))
+    assert (config.collection.envs, config.collection.rollout) == (setting.envs, 32)
+    assert config.collection.communication == ("pipelined" if collectors else "synchronous")
+    assert config.collection.slots == (3 if collectors else 2)
+    assert (config.algorithm.gae_lambda, config.algorithm.learning_rate) == (1.0, 1e-3)
+    assert config.network.middleware == (64, 64)
+
+
+def test_what_is_compared_is_measured_side_by_side() -> None:
+    names = [contender.name for contender in ALL]
+    assert len(set(names)) == len(names) == 15
+    for ours, theirs in (("single", "fused"), ("1-collector", "1-collector"), ("2-collectors", "2-collectors")):
+        assert names.index(f"vector-64/sketch-{theirs}") == names.index(f"vector-64/{ours}") + 1
+    assert [contender.shape for contender in contenders(None, [], Path("cache"))] == [
+        *("bare", "single", "1-collector", "2-collectors"),
+        *("bare", "single", "1-collector", "2-collectors"),
+    ]
+
+
+def test_contenders_are_chosen_by_name() -> None:
+    assert [contender.name for contender in chosen(ALL, ["*/bare", "*/sb3"])] == [
+        *("python-16/bare", "vector-64/bare", "python-16/sb3"),
+    ]
+    assert chosen(ALL, []) == ALL
+    assert chosen(ALL, ["nothing"]) == []
+
+
+def test_repetitions_are_interleaved() -> None:
+    said: list[str] = []
+    those = [contender_like(name, rate) for name, rate in (("single", 10.0), ("bare", 20.0))]
+    found = measure(those, 2, 1.0, said.append)
+    assert [line.split()[:2] for line in said] == [
+        *(["1/2", "python-16/single"], ["1/2", "python-16/bare"]),
+        *(["2/2", "python-16/single"], ["2/2", "python-16/bare"]),
+    ]
+    assert [m["steps_per_s"] for m in found["python-16/bare"]] == [20.0, 20.0]
+    assert all(m["others_cores"] >= 0.0 for measurements in found.values() for m in measurements)
+
+
+def contender_like(shape: str, rate: float) -> Any:
+    """The contender of that shape with a measurement that is known."""
+    known = next(contender for contender in ALL if contender.name == f"python-16/{shape}")
+    return type(known)(known.setting, shape, known.title, lambda seconds: {"steps_per_s": rate})
+
+
+# --- figures of a run
+
+
+def actor(name: str, pid: int, phases: Mapping[str, tuple[str, float]], **counters: float) -> dict[str, Any]:
+    """An actor of a status; `phases`: name -> (kind, seconds)."""
+    total = sum(seconds for _, seconds in phases.values())
+    shares = {
+        kind: sum(seconds for k, seconds in phases.values() if k == kind) / total
+        for kind in ("busy", "wait_in", "wait_out", "runtime")
+    }
+    seconds = {phase: seconds for phase, (_, seconds) in phases.items()}
+    return {"name": name, "pid": pid, "phases": seconds, "counters": counters, **shares}
+
+
+def look(at: float, cpu: Mapping[int, float], actors: list[dict[str, Any]], **produced: int) -> Look:
+    status = {
+        "pid": 1,
+        "helpers": [{"name": "fork-server", "pid": 2}],
+        "actors": actors,
+        "results_actor": "learner-0",
+        "channels": {name: {"produced": count} for name, count in produced.items()},
+    }
+    return Look(at, status, cpu)
+
+
+def collector(busy: float, runtime: float, waiting: float) -> dict[str, Any]:
+    phases = {"env": ("busy", 0.75 * busy), "policy": ("busy", 0.25 * busy)}
+    return actor("collector-0", 3, {**phases, "runtime": ("runtime", runtime), "wait weights": ("wait_in", waiting)})
+
+
+def learner(busy: float, runtime: float, waiting: float, updates: int) -> dict[str, Any]:
+    phases = {"update": ("busy", busy), "runtime": ("runtime", runtime), "wait gradients": ("wait_in", waiting)}
+    return actor("learner-0", 4, phases, updates=updates, **{"metrics:produced": 1.0})
+
+
+def test_the_figures_of_a_run_are_what_happened_between_two_looks() -> None:
+    before = [collector(3.0, 2.0, 0.0), learner(1.0, 1.0, 3.0, 5)]
+    after = [collector(3.0 + 8.0, 2.0 + 1.0, 0.0 + 1.0), learner(1.0 + 1.0, 1.0 + 1.0, 3.0 + 8.0, 25)]
+    first = look(5.0, {1: 0.5, 2: 2.0, 3: 5.0, 4: 2.0}, before, rollouts=10, gradients=10, metrics=1)
+    last = look(15.0, {1: 1.0, 2: 2.0, 3: 14.0, 4: 4.5}, after, rollouts=60, gradients=60, metrics=6)
+    found = figures_between(first, last)
+    assert found["collector_share"] == pytest.approx(0.8)
+    assert found["collector_wait_share"] == pytest.approx(0.1)
+    assert (found["slots_per_s"], found["messages_per_s"]) == (10.0, 0.5)
+    assert found["cpu_cores"] == pytest.approx((0.5 + 9.0 + 2.5) / 10.0)
+    assert found["cpu_cores_of"] == {
+        "supervisor": 0.05,
+        "fork-server": 0.0,
+        "collector-0": 0.9,
+        "learner-0": 0.25,
+    }
+    # the supervisor whole, a ninth of the collector's 9 s, half of the learner's 2.5 s
+    assert found["runtime_cpu_share"] == pytest.approx((0.5 + 1.0 + 1.25) / 12.0)
+    assert found["phases_ms"]["collector-0"]["env"] == pytest.approx(1e3 * 0.75 * 8.0 / 20)
+
+
+def test_in_a_shared_process_what_is_nobodys_work_is_the_runtimes() -> None:
+    """While one of them works the page of the other says "runtime", which must not count twice."""
+    before = [{**collector(1.0, 1.0, 0.0), "pid": 4}, learner(1.0, 1.0, 1.0, 5)]
+    after = [{**collector(1.0 + 7.0, 1.0 + 1.0, 0.0 + 2.0), "pid": 4}, learner(1.0 + 2.0, 1.0 + 8.0, 1.0, 10)]
+    found = figures_between(look(0.0, {1: 0.0, 2: 0.0, 4: 1.0}, before), look(10.0, {1: 0.0, 2: 0.0, 4: 11.0}, after))
+    assert found["runtime_cpu_share"] == pytest.approx(0.1)
+    assert found["cpu_cores_of"]["collector-0 + learner-0"] == 1.0
+
+
+def test_lags_are_means_over_the_lines_that_have_them() -> None:
+    lines = [{"lag/policy_mean": 1.0, "lag/gradient_mean": 0.0}, {"lag/policy_mean": 2.0}, {}]
+    assert lags_of(lines) == {"policy_lag": 1.5, "gradient_lag": 0.0}
+    assert lags_of([]) == {"policy_lag": None, "gradient_lag": None}
+
+
+# --- the report
+
+
+def measured(rate: float, **figures: float) -> list[dict[str, Any]]:
+    """Three repetitions of a machine that is slower in the second."""
+    return [{"steps_per_s": rate * pace, "others_cores": 0.0, **figures} for pace in (1.0, 0.5, 1.25)]
+
+
+def run(rate: float, share: float = 0.9, waits: float = 0.0, runtime: float = 0.04) -> list[dict[str, Any]]:
+    figures = {"collector_share": share, "collector_wait_share": waits, "runtime_cpu_share": runtime, "cpu_cores": 1.5}
+    return measured(rate, **figures, slots_per_s=80.0, messages_per_s=1.0, policy_lag=1.0, gradient_lag=0.0)
+
+
+RESULTS = {
+    "python-16/bare": measured(100.0),
+    "python-16/single": run(72.0),
+    "python-16/sketch-fused": measured(80.0),
+    "python-16/1-collector": run(96.0, share=0.8),
+    "python-16/sketch-1-collector": measured(128.0),
+    "python-16/sb3": measured(32.0),
+}
+THOSE = [contender for contender in ALL if contender.name in RESULTS]
+
+
+def verdicts(results: Mapping[str, Any] = RESULTS, cores: int = CORES) -> dict[str, tuple[str, bool | None]]:
+    return {check.promise: (check.measured, check.passed) for check in checks_of(results, cores)}
+
+
+def test_every_promise_is_judged_where_it_was_measured() -> None:
+    """(d) was not measured, nor anything in the other setting: nothing is said of them."""
+    assert verdicts() == {
+        "python-16: hive single >= 0.8 x sketch-fused": ("0.90 (0.90..0.90)", True),
+        "python-16: hive 1-collector >= 0.8 x sketch-1-collector": ("0.75 (0.75..0.75)", False),
+        "python-16: the best of hive (1-collector) > sketch-fused": ("1.20 (1.20..1.20)", True),
+        "python-16: the best of hive (1-collector) > sb3": ("3.00 (3.00..3.00)", True),
+        "python-16: a collector that binds spends >= 85% in environment + policy": ("80.0%", False),
+        "python-16: the runtime of hive single takes <= 5% of the CPU": ("4.0%", True),
+        "python-16: the runtime of hive 1-collector takes <= 5% of the CPU": ("4.0%", True),
+    }
+
+
+def test_a_collector_that_waits_for_others_is_not_judged() -> None:
+    found = verdicts({"python-16/1-collector": run(90.0, share=0.5, waits=0.4)})
+    assert found["python-16: a collector that binds spends >= 85% in environment + policy"] == (
+        "50.0%, waits 40.0%: does not bind",
+        None,
+    )
+
+
+def test_an_upper_bound_is_not_held_against_the_runtime() -> None:
+    promise = "python-16: the runtime of hive single takes <= 5% of the CPU"
+    results = {"python-16/single": run(90.0, runtime=0.2)}
+    assert verdicts(results, cores=2)[promise] == ("20.0%", False)
+    assert verdicts(results, cores=1)[promise] == ("20.0%, no core to spare: an upper bound", None)
+
+
+def test_the_report_fits_a_terminal_and_says_all() -> None:
+    text = text_of(THOSE, RESULTS, 3, 6.0, CORES)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    lines = {line[:24].strip(): line.split() for line in text.splitlines()}
+    expected = "96 48..120 0.96 0.75 80.0% 4.0% 80 1.0 1.00/0.00"
+    assert lines["(c) hive 1 collector"][4:] == expected.split()
+    assert "FAIL" in text
+    assert "Not a quiet machine" not in text
+    busy = {"python-16/bare": [{"steps_per_s": 1.0, "others_cores": 0.75}]}
+    assert "other programs took 0.75 (0.75..0.75) cores of CPU" in text_of(THOSE[:1], busy, 1, 6.0, CORES)
+
+
+def test_the_document_holds_everything_and_is_json() -> None:
+    document = json.loads(json.dumps(document_of(THOSE, RESULTS, 3, 6.0, {"cpu": "A CPU", "cores": CORES})))
+    assert document["machine"]["cpu"] == "A CPU"
+    first = document["contenders"][0]
+    assert (first["name"], first["steps_per_s"]) == ("python-16/bare", {"median": 100.0, "least": 50.0, "most": 125.0})
+    assert len(first["measurements"]) == 3
+    assert {"setting": "python-16", "of": "single", "to": "bare", "median": 0.72, "least": 0.72, "most": 0.72} in [
+        {key: round(value, 6) if isinstance(value, float) else value for key, value in one.items()}
+        for one in document["ratios"]
+    ]
+    assert len(document["checks"]) == 7
+
+
+# --- the command
+
+
+@pytest.mark.parametrize("words", [["--repetitions", "0"], ["--seconds", "0"], ["--seconds", "x"], ["--peers", "us"]])
+def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parser().parse_args(["throughput", *words])
+    assert end.value.code == 2
+    assert "throughput: error" in capsys.readouterr().err
+
+
+def test_it_measures_a_real_run(tmp_path: Path) -> None:
+    """The quick form, shortened: hive up, two looks, hive down, summary."""
+    words = [
+        "throughput",
+        "--quick",
+        "--seconds",
+        "1",
+        "--no-peers",
+        "--only",
+        "python-16/single",
+        "--json",
+        "out.json",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(BENCH), *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "(b) hive single" in done.stdout
+    document = json.loads((tmp_path / "out.json").read_text())
+    (contender,) = document["contenders"]
+    (one,) = contender["measurements"]
+    assert contender["steps_per_s"]["median"] == one["steps_per_s"] > 0
+    assert 0.0 < one["collector_share"] < 1.0
+    assert 0.0 < one["runtime_cpu_share"] < 1.0
+    assert one["slots_per_s"] > 0
+    assert (one["policy_lag"], one["gradient_lag"]) == (0.0, 0.0)
+    assert list(tmp_path.iterdir()) == [tmp_path / "out.json"]
