@@ -165,8 +165,8 @@ class Slab:
     @property
     def produced(self) -> int:
         """Commits so far; the sequence of the next one."""
-    def reserve(self, actor: int, incarnation: int) -> int:
-        """Producer: a free slot, now being filled."""
+    def reserve(self, actor: int, incarnation: int, only: int = -1) -> int:
+        """Producer: a free slot, now being filled; with `only` that one or none."""
     def commit(self, slot: int, actor: int, incarnation: int) -> int:
         """Producer: the slot is full; its sequence. RuntimeError when it is not the caller's."""
     def abandon(self, slot: int, actor: int, incarnation: int) -> None:

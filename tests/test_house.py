@@ -42,6 +42,7 @@ MAX_FUNCTION_LINES = 60
 
 # Modules without a test of their own name, and the tests that stand for them.
 TESTED_ELSEWHERE = {
+    "config/rules.py": "config/test_schema.py",
     "runtime/binding.py": "runtime/test_inline.py",
     "runtime/calls.py": "runtime/test_inline.py",
     "runtime/membership.py": "live/test_death.py",

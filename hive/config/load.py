@@ -21,7 +21,8 @@ from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
-from hive.config.schema import NAME_LENGTH, RULES, SECTIONS, Config, Rule
+from hive.config.rules import RULES, Rule
+from hive.config.schema import NAME_LENGTH, SECTIONS, Config
 from hive.config.schemes import SCHEMES
 from hive.config.values import SHOWN_LENGTH, printable, shown
 

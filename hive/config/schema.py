@@ -15,7 +15,7 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 
 __all__ = [
-    "RULES",
     "SECTIONS",
     "CheckpointConfig",
     "CollectionConfig",
@@ -36,7 +35,6 @@ __all__ = [
     "GradientsConfig",
     "NetworkConfig",
     "RecordConfig",
-    "Rule",
     "RunConfig",
     "SupervisionConfig",
 ]
@@ -64,6 +62,11 @@ def _lag(table: Mapping[str, Any]) -> int:
 def _slots(table: Mapping[str, Any]) -> int:
     """The default `slots`: see `_slots_breach`."""
     return int(table["max_lag"]) + (1 if table["communication"] == "asynchronous" else 2)
+
+
+def _quota(table: Mapping[str, Any]) -> float:
+    """The default `fraction_samples`."""
+    return 1.0 if table["fraction_workers"] == 1.0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,16 @@ class CollectionConfig:
         '"pool": all gradient workers share all collectors; "gradient_worker": each has its own',
         choices=("pool", "gradient_worker"),
     )
+    fraction_workers: float = key(
+        1.0, "of the collectors: when so many have finished a round the others stop", above=0, maximum=1
+    )
+    fraction_samples: float = key(
+        REQUIRED,
+        "of its rollout that a collector may finish even then; default: 0, with fraction_workers = 1 all of it",
+        minimum=0,
+        maximum=1,
+        resolve=_quota,
+    )
     broadcast_interval: int = key(1, "rounds between two versions of the policy", minimum=1)
     slots: int = key(
         REQUIRED,
@@ -170,6 +183,9 @@ class GradientsConfig:
         "drop",
         'asynchronous gradients older than max_lag: "drop", "scale" by 1 / (1 + lag) or "accept"',
         choices=("drop", "scale", "accept"),
+    )
+    decentralised: bool = key(
+        False, "every gradient worker applies all gradients itself, instead of waiting for the learner's weights"
     )
     device: str = key(
         "cpu",
@@ -208,6 +224,13 @@ def _is_schedule(every: Mapping[str, Any]) -> bool:
     return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
 
 
+def _is_schedule_or_clock(every: Mapping[str, Any]) -> bool:
+    """The same, or `{ seconds = N }`."""
+    return _is_schedule(every) or (
+        set(every) == {"seconds"} and type(every["seconds"]) in (int, float) and every["seconds"] > 0
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     """[evaluation]: how good the policy is without its noise."""
@@ -233,9 +256,9 @@ class CheckpointConfig:
 
     every: Mapping[str, Any] = key(
         {"updates": 2000},
-        "when one is due; {}: only at the end",
-        accepts=_is_schedule,
-        expected="{ updates = N }, or {} for none",
+        "when one is due; { seconds = N } in asynchronous runs; {}: only at the end",
+        accepts=_is_schedule_or_clock,
+        expected="{ updates = N }, { seconds = N }, or {} for none",
     )
     keep: int = key(3, "newest checkpoints that are kept; the best and the newest scheduled one stay too", minimum=1)
 
@@ -280,6 +303,12 @@ class Config:
         """Where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`."""
         return self.origins[name]
 
+    @property
+    def exact(self) -> bool:
+        """Whether such a run is the same run every time: nothing that decides reads a clock."""
+        free = "asynchronous" in (self.collection.communication, self.gradients.communication)
+        return not free and self.collection.fraction_workers == 1.0
+
     def value(self, name: str) -> Any:
         """The value of `collection.envs`."""
         section, _, key_name = name.partition(".")
@@ -304,49 +333,3 @@ SECTIONS: Mapping[str, type] = {
     name: table for name, table in typing.get_type_hints(Config).items() if name != "origins"
 }
 """Table -> its dataclass; of [algorithm] the one that its algorithms share."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What keys demand of the key `name`, which breaks no rule with its default.
-
-    breach: of the values of `name` and of `others`, in this order: "" where they agree, else what is wrong, with
-        `{0}`, `{1}` in place of the others: "{0} demands at least 2".
-    """
-
-    name: str
-    others: tuple[str, ...]
-    breach: Callable[..., str]
-
-
-def _lag_breach(max_lag: int, communication: str) -> str:
-    if communication == "synchronous":
-        return "{0} demands 0" if max_lag else ""
-    return "" if max_lag else "{0} demands at least 1"
-
-
-def _slots_breach(slots: int, communication: str, max_lag: int) -> str:
-    """The consumer holds one slot, and max_lag + 1 rollouts are in flight, asynchronously with the one it holds."""
-    least = max_lag + 2
-    return "" if communication == "asynchronous" or slots >= least else f"{{0}} with {{1}} demands at least {least}"
-
-
-def _ownership_breach(ownership: str, collectors: int, gradient_workers: int) -> str:
-    """Each gradient worker owns an equal share of the collectors."""
-    if ownership == "pool" or gradient_workers == 0 or collectors % gradient_workers == 0:
-        return ""
-    return "{0} is no multiple of {1}"
-
-
-def _evaluation_breach(envs: int, episodes: int) -> str:
-    return "{0} leaves some without any" if envs > episodes else ""
-
-
-RULES = (
-    Rule("collection.max_lag", ("collection.communication",), _lag_breach),
-    Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
-    Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
-    Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
-    Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
-)
-"""Rules that hold between keys."""

@@ -9,9 +9,10 @@
     episode_lengths   [E] int32
 
 The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
-rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), and the
-oldest version of the policy that acted. A gradient of zero samples weighs nothing. `combine` is the learner's
-reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its norm.
+rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
+version of the policy acted (the oldest), and its own number. A gradient of zero samples weighs nothing. `combine` is the
+learner's reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its
+norm.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "POLICY",
     "ROLLOUTS",
     "SAMPLES",
+    "SEQUENCE",
     "VERSION",
     "clear",
     "combine",
@@ -38,8 +40,8 @@ __all__ = [
     "put_episodes",
 ]
 
-HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy")
-VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY = range(len(HEADER))
+HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence")
+VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE = range(len(HEADER))
 HEADER_WORDS = 8
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -60,9 +62,10 @@ def gradient_layout(parameter_elements: int, parameters: int, statistics: int, e
     )
 
 
-def clear(arrays: Arrays, version: int) -> None:
-    """Makes the slot a gradient of zero samples."""
+def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
+    """Makes the slot gradient `sequence` of its worker, of zero samples."""
     arrays["header"][:] = 0
+    arrays["header"][SEQUENCE] = sequence
     arrays["header"][VERSION] = version
     arrays["header"][POLICY] = -1
     arrays["moments"][:] = 0.0

@@ -5,7 +5,7 @@ from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 
 from hive.runtime.actor import Actor, Handle, endpoint
 from hive.runtime.channels import ChannelFull
-from hive.runtime.memory import Layout
+from hive.runtime.memory import Bytes, Layout
 from hive.runtime.messages import Message, Tree
 from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
@@ -19,6 +19,7 @@ __all__ = [
     "WAIT_IN",
     "WAIT_OUT",
     "Actor",
+    "Bytes",
     "ChannelFull",
     "Group",
     "Handle",

@@ -40,9 +40,15 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         return BoardWriter(_board(node, planned.segments[0]), _ringer(node, planned.consumers))
     position = planned.producers.index(number)
     if planned.carrier == "slab":
-        ring = _ringer(node, _consumers_of(planned, position))
+        peers = [peer for peer in planned.producers if planned.shared and peer != number]
         return SlabSender(
-            planned.name, _slab(node, planned, position), (number, node.context.incarnation), waiter, ring
+            planned.name,
+            _slab(node, planned, position),
+            (number, node.context.incarnation),
+            waiter,
+            _ringer(node, [*_consumers_of(planned, position), *peers]),
+            lambda: [_slab(node, planned, p) for p in range(len(planned.producers))],
+            planned.shared,
         )
 
     def deliver(consumer: tuple[int, int], sequence: int, message: Message) -> None:

@@ -61,6 +61,7 @@ class PlanChannel(Message):
     producers: tuple[int, ...]
     consumers: tuple[int, ...]
     segments: tuple[str, ...]
+    shared: bool = False  # its producers read each other's messages
 
 
 class Plan(Message):

@@ -28,7 +28,7 @@ from hive.runtime.messages import Message
 if TYPE_CHECKING:
     from hive.runtime.boards import BoardReader, BoardWriter
     from hive.runtime.channels import MessageReceiver, MessageSender
-    from hive.runtime.memory import Bytes
+    from hive.runtime.memory import Arrays, Bytes
     from hive.runtime.slabs import SlabReceiver, SlabSender, Slot
 
 __all__ = ["Inlet", "Outlet", "Port", "Publication", "Subscription", "ports_of"]
@@ -114,6 +114,16 @@ class Outlet(Port[M]):
         """Slab only: hands the slot to the consumers; returns its sequence."""
         line: SlabSender = self._line()
         return line.commit(slot)
+
+    def committed(self, sequence: int) -> int:
+        """Slab only: how many actors of this group have committed their message `sequence`."""
+        line: SlabSender = self._line()
+        return line.committed(sequence)
+
+    async def peek(self, producer: int, sequence: int) -> Arrays:
+        """Slab only, `shared`: the fields of what actor `producer` of this group committed as `sequence`, in place."""
+        line: SlabSender = self._line()
+        return await line.peek(producer, sequence)
 
     @property
     def produced(self) -> int:

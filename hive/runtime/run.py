@@ -202,9 +202,8 @@ class _Run:
 
     def exact_so_far(self) -> bool:
         """Whether its modes are deterministic, and what it was resumed from was exact."""
-        modes = (self.config.collection.communication, self.config.gradients.communication)
         resumed = self.directory.resume_file
-        return "asynchronous" not in modes and (not resumed.exists() or read_object(resumed).get("exact") is True)
+        return self.config.exact and (not resumed.exists() or read_object(resumed).get("exact") is True)
 
     @contextmanager
     def signals(self) -> Iterator[None]:

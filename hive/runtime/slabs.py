@@ -5,10 +5,15 @@ claims a full slot, reads the arrays where they lie, retires it under a reason (
 The native slot words decide who holds what (native/include/hive/slots.hpp); a free slot is the producer's credit.
 
 `by="share"` (deterministic modes): consumer w of W only claims from producers c with c mod W == w.
+
+The producers of a channel are peers. Each can ask how far the others are, and where the channel is `shared` read what
+they have committed, without claiming it: message n then lies in slot n mod S, where it stays until message n + S is
+begun. What keeps a producer from beginning that one too early is its own affair (hive.workers.replica has a reason).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,12 +47,29 @@ class Slot:
 class SlabSender:
     """The producer's side. `ring` wakes the consumers."""
 
-    def __init__(self, name: str, view: SlabView, me: Identity, waiter: Waiter, ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        view: SlabView,
+        me: Identity,
+        waiter: Waiter,
+        ring: Callable[[], None],
+        peers: Callable[[], Sequence[SlabView]] = tuple,
+        shared: bool = False,
+    ) -> None:
         self.view = view
         self.me = me
         self.waiter = waiter
         self.ring = ring
+        self.shared = shared
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+        self.peer_phase = waiter.status.phase(f"wait peers {name}"[:23], WAIT_IN) if shared else 0
+        self._open_peers = peers
+
+    @functools.cached_property
+    def peers(self) -> Sequence[SlabView]:
+        """The slabs of all producers of this channel, its own among them."""
+        return self._open_peers()
 
     @property
     def produced(self) -> int:
@@ -59,8 +81,22 @@ class SlabSender:
         return Slot(self.view, index, self.me[0], self.produced)
 
     def _reserve(self) -> int | None:
-        index = self.view.words.reserve(*self.me)
+        words = self.view.words
+        index = words.reserve(*self.me, words.produced % words.slots if self.shared else -1)
         return index if index >= 0 else None
+
+    def committed(self, sequence: int) -> int:
+        """How many producers of this channel have committed message `sequence`."""
+        return sum(peer.words.produced > sequence for peer in self.peers)
+
+    async def peek(self, producer: int, sequence: int) -> Arrays:
+        """What that producer committed as `sequence`; waits until it has. `shared` channels only.
+
+        It is the memory itself, and whoever reads it after the producer went S messages further reads something else.
+        """
+        view = self.peers[producer]
+        await self.waiter.until(lambda: True if view.words.produced > sequence else None, self.peer_phase, memory=True)
+        return view.slots[sequence % view.words.slots]
 
     def commit(self, slot: Slot) -> int:
         sequence: int = self.view.words.commit(slot.index, *self.me)

@@ -161,6 +161,7 @@ class Topology:
         by_share: bool = False,
         on_death: OnDeath = "drop",
         first: int = 0,
+        shared: bool = False,
         window: int = 16,
         block_bytes: int = 0,
         keep: int = 1,
@@ -170,9 +171,9 @@ class Topology:
 
         With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
         producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
-        at `first`. Without, they travel as messages, at most `window` in flight from a producer to a consumer. A
-        publication is a board of blocks of `block_bytes` that holds back its `keep` newest versions; `commit_with`
-        names the channel whose commit word it shares.
+        at `first`; the producers of a `shared` one read each other's messages. Without, they travel as messages, at
+        most `window` in flight from a producer to a consumer. A publication is a board of blocks of `block_bytes` that
+        holds back its `keep` newest versions; `commit_with` names the channel whose commit word it shares.
         """
         self._check_pair(source, target)
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
@@ -192,6 +193,7 @@ class Topology:
             "by_share": by_share,
             "on_death": on_death,
             "first": first,
+            "shared": shared,
             "window": window,
             "block_bytes": block_bytes,
             "keep": keep,
@@ -360,6 +362,7 @@ class Topology:
             when_full=getattr(port, "when_full", "drop_oldest"),
             by_share=o["by_share"],
             reoffer=o["on_death"] == "reoffer",
+            shared=o.get("shared", False),
             window=o["window"],
             source=str(channel.source),
             targets=tuple(str(target) for target in channel.targets),

@@ -21,6 +21,7 @@ from hive.workers import (
     GradientWorkerActor,
     LearnerActor,
     Recorder,
+    replica_slots,
 )
 
 __all__ = ["assemble", "trainer"]
@@ -63,6 +64,8 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     share = 1 if free else -(-blueprint.collectors // blueprint.gradient_workers)
     rollouts, gradient = blueprint.rollout_layout, blueprint.gradient_layout(share)
     slots = gradients.bootstrap_rounds + gradients.max_lag + 1
+    if gradients.decentralised:
+        slots = replica_slots(gradients.max_lag, gradients.bootstrap_rounds)
     t.connect(
         collector.rollouts,
         worker.rollouts,
@@ -78,9 +81,12 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         slots=slots,
         on_death="reoffer",
         first=blueprint.first_gradient,
+        shared=gradients.decentralised,
     )
     # The ledger's version is the commit word of the learner's state: weights and moments change together or not at all.
     t.connect(learner.ledger, recorder.ledger, block_bytes=blueprint.ledger_bytes)
+    if gradients.decentralised:
+        t.connect(learner.ledger, worker.ledger)
     t.connect(
         learner.weights,
         worker.state,

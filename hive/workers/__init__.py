@@ -10,6 +10,7 @@ from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
 from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, Metrics, RolloutReady, Weights
 from hive.workers.recorder import Recorder
+from hive.workers.replica import Replica, replica_slots
 
 __all__ = [
     "RESULTS",
@@ -28,6 +29,8 @@ __all__ = [
     "Ledger",
     "Metrics",
     "Recorder",
+    "Replica",
     "RolloutReady",
     "Weights",
+    "replica_slots",
 ]

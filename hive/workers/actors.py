@@ -21,17 +21,26 @@ Every actor can be killed anywhere. A collector's successor makes the first roll
 worker's successor speaks for the dead one: a round that lost rollouts with it is made of those that are left, in the
 worst case a gradient of zero samples, so that the learner waits for every worker's every gradient and needs no other
 case. The learner's successor reads the last committed turn, frees what that turn had applied, and applies the rest.
+
+Decentralised, a gradient worker itself brings a copy of the state to the turn it asks for (hive.workers.replica), and
+the learner's weights serve the behaviour policy, checkpoints and successors.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
+from hive.algorithms import Moments, merged
+from hive.errors import VersionGone
 from hive.gradients import ROLLOUTS
-from hive.runtime import Actor, Inlet, Outlet, Slot, Subscription
+from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
-from hive.workers.messages import Gradient, RolloutReady, Weights
+from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
+from hive.workers.replica import Replica
 
 __all__ = ["CollectorActor", "GradientWorkerActor"]
 
@@ -52,6 +61,9 @@ class CollectorActor(Actor):
         self.cuts = blueprint.cuts
         self.started = 0  # the round of the cut that the environments were last reset for
         self.steps = self.status.counter("env_steps")
+        # A product that is a whole number but for the last bits is that number.
+        self.enough = math.ceil(round(config.collection.fraction_workers * blueprint.collectors, 9))
+        self.quota = math.ceil(round(config.collection.fraction_samples * config.collection.rollout, 9))
         self.collector = blueprint.collector(self.index, self.incarnation, self.status)
 
     async def setup(self) -> None:
@@ -69,10 +81,17 @@ class CollectorActor(Actor):
             version, weights = await self.behaviour.pin(wanted)
             self.status.show_version(version, self.behaviour.board.latest - version)
             self.collector.bind(weights)
-            self.collector.collect(slot.arrays, sequence=slot.sequence, version=version)
+            enough = self._enough(slot.sequence)
+            self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
             self.behaviour.unpin()
             self.status.add(self.steps, int(np.count_nonzero(Rollout(slot.arrays).valid)))
             self.rollouts.commit(slot)
+
+    def _enough(self, sequence: int) -> Callable[[int], bool] | None:
+        """Whether this rollout ends here, because enough others have finished theirs of the round."""
+        if self.enough >= self.blueprint.collectors:
+            return None
+        return lambda steps: steps >= self.quota and self.rollouts.committed(sequence) >= self.enough
 
     async def teardown(self) -> None:
         self.collector.close()
@@ -84,6 +103,7 @@ class GradientWorkerActor(Actor):
     role = "gradient-worker"
     rollouts = Inlet(RolloutReady)
     state = Subscription(Weights)
+    ledger = Subscription(Ledger, optional=True)
     behaviour = Subscription(Weights, optional=True)
     gradients = Outlet(Gradient)
 
@@ -94,10 +114,12 @@ class GradientWorkerActor(Actor):
         self.free = config.gradients.communication == "asynchronous"
         self.lag = config.gradients.max_lag
         self.policy_lag = config.collection.max_lag
+        self.workers = range(blueprint.gradient_workers)
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.worker = blueprint.gradient_worker(self.index, self.status)
+        self.replica = blueprint.replica() if config.gradients.decentralised else None
 
     async def run(self) -> None:
         sequence = self.gradients.produced
@@ -112,12 +134,13 @@ class GradientWorkerActor(Actor):
                 share = [await self._claim_fresh()] if self.takes_any else await self._claim_round(number, first)
             slot = await self.gradients.reserve()
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
-            version, weights = await self.state.pin(self._wanted(sequence))
+            version, weights = await self._state(sequence)
             self.status.show_version(version, self.state.board.latest - version)
             self.worker.bind(weights[: self.blueprint.flat.block_bytes])
             arrays = [rollout.arrays for rollout in share]
             self.worker.compute(arrays, slot.arrays, sequence=sequence, version=version, moments=moments)
-            self.state.unpin()
+            if self.replica is None:
+                self.state.unpin()
             last = step == self.per_round - 1
             if last:  # the learner publishes the policy by the rollouts of whole rounds, the lost ones included
                 slot.arrays["header"][ROLLOUTS] = len(share) if self.takes_any else len(self.rollouts.lines.producers)
@@ -130,8 +153,39 @@ class GradientWorkerActor(Actor):
     def _wanted(self, sequence: int) -> int:
         return LATEST if self.free else self.blueprint.cuts.state(sequence, self.lag)
 
+    async def _state(self, sequence: int) -> tuple[int, Bytes]:
+        """(version, weights) to compute this gradient with: the learner's, pinned, or those of the replica."""
+        if self.replica is None:
+            return await self.state.pin(self._wanted(sequence))
+        if self.replica.turn < 0:
+            await self._copy_state(self.replica)
+        while self.replica.turn < self._wanted(sequence):
+            first = self.replica.turn * self.bootstrap_rounds
+            which = [(w, first + n) for w in self.workers for n in range(self.bootstrap_rounds)]
+            gradients = [await self.gradients.peek(worker, number) for worker, number in which]
+            if not self.replica.advance(gradients, [number for _, number in which]):
+                await self._copy_state(self.replica)
+        return self.replica.turn, self.replica.weights
+
+    async def _copy_state(self, replica: Replica) -> None:
+        """The learner's newest state, before the first turn and where gradients are gone."""
+        while True:
+            turn, ledger = await self.ledger.pin()
+            try:
+                _, weights = await self.state.pin(turn)
+                replica.copy(turn, weights, ledger)
+                return
+            except VersionGone:  # the learner was faster: there is a newer one
+                continue
+            finally:
+                self.state.unpin()
+                self.ledger.unpin()
+
     async def _moments(self, sequence: int) -> tuple[float, float]:
         """Mean and deviation of this round over all workers: they come with the turn before, whatever the lag."""
+        if self.replica is not None:
+            parts = [await self.gradients.peek(worker, sequence - 1) for worker in self.workers]
+            return merged([Moments(*part["moments"].tolist()) for part in parts])
         _, block = await self.state.pin(sequence // self.bootstrap_rounds)
         mean, deviation = self.blueprint.moments_in(block)
         self.state.unpin()

@@ -6,6 +6,7 @@ by fork; each makes its own network from it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 
@@ -38,6 +39,7 @@ from hive.workers.cuts import Cuts
 from hive.workers.evaluator import Evaluator
 from hive.workers.gradient_worker import GWorker
 from hive.workers.learner import Learner
+from hive.workers.replica import Replica
 
 __all__ = ["Blueprint"]
 
@@ -111,6 +113,10 @@ class Blueprint:
             status=status,
         )
 
+    def replica(self) -> Replica:
+        """A gradient worker's own copy of the state, before its first turn."""
+        return Replica(self.learner(), self.state_bytes)
+
     def gradient_worker(self, source: int, status: Status | None = None) -> GWorker:
         """Gradient worker number `source` of the run, with a network of its own."""
         return GWorker(self.network(), self.algorithm(), seed=self.config.run.seed, source=source, status=status)
@@ -148,7 +154,7 @@ class Blueprint:
         """The number of each worker's first gradient."""
         return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
 
-    @property
+    @functools.cached_property
     def cuts(self) -> Cuts:
         """Where this run can be taken up again."""
         collection = self.config.collection

@@ -11,7 +11,7 @@ rollout made again, by another process, is the same rollout, as far as the envir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,8 +106,12 @@ class Collector:
         self.vector = vector
         self.reset(start)
 
-    def collect(self, rollout: Arrays, *, sequence: int, version: int) -> None:
+    def collect(
+        self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
+    ) -> None:
         """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.
+
+        `enough` is asked after every step, with the number of steps so far, whether the rollout ends here.
 
         Raises EnvironmentFailed, and RuntimeError before the first `reset`.
         """
@@ -137,6 +141,9 @@ class Collector:
                     kept[t] = outputs
                 enter(env_phase)
                 step(actions[t], prepared.rows[t])
+                if enough is not None and enough(t + 1):
+                    length = t + 1
+                    break
             if kept is not None:  # of all steps at once: one call instead of one a step
                 chosen = self.distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
                 rollout["log_probs"][:length] = chosen.numpy()

@@ -15,6 +15,7 @@ none: they save, but are not exact.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from math import gcd, lcm
 
@@ -32,17 +33,17 @@ class Cuts:
     lag: int
     resumed_at: int = 0  # the round that this run began with
 
-    @property
+    @functools.cached_property
     def grain(self) -> int:
         """The rounds after which a round, a turn and a version end together."""
         return lcm(self.interval, self.per_turn // gcd(self.per_turn, self.per_round))
 
-    @property
+    @functools.cached_property
     def period(self) -> int:
         """P."""
         return self._up(-(-self.every * self.per_turn // self.per_round))
 
-    @property
+    @functools.cached_property
     def delay(self) -> int:
         """L."""
         return self._up(self.lag)

@@ -72,7 +72,7 @@ class GWorker:
         if self.status:
             self.status.enter(self.phase)
         number, step = divmod(sequence, self.algorithm.gradients_per_round)
-        clear(out, version)
+        clear(out, version, sequence)
         if step == 0:
             self._begin(number, [Rollout(arrays) for arrays in rollouts], out)
         if self._round is not None and self._round[0] == number:

@@ -49,7 +49,10 @@ class LearnerActor(Actor):
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
+        self.cuts = blueprint.cuts
+        self.saved_ns = time.monotonic_ns()  # the last checkpoint by the clock, of asynchronous runs
         self.shown = {name: self.status.counter(name) for name in RESULTS}
+        self.now: dict[str, float] = {}  # what the ledger counts
         self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
         self.reported_s, self.reported_steps = 0.0, 0.0
         self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
@@ -144,19 +147,28 @@ class LearnerActor(Actor):
 
     async def _checkpoint(self) -> None:
         """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
-        cuts = self.blueprint.cuts
-        rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
-        if not cuts.every or rest or not (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds)):
+        if not self._checkpoint_is_due():
             return
         reader = len(self.gradients.lines.producers)  # the recorder comes after the workers
         if self.weights.board.hold(reader, self.turn):
             self.ledger.board.hold(0, self.turn)
-            now = self._counters()
             await self.checkpoints.send(
-                CheckpointDue(self.turn, not self.loose, int(now["env_steps"]), float(now["mean_return_100"]))
+                CheckpointDue(
+                    self.turn, self.config.exact, int(self.now["env_steps"]), float(self.now["mean_return_100"])
+                )
             )
         else:
             self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+
+    def _checkpoint_is_due(self) -> bool:
+        """Deterministic runs have cuts; asynchronous ones count turns, or look at the clock."""
+        cuts, seconds = self.cuts, self.config.checkpoint.every.get("seconds")
+        if seconds is not None:
+            due: bool = time.monotonic_ns() - self.saved_ns >= seconds * 1e9
+            self.saved_ns = time.monotonic_ns() if due else self.saved_ns
+            return due
+        rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
+        return bool(cuts.every and not rest) and (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds))
 
     async def _evaluate(self) -> None:
         """Holds this turn's weights for the evaluator, if an evaluation is due and the last one is done."""
@@ -165,7 +177,7 @@ class LearnerActor(Actor):
         reader = len(self.gradients.lines.producers) + 1  # the evaluator comes after the workers and the recorder
         if self.weights.board.hold(reader, self.turn):
             self.skipping = False
-            now = self._counters()
+            now = self.now
             await self.evaluations_due.send(
                 EvaluationDue(self.turn, int(now["updates"]), int(now["env_steps"]), now["train_s"])
             )
@@ -217,20 +229,21 @@ class LearnerActor(Actor):
         }
 
     def _show(self) -> None:
-        for name, value in self._counters().items():
+        self.now = self._counters()
+        for name, value in self.now.items():
             self.status.set(self.shown[name], value)
         self.status.show_version(self.turn, 0)
 
     def _over(self) -> str | None:
         """Whether the run has reached its goal, judged at round ends from what gradients carried, in their order."""
-        run, now = self.config.run, self._counters()
+        run, now = self.config.run, self.now
         if run.stop_at_return is not None and now["episodes"] >= 100 and now["mean_return_100"] >= run.stop_at_return:
             return f"mean return {now['mean_return_100']:.1f} >= {run.stop_at_return:g}"
         return f"{run.steps:,} steps" if now["env_steps"] >= run.steps else None
 
     async def _report(self, *, force: bool = False) -> None:
         """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now = self._counters()
+        now = self.now
         if not self.window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
             return
         since = now["train_s"] - self.reported_s

@@ -95,7 +95,7 @@ void bind_memory(py::module_& m) {
       }, "memory"_a, "slots"_a, "first"_a = 0)
       .def_property_readonly("slots", &Slab::slots)
       .def_property_readonly("produced", &Slab::produced)
-      .def("reserve", [](PySlab& s, std::uint32_t a, std::uint32_t i) { return s.reserve(owner(a, i)); }, "actor"_a, "incarnation"_a)
+      .def("reserve", [](PySlab& s, std::uint32_t a, std::uint32_t i, int only) { return s.reserve(owner(a, i), only); }, "actor"_a, "incarnation"_a, "only"_a = -1)
       .def("commit", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i) { return s.commit(slot, owner(a, i)); }, "slot"_a, "actor"_a, "incarnation"_a)
       .def("abandon", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i) { s.abandon(slot, owner(a, i)); }, "slot"_a, "actor"_a, "incarnation"_a)
       .def("claim", [](PySlab& s, std::uint32_t a, std::uint32_t i, std::int64_t q) { return s.claim(owner(a, i), q); }, "actor"_a, "incarnation"_a, "sequence"_a = -1)

@@ -6,12 +6,14 @@ void bind_memory(pybind11::module_& m);
 void bind_accumulator(pybind11::module_& m);
 void bind_optimizers(pybind11::module_& m);
 void bind_returns(pybind11::module_& m);
+void bind_rows(pybind11::module_& m);
 }  // namespace hive
 
 PYBIND11_MODULE(_native, m) {
-  m.doc() = "The native part of hive: slots, boards, status pages, reduction, optimizers, returns.";
+  m.doc() = "The native part of hive: slots, boards, status pages, reduction, optimizers, returns, rows.";
   hive::bind_memory(m);
   hive::bind_accumulator(m);
   hive::bind_optimizers(m);
   hive::bind_returns(m);
+  hive::bind_rows(m);
 }

@@ -84,8 +84,9 @@ bool Slab::swap(int slot, std::uint64_t expected, std::uint64_t desired) noexcep
   return slot_[slot].word.compare_exchange_strong(expected, desired, std::memory_order_acq_rel, std::memory_order_acquire);
 }
 
-int Slab::reserve(Owner owner) noexcept {
-  for (int i = 0; i < static_cast<int>(slots()); ++i) {
+int Slab::reserve(Owner owner, int only) noexcept {
+  const int end = only < 0 ? static_cast<int>(slots()) : only + 1;
+  for (int i = only < 0 ? 0 : only; i < end && i < static_cast<int>(slots()); ++i) {
     const auto word = slot_[i].word.load(std::memory_order_acquire);
     if (state_of(word) == SlotState::free && swap(i, word, pack(SlotState::filling, 0, owner, header_->epoch, 0))) return i;
   }

@@ -155,7 +155,7 @@ class _GradientWorker:
         version: int,
         moments: tuple[float, float] | None = None,
     ) -> None:
-        clear(out, version)
+        clear(out, version, sequence)
         step = sequence % self.algorithm.gradients_per_round
         samples = len(rollouts)
         if step == 0:

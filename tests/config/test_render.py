@@ -33,7 +33,10 @@ SPECIAL = {
     "network.module": st.just("my.networks:Torso"),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
-RULED = {"collection.max_lag", "collection.slots", "gradients.max_lag", "collection.ownership", "algorithm.name"}
+RULED = {
+    *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
+    *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
+}
 
 
 def values_of(name: str, key: Key) -> st.SearchStrategy[Any]:

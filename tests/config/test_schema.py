@@ -11,7 +11,8 @@ import pytest
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS, A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.config.keys import REQUIRED, Key, keys_of
-from hive.config.schema import RULES, SECTIONS
+from hive.config.rules import RULES
+from hive.config.schema import SECTIONS
 from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
@@ -33,6 +34,8 @@ DEFAULTS = {
     "collection.communication": "pipelined",
     "collection.max_lag": 1,
     "collection.ownership": "pool",
+    "collection.fraction_workers": 1.0,
+    "collection.fraction_samples": 1.0,
     "collection.broadcast_interval": 1,
     "collection.slots": 3,
     "gradients.workers": 1,
@@ -40,6 +43,7 @@ DEFAULTS = {
     "gradients.bootstrap_rounds": 1,
     "gradients.max_lag": 0,
     "gradients.stale": "drop",
+    "gradients.decentralised": False,
     "gradients.device": "cpu",
     "algorithm.name": "a2c",
     "algorithm.discount": 0.99,
@@ -155,7 +159,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("evaluation.episodes", 0),
     ("evaluation.envs", 0),
     ("checkpoint.every", {"updates": 0}),
-    ("checkpoint.every", {"seconds": 60}),
+    ("checkpoint.every", {"seconds": 0}),
+    ("checkpoint.every", {"seconds": 60, "updates": 7}),
     ("checkpoint.keep", 0),
     ("supervision.restarts", -1),
     ("supervision.window_s", 0),
@@ -303,6 +308,48 @@ def test_environments_of_the_evaluator(overrides: list[str], envs: int) -> None:
 def test_every_environment_of_the_evaluator_plays() -> None:
     with pytest.raises(ConfigError, match=r"got 11, but evaluation\.episodes = 10 \(default\) leaves some without any"):
         load_config("x", ["evaluation.envs=11"], text=ENV)
+
+
+def test_who_is_cut_short_keeps_what_it_has() -> None:
+    assert load_config("x", ["collection.fraction_workers=0.5"], text=ENV).collection.fraction_samples == 0.0
+    overrides = ["collection.fraction_workers=0.5", "collection.fraction_samples=0.25"]
+    assert load_config("x", overrides, text=ENV).collection.fraction_samples == 0.25
+
+
+@pytest.mark.parametrize(
+    ("override", "free", "wrong"),
+    [
+        ("collection.fraction_workers=0.5", "collection", r'"asynchronous" \(--set\) has no rounds to cut short'),
+        ("gradients.decentralised=true", "gradients", r'"asynchronous" \(--set\) has no order that all could follow'),
+    ],
+)
+def test_what_needs_rounds_is_refused_without(override: str, free: str, wrong: str) -> None:
+    load_config("x", [override], text=ENV)
+    with pytest.raises(ConfigError, match=wrong):
+        load_config("x", [override, f"{free}.communication=asynchronous"], text=ENV)
+
+
+@pytest.mark.parametrize("free", ["collection", "gradients"])
+def test_only_asynchronous_runs_save_by_the_clock(free: str) -> None:
+    by_clock = "checkpoint.every={seconds=60}"
+    config = load_config("x", [by_clock, f"{free}.communication=asynchronous"], text=ENV)
+    assert config.checkpoint.every == {"seconds": 60}
+    with pytest.raises(ConfigError, match=r'"synchronous" \(default\) demands \{ updates = N \}'):
+        load_config("x", [by_clock], text=ENV)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "exact"),
+    [
+        ([], True),
+        (["collection.communication=synchronous", "gradients.communication=pipelined"], True),
+        (["collection.communication=asynchronous"], False),
+        (["gradients.communication=asynchronous"], False),
+        (["collection.fraction_workers=0.9"], False),
+    ],
+)
+def test_what_is_the_same_run_every_time(overrides: list[str], exact: bool) -> None:
+    assert load_config("x", overrides, text=ENV).exact is exact
 
 
 def test_rules_are_between_keys() -> None:

@@ -16,6 +16,7 @@ from hive.gradients import (
     POLICY,
     ROLLOUTS,
     SAMPLES,
+    SEQUENCE,
     VERSION,
     clear,
     combine,
@@ -67,8 +68,8 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
 
 def test_header_positions() -> None:
     """They lie in shared memory: append only."""
-    assert HEADER == ("version", "samples", "episodes", "env_steps", "rollouts", "policy")
-    assert list(range(6)) == [VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY]
+    assert HEADER == ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence")
+    assert list(range(7)) == [VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE]
 
 
 def test_a_cleared_slot_stands_for_nothing() -> None:

@@ -69,8 +69,8 @@ class Slab {
   std::uint32_t slots() const noexcept { return header_->slots; }
   std::uint64_t produced() const noexcept { return header_->produced.load(std::memory_order_acquire); }
 
-  // Producer. A free slot, now FILLING, or -1. At most one at a time per producer.
-  int reserve(Owner owner) noexcept;
+  // Producer. A free slot, now FILLING, or -1; with `only` that one or none. At most one at a time per producer.
+  int reserve(Owner owner, int only = -1) noexcept;
   // FILLING -> FULL; returns the slot's sequence. Throws std::logic_error when the slot is not the caller's.
   std::uint64_t commit(int slot, Owner owner);
   // FILLING -> FREE, uncounted: what was never full was never produced.

@@ -1,0 +1,185 @@
+// Python face of rows.hpp: reads what environments return, where it is of a usual form.
+//
+// Usual is what costs nothing to read: arrays of float32, float64, uint8 and bool that are aligned, and tuples of
+// Python's and NumPy's plain numbers. Anything else, wrong things among it, is refused without an error: the caller
+// has the slow and complete way in Python, which converts or blames. No code of an environment runs in here but for
+// the truth of its flags.
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "arrays.hpp"
+#include "hive/rows.hpp"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace hive {
+namespace {
+
+constexpr long long kExactInteger = 1LL << 53;  // up to here a double holds every integer
+
+template <typename T>
+bool holds(const py::array& array) {
+  // The very descriptor: a type of other byte order has the same number.
+  return array.dtype().is(py::dtype::of<T>()) && (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_);
+}
+
+// An array of one or two dimensions as a matrix; one dimension is one column.
+template <typename T>
+std::optional<Matrix<T>> matrix_of(const py::array& array) {
+  constexpr auto size = static_cast<py::ssize_t>(sizeof(T));
+  const bool flat = array.ndim() == 1;
+  const py::ssize_t row_step = array.strides(0), column_step = flat ? size : array.strides(1);
+  if (row_step % size || column_step % size) return {};
+  return Matrix<T>{static_cast<const T*>(array.data()), static_cast<std::size_t>(array.shape(0)),
+                   flat ? 1 : static_cast<std::size_t>(array.shape(1)), row_step / size, column_step / size};
+}
+
+template <typename T>
+bool store_array(const py::array& array, float* to) {
+  if (array.flags() & py::array::c_style) {  // any number of dimensions
+    const auto size = static_cast<std::size_t>(array.size());
+    return store({static_cast<const T*>(array.data()), 1, size, 0, 1}, to);
+  }
+  if (array.ndim() != 1 && array.ndim() != 2) return false;
+  const auto matrix = matrix_of<T>(array);
+  return matrix && store(*matrix, to);
+}
+
+// Copies an array to `to`, which has as many elements, of float32 or else uint8. False: not usual, or not finite.
+bool store_any(const py::array& array, char* to, bool as_floats) {
+  if (!as_floats) {
+    if (!holds<std::uint8_t>(array) || !(array.flags() & py::array::c_style)) return false;
+    std::memcpy(to, array.data(), static_cast<std::size_t>(array.nbytes()));
+    return true;
+  }
+  if (holds<float>(array)) return store_array<float>(array, reinterpret_cast<float*>(to));
+  return holds<double>(array) && store_array<double>(array, reinterpret_cast<float*>(to));
+}
+
+bool same_shape(const py::array& array, const py::array& out, py::ssize_t out_begin) {
+  if (array.ndim() != out.ndim() - out_begin) return false;
+  return std::equal(array.shape(), array.shape() + array.ndim(), out.shape() + out_begin);
+}
+
+bool is_array(const PyObject* object) { return py::isinstance<py::array>(py::handle(const_cast<PyObject*>(object))); }
+
+bool store_observations(const py::object& observations, py::array& out) {
+  const bool floats = holds<float>(out);
+  if (!out.writeable() || !(out.flags() & py::array::c_style) || out.ndim() == 0 ||
+      !(floats || holds<std::uint8_t>(out))) {
+    return false;
+  }
+  auto* to = static_cast<char*>(out.mutable_data());
+  if (is_array(observations.ptr())) {
+    const auto array = py::reinterpret_borrow<py::array>(observations);
+    return same_shape(array, out, 0) && store_any(array, to, floats);
+  }
+  const bool sequence = PyTuple_Check(observations.ptr()) || PyList_Check(observations.ptr());
+  if (!sequence || PySequence_Fast_GET_SIZE(observations.ptr()) != out.shape(0)) return false;
+  PyObject* const* items = PySequence_Fast_ITEMS(observations.ptr());
+  for (py::ssize_t b = 0; b < out.shape(0); ++b, to += out.strides(0)) {
+    if (!is_array(items[b])) return false;
+    const auto array = py::reinterpret_borrow<py::array>(items[b]);
+    if (!same_shape(array, out, 1) || !store_any(array, to, floats)) return false;
+  }
+  return true;
+}
+
+// A number of Python's or a float64 of NumPy's, which is one. False for other objects.
+bool read_number(PyObject* object, float& to) {
+  if (PyFloat_Check(object)) {
+    to = static_cast<float>(PyFloat_AS_DOUBLE(object));
+    return true;
+  }
+  if (!PyLong_Check(object)) return false;
+  int overflow = 0;
+  const long long integer = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow || integer > kExactInteger || integer < -kExactInteger) return false;
+  to = static_cast<float>(integer);
+  return true;
+}
+
+bool read_rewards(const py::object& rewards, std::span<float> to) {
+  const auto envs = static_cast<py::ssize_t>(to.size());
+  if (PyTuple_Check(rewards.ptr())) {
+    if (PyTuple_GET_SIZE(rewards.ptr()) != envs) return false;
+    for (py::ssize_t b = 0; b < envs; ++b) {
+      if (!read_number(PyTuple_GET_ITEM(rewards.ptr(), b), to[static_cast<std::size_t>(b)])) return false;
+    }
+    return true;
+  }
+  if (!is_array(rewards.ptr())) return false;
+  const auto array = py::reinterpret_borrow<py::array>(rewards);
+  return array.ndim() == 1 && array.shape(0) == envs && store_any(array, reinterpret_cast<char*>(to.data()), true);
+}
+
+bool read_flags(const py::object& flags, std::span<std::uint8_t> to) {
+  const auto envs = static_cast<py::ssize_t>(to.size());
+  if (PyTuple_Check(flags.ptr())) {
+    if (PyTuple_GET_SIZE(flags.ptr()) != envs) return false;
+    for (py::ssize_t b = 0; b < envs; ++b) {
+      const int truth = PyObject_IsTrue(PyTuple_GET_ITEM(flags.ptr(), b));
+      if (truth < 0) throw py::error_already_set();
+      to[static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(truth);
+    }
+    return true;
+  }
+  if (!is_array(flags.ptr())) return false;
+  const auto array = py::reinterpret_borrow<py::array>(flags);
+  if (array.ndim() != 1 || array.shape(0) != envs || !holds<bool>(array)) return false;
+  const auto* from = static_cast<const char*>(array.data());
+  for (std::uint8_t& flag : to) {
+    flag = *from != 0;
+    from += array.strides(0);
+  }
+  return true;
+}
+
+py::object finish(Episodes& episodes, const py::object& rewards, const py::object& terminated,
+                  const py::object& truncated, const py::object& row_rewards, const py::object& row_terminated,
+                  const py::object& row_truncated, const py::object& row_valid, const py::object& episode_returns,
+                  const py::object& episode_lengths, const py::object& final_index) {
+  Arrays arrays(1);
+  const Row row{arrays.output<float>(row_rewards, "row_rewards"),
+                arrays.output<std::uint8_t>(row_terminated, "row_terminated"),
+                arrays.output<std::uint8_t>(row_truncated, "row_truncated"),
+                arrays.output<std::uint8_t>(row_valid, "row_valid"),
+                arrays.output<float>(episode_returns, "episode_returns"),
+                arrays.output<std::int32_t>(episode_lengths, "episode_lengths"),
+                arrays.output<std::int32_t>(final_index, "final_index")};
+  if (row.rewards.size() != episodes.envs()) {
+    throw py::value_error("the row is of " + std::to_string(row.rewards.size()) + " environments, expected " +
+                          std::to_string(episodes.envs()));
+  }
+  if (!read_flags(terminated, row.terminated) || !read_flags(truncated, row.truncated) ||
+      !read_rewards(rewards, row.rewards)) {
+    return py::none();
+  }
+  const std::ptrdiff_t count = episodes.finish(row);
+  if (count < 0) return py::none();
+  py::list ended;
+  for (std::size_t b = 0; count > 0 && b < episodes.envs(); ++b) {
+    if (row.terminated[b] || row.truncated[b]) ended.append(b);
+  }
+  return std::move(ended);
+}
+
+}  // namespace
+
+void bind_rows(py::module_& m) {
+  py::class_<Episodes>(m, "Episodes", "The episodes that B environments are in.")
+      .def(py::init<std::size_t, bool>(), "envs"_a, "resets_in_next_step"_a)
+      .def("reset", &Episodes::reset, "All environments begin an episode; open ones are dropped.")
+      .def("finish", &finish, "rewards"_a, "terminated"_a, "truncated"_a, "row_rewards"_a, "row_terminated"_a,
+           "row_truncated"_a, "row_valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a,
+           "Write a row from what one step returned, and return which environments ended, in order.\n\n"
+           "None, the row then undefined and the episodes as before, where what it returned is not of a usual form\n"
+           "or a reward is not finite.");
+  m.def("store_observations", &store_observations, "observations"_a, "out"_a,
+        "Copy observations to `out` [B, ...], float32 or uint8. False, `out` then undefined, where they are not of\n"
+        "a usual form and the shape of `out`, or a number is not finite.");
+}
+
+}  // namespace hive
