@@ -10,8 +10,8 @@
 
 The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
 rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
-version of the policy acted (the oldest), and its own number. A gradient of zero samples weighs nothing. `combine` is the
-learner's reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its
+version of the policy acted (the oldest), and its own number. A gradient of zero samples weighs nothing. `combine` is
+the learner's reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its
 norm.
 """
 

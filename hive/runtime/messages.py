@@ -42,6 +42,8 @@ DTYPES = frozenset(
     {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
 )
 
+SCALARS = (int, float, bool, str, bytes)
+
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
 Frame: TypeAlias = bytes | bytearray | memoryview
 Frames: TypeAlias = Sequence[Frame]
@@ -57,6 +59,7 @@ class Message:
 
     __hive_name__: ClassVar[str]
     __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
+    __hive_kinds__: ClassVar[dict[str, type] | None]  # of its fields, where all are scalars: read in one comparison
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -86,17 +89,18 @@ def _compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
     fields = cls.__hive_fields__  # its own: every class is given one, see `__init_subclass__`
     if fields is None:
         hints = typing.get_type_hints(cls)
-        fields = cls.__hive_fields__ = [
-            (f.name, *_compile(hints[f.name], f"{cls.__hive_name__}.{f.name}"))
-            for f in dataclasses.fields(cls)  # type: ignore[arg-type]
-        ]
+        names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        fields = [(name, *_compile(hints[name], f"{cls.__hive_name__}.{name}")) for name in names]
+        scalars = all(hints[name] in SCALARS for name in names) and not hasattr(cls, "__post_init__")
+        cls.__hive_kinds__ = {name: hints[name] for name in names} if scalars else None
+        cls.__hive_fields__ = fields
     return fields
 
 
 def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
     if kind is Any:
         return _write_tree, _read_tree
-    if kind in (int, float, bool, str, bytes):
+    if kind in SCALARS:
         return _compile_scalar(kind)
     if kind is np.ndarray or get_origin(kind) is np.ndarray:
         return _write_array, _read_array
@@ -243,6 +247,11 @@ def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
     fields = _compiled(cls)
     if type(item) is not list or len(item) != len(fields):
         raise WireError(f"{_shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
+    kinds = cls.__hive_kinds__
+    if kinds is not None and [*map(type, item)] == [*kinds.values()]:
+        message = object.__new__(cls)
+        message.__dict__.update(zip(kinds, item, strict=True))
+        return message
     values = {name: read(x, frames, (path, name)) for (name, _, read), x in zip(fields, item, strict=True)}
     if hasattr(cls, "__post_init__"):
         return cls(**values)

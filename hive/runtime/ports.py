@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from hive.errors import TopologyError
@@ -120,10 +120,10 @@ class Outlet(Port[M]):
         line: SlabSender = self._line()
         return line.committed(sequence)
 
-    async def peek(self, producer: int, sequence: int) -> Arrays:
-        """Slab only, `shared`: the fields of what actor `producer` of this group committed as `sequence`, in place."""
+    async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
+        """Slab only, `shared`: what actors of this group committed, (actor, sequence) each; in place, once all is."""
         line: SlabSender = self._line()
-        return await line.peek(producer, sequence)
+        return await line.peek(which)
 
     @property
     def produced(self) -> int:

@@ -89,14 +89,21 @@ class SlabSender:
         """How many producers of this channel have committed message `sequence`."""
         return sum(peer.words.produced > sequence for peer in self.peers)
 
-    async def peek(self, producer: int, sequence: int) -> Arrays:
-        """What that producer committed as `sequence`; waits until it has. `shared` channels only.
+    async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
+        """What others committed, as (producer, sequence) each; waits until all have. `shared` channels only.
 
         It is the memory itself, and whoever reads it after the producer went S messages further reads something else.
         """
-        view = self.peers[producer]
-        await self.waiter.until(lambda: True if view.words.produced > sequence else None, self.peer_phase, memory=True)
-        return view.slots[sequence % view.words.slots]
+        missing = list(which)
+
+        def all_there() -> bool | None:
+            while missing and self.peers[missing[-1][0]].words.produced > missing[-1][1]:
+                missing.pop()
+            return None if missing else True
+
+        await self.waiter.until(all_there, self.peer_phase, memory=True)
+        views = [(self.peers[producer], sequence) for producer, sequence in which]
+        return [view.slots[sequence % view.words.slots] for view, sequence in views]
 
     def commit(self, slot: Slot) -> int:
         sequence: int = self.view.words.commit(slot.index, *self.me)

@@ -162,8 +162,7 @@ class GradientWorkerActor(Actor):
         while self.replica.turn < self._wanted(sequence):
             first = self.replica.turn * self.bootstrap_rounds
             which = [(w, first + n) for w in self.workers for n in range(self.bootstrap_rounds)]
-            gradients = [await self.gradients.peek(worker, number) for worker, number in which]
-            if not self.replica.advance(gradients, [number for _, number in which]):
+            if not self.replica.advance(await self.gradients.peek(which), [number for _, number in which]):
                 await self._copy_state(self.replica)
         return self.replica.turn, self.replica.weights
 
@@ -184,7 +183,7 @@ class GradientWorkerActor(Actor):
     async def _moments(self, sequence: int) -> tuple[float, float]:
         """Mean and deviation of this round over all workers: they come with the turn before, whatever the lag."""
         if self.replica is not None:
-            parts = [await self.gradients.peek(worker, sequence - 1) for worker in self.workers]
+            parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])
             return merged([Moments(*part["moments"].tolist()) for part in parts])
         _, block = await self.state.pin(sequence // self.bootstrap_rounds)
         mean, deviation = self.blueprint.moments_in(block)

@@ -76,6 +76,7 @@ class LearnerActor(Actor):
             for done in lines.waiting(worker):
                 if done < self._ledger()["applied"][worker]:
                     lines.retire(await self.gradients.claim(worker, done))
+        self._publish_behaviour([])  # what these were the last of may be due
         held: list[Slot] = []
         over = self._over()
         while over is None:

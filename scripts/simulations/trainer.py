@@ -13,7 +13,7 @@ import functools
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from hive.schemes.trainer import assemble
 from hive.storage import LENGTH, Rollout, rollout_layout
 from hive.storage import VERSION as ROLLOUT_VERSION
 from hive.testing import Faults, Simulation, simulate
-from hive.workers import Blueprint, Learner
+from hive.workers import Blueprint, Learner, Replica
 from hive.workers.holding import held_block
 from hive.workers.learner import Turn
 from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
@@ -83,6 +83,10 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         sets.append("collection.broadcast_interval=2")
     if modes[0] == "asynchronous" and modes[1] != "asynchronous":  # see hive.schemes.trainer: a rollout for each worker
         sets.append(f"collection.slots={max(2, -(-max(workers, 1) // (collectors or max(workers, 1))))}")
+    if modes[1] != "asynchronous" and workers and chance.random() < 0.4:
+        sets.append("gradients.decentralised=true")
+    if modes[0] != "asynchronous" and chance.random() < 0.2:
+        sets.append("collection.fraction_workers=0.5")
     every = f"{{updates={chance.randint(1, 3)}}}" if chance.random() < 0.5 else "{}"
     sets.append(f"checkpoint.every={every}")
     total = (collectors or max(workers, 1)) * ROUNDS
@@ -118,9 +122,13 @@ class _Collector:
 
     def rebuild(self, vector: object, start: int) -> None: ...
 
-    def collect(self, rollout: Arrays, *, sequence: int, version: int, **_: object) -> None:
+    def collect(
+        self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
+    ) -> None:
         rollout["header"][ROLLOUT_VERSION], rollout["header"][LENGTH] = version, 1
         rollout["valid"][:] = 1
+        if enough is not None:
+            enough(1)
         rollout["episode_returns"][:] = self.source * PER_COLLECTOR + sequence
         rollout["episode_lengths"][:] = 1
 
@@ -247,6 +255,13 @@ class SimulatedBlueprint(Blueprint):
 
     def gradient_worker(self, source: int, status: Status | None = None) -> Any:
         return _GradientWorker(self._algorithm)
+
+    def replica(self) -> Replica:
+        config = self.config
+        learner = Learner(
+            config.algorithm, self.flat.parameter_elements, config.run.steps, workers=self.gradient_workers
+        )
+        return Replica(learner, self.state_bytes)
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config
