@@ -102,6 +102,15 @@ const struct {
      [](Slab& s, Owner o) { return accepted([&] { s.retire(0, o, kReason); }); }},
 };
 
+void one_slot_can_be_asked_for() {
+  Memory memory(3);
+  Slab slab = memory.slab();
+  CHECK(slab.reserve(kMe, 1) == 1);
+  CHECK(slab.reserve(kMe, 1) == -1);  // though others are free
+  CHECK(slab.reserve(kMe, 3) == -1);  // there is none
+  CHECK(slab.reserve(kMe, 0) == 0 && slab.reserve(kMe) == 2 && slab.reserve(kMe) == -1);
+}
+
 void the_legal_transitions_and_no_others() {
   for (const auto& row : kTransitions) {
     for (const SlotState state : kStates) {
@@ -472,6 +481,7 @@ void the_bell_wakes(int turns) {
 
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  one_slot_can_be_asked_for();
   the_legal_transitions_and_no_others();
   wrong_arguments_change_nothing();
   recovery_and_draining_by_state();

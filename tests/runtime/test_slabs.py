@@ -24,6 +24,7 @@ class Rollout(Message):
 
 LAYOUT = Layout({"rewards": ("float32", (4, 2)), "version": ("int64", ()), "discount": ("float64", ())})
 SLOTS = 3
+LIMIT_S = 10.0  # only a test that fails takes so long
 
 
 def rollout(version: int) -> Rollout:
@@ -46,7 +47,7 @@ def make_view() -> SlabView:
 class Channel:
     """Producers and consumers in one process: actor p produces in slab p, actor 100 + c consumes."""
 
-    def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False) -> None:
+    def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False, shared: bool = False) -> None:
         actors = producers + consumers
         self.pages = _native.Status(memory(actors * PAGE_BYTES))
         self.waiters = [Waiter(Status(self.pages.page(i), f"actor-{i}", 1, 0), False) for i in range(actors)]
@@ -57,8 +58,18 @@ class Channel:
             for wake in ring[producers:]:
                 wake()
 
+        def ring_everybody() -> None:
+            for wake in ring:
+                wake()
+
         self.senders = [
-            SlabSender("rollouts", self.views[p], (p, 0), self.waiters[p], ring_consumers) for p in range(producers)
+            SlabSender(
+                *("rollouts", self.views[p], (p, 0), self.waiters[p]),
+                ring_everybody if shared else ring_consumers,
+                lambda: self.views,
+                shared,
+            )
+            for p in range(producers)
         ]
         self.receivers = [
             SlabReceiver(
@@ -255,3 +266,65 @@ async def test_a_dead_producer_leaves_its_slot_to_its_successor() -> None:
     await successor.send(rollout(1))
     assert [(await channel.receivers[0].receive()).version for _ in range(2)] == [0, 1]
     assert channel.views[0].counts()["produced"] == 2
+
+
+# --- producers that look at each other
+
+
+async def test_a_producer_sees_how_far_its_peers_are() -> None:
+    channel = Channel(producers=3)
+    assert channel.senders[0].committed(0) == 0
+    for producer, count in ((0, 1), (1, 3), (2, 2)):
+        for version in range(count):
+            await channel.senders[producer].send(rollout(version))
+    assert [channel.senders[1].committed(sequence) for sequence in range(4)] == [3, 2, 1, 0]
+
+
+async def test_peers_read_what_was_committed_and_leave_it_there() -> None:
+    channel = Channel(producers=2, shared=True)
+    for version in (3, 4):
+        await channel.senders[1].send(rollout(version))
+    seen = await channel.senders[0].peek([(1, 0), (1, 1)])
+    assert [int(arrays["version"]) for arrays in seen] == [3, 4]
+    assert channel.views[1].counts()["in_flight"] == 2
+    assert (await channel.receivers[0].receive()).version == 3
+    again = await channel.senders[0].peek([(1, 0)])
+    assert int(again[0]["version"]) == 3  # retired, and still there
+
+
+async def test_a_peer_waits_until_all_is_committed() -> None:
+    channel = Channel(producers=3, shared=True)
+    looking = asyncio.create_task(channel.senders[0].peek([(0, 0), (1, 0), (2, 0)]))
+    for producer in (2, 0, 1):
+        await asyncio.sleep(0)
+        assert not looking.done()
+        await channel.senders[producer].send(rollout(producer))
+    seen = await asyncio.wait_for(looking, LIMIT_S)
+    assert [int(arrays["version"]) for arrays in seen] == [0, 1, 2]
+
+
+async def test_a_shared_message_lies_in_the_slot_of_its_number() -> None:
+    """Also when another slot is free: what a peer may still read is overwritten as late as can be."""
+    channel = Channel(producers=1, shared=True)
+    sender, receiver = channel.senders[0], channel.receivers[0]
+    for sequence in range(3 * SLOTS):
+        slot = await sender.reserve()
+        assert slot.index == sequence % SLOTS
+        sender.commit(slot)
+        receiver.retire(await receiver.claim())
+
+
+async def test_a_shared_slot_is_waited_for_while_others_are_free() -> None:
+    channel = Channel(producers=1, shared=True)
+    sender, receiver = channel.senders[0], channel.receivers[0]
+    for version in range(SLOTS):
+        await sender.send(rollout(version))
+    first = await receiver.claim(0, 0)
+    for sequence in range(1, SLOTS):
+        receiver.retire(await receiver.claim(0, sequence))
+    waiting = asyncio.create_task(sender.reserve())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    receiver.retire(first)
+    assert (await asyncio.wait_for(waiting, LIMIT_S)).index == 0
