@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from hive.algorithms.advantages import Floats, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.rows import acted_rows, flat, input_rows, weights
@@ -40,6 +41,7 @@ class A2C:
         self.distribution = distribution
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = 1 + self.asks_for_moments
+        self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
         samples = sum(rollout.samples for rollout in rollouts)
@@ -65,11 +67,8 @@ class A2C:
             advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
         policy, values = acted_rows(rollouts, outputs[0]), acted_rows(rollouts, outputs[1])
         actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-        weight = weights(rollouts, samples)
-        policy_loss = -(self.distribution.log_prob(policy, actions) * torch.from_numpy(advantages) * weight).sum()
-        value_loss = ((torch.from_numpy(targets) - values).square() * weight).sum()
-        entropy = (self.distribution.entropy(policy) * weight).sum()
-        total = policy_loss + self.config.value_loss_weight * value_loss - self.config.entropy_weight * entropy
-        with torch.no_grad():
-            shown = torch.stack([policy_loss, value_loss, entropy, (values * weight).sum()]).tolist()
-        return Loss(total, tuple(shown))
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, actions)
+        policy_losses = -log_probs * torch.from_numpy(advantages)
+        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
+        terms = policy_losses, value_losses, entropies, values.detach()
+        return Loss.of_terms(terms, weights(rollouts, samples), self.factors)

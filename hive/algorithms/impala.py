@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from hive import _native
 from hive.algorithms.rows import acted_rows, flat, input_rows, unflat, values_of, weights
@@ -41,6 +42,7 @@ class IMPALA:
     def __init__(self, config: IMPALAConfig, distribution: ActionDistribution) -> None:
         self.config = config
         self.distribution = distribution
+        self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
         samples = sum(rollout.samples for rollout in rollouts)
@@ -49,20 +51,17 @@ class IMPALA:
 
     def _loss(self, rollouts: Sequence[Rollout], samples: int, outputs: tuple[Tensor, ...]) -> Loss:
         policy, values = acted_rows(rollouts, outputs[0]), acted_rows(rollouts, outputs[1])
-        log_probs = self.distribution.log_prob(
+        log_probs, entropies = self.distribution.log_prob_and_entropy(
             policy, torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
         )
         log_ratios = log_probs.detach() - torch.from_numpy(flat([rollout.log_probs for rollout in rollouts]))
         advantages, targets = self._targets(rollouts, outputs[1].detach().numpy(), log_ratios.numpy())
+        policy_losses = -log_probs * torch.from_numpy(advantages)
+        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
         weight = weights(rollouts, samples)
-        policy_loss = -(log_probs * torch.from_numpy(advantages) * weight).sum()
-        value_loss = ((torch.from_numpy(targets) - values).square() * weight).sum()
-        entropy = (self.distribution.entropy(policy) * weight).sum()
-        total = policy_loss + self.config.value_loss_weight * value_loss - self.config.entropy_weight * entropy
-        with torch.no_grad():
-            rho_mean = log_ratios[weight > 0].exp().clamp_max(self.config.rho_clip).mean()
-            shown = torch.stack([policy_loss, value_loss, entropy, (values * weight).sum(), rho_mean]).tolist()
-        return Loss(total, tuple(shown))
+        rhos = log_ratios.exp().clamp_max(self.config.rho_clip).where(weight > 0.0, 0.0)  # of the others: anything
+        terms = policy_losses, value_losses, entropies, values.detach(), rhos
+        return Loss.of_terms(terms, weight, self.factors)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
         """Advantages and value targets of all acted rows, flat."""

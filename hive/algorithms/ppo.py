@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.rows import acted_rows, flat, input_rows
@@ -41,6 +42,7 @@ class PPO:
         self.distribution = distribution
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = config.epochs * config.minibatches + self.asks_for_moments
+        self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
         config = self.config
@@ -66,18 +68,18 @@ class PPO:
 
     def _loss(self, part: _Batch, outputs: tuple[Tensor, ...]) -> Loss:
         policy, values = outputs[0], outputs[1]
-        log_ratio = self.distribution.log_prob(policy, part.actions) - part.log_probs
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, part.actions)
+        log_ratio = log_probs - part.log_probs
         ratio, limit = log_ratio.exp(), self.config.clip_range
         clipped = ratio.clamp(1.0 - limit, 1.0 + limit)
-        policy_loss = -torch.minimum(ratio * part.advantages, clipped * part.advantages).mean()
-        value_loss = (part.targets - values).square().mean()
-        entropy = self.distribution.entropy(policy).mean()
-        total = policy_loss + self.config.value_loss_weight * value_loss - self.config.entropy_weight * entropy
+        policy_losses = -torch.minimum(ratio * part.advantages, clipped * part.advantages)
+        value_losses = mse_loss(values, part.targets, reduction="none")
         with torch.no_grad():
             # k3 of Schulman, http://joschu.net/blog/kl-approx.html: unbiased and never negative.
-            kl, outside = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > limit).float().mean()
-            shown = torch.stack([policy_loss, value_loss, entropy, kl, outside]).tolist()
-        return Loss(total, tuple(shown))
+            change = ratio - 1.0
+            kl, outside = change - log_ratio, (change.abs() > limit).float()
+        terms = policy_losses, value_losses, entropies, kl, outside
+        return Loss.of_terms(terms, torch.full_like(kl, 1.0 / max(len(kl), 1)), self.factors)
 
 
 class _Batch:

@@ -39,23 +39,25 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
 
 def acted_rows(rollouts: Sequence[Rollout], outputs: Tensor) -> Tensor:
     """Those of the outputs [N, ...] that belong to an action, [sum of T * B, ...]."""
-    parts = outputs.split_with_sizes([size for rollout in rollouts for size in _sizes(rollout)])[::2]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    if len(rollouts) == 1:
+        return outputs.narrow(0, 0, rollouts[0].rewards.size)
+    return torch.cat(outputs.split_with_sizes([size for rollout in rollouts for size in _sizes(rollout)])[::2])
 
 
 def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rollout, Floats, Floats]]:
     """Cuts values [N] into each rollout's own and those of what followed, both [T, B].
 
-    After a truncated step follows the true last observation of its episode, else row t+1.
+    After a truncated step follows the true last observation of its episode, else row t+1. They may share memory.
     """
     start = 0
     for rollout in rollouts:
         end = start + sum(_sizes(rollout))
         final = end - len(rollout.final_observations)
         mine = np.ascontiguousarray(values[start:final]).reshape(-1, rollout.rewards.shape[1])
-        following = mine[1:].copy()
-        cut = rollout.final_index >= 0
+        following = mine[1:]
         if final < end:
+            following = following.copy()
+            cut = rollout.final_index >= 0
             following[cut] = values[final:end][rollout.final_index[cut]]
         yield rollout, mine[:-1], following
         start = end

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from hive.networks import ActionDistribution
@@ -38,6 +39,16 @@ class Loss:
 
     total: Tensor
     statistics: tuple[float, ...]
+
+    @classmethod
+    def of_terms(cls, terms: Sequence[Tensor], weight: Tensor, factors: Tensor) -> Loss:
+        """The loss that adds up the weighted means of its terms, each times its factor; the means are its statistics.
+
+        terms: K times float32 [N]. weight: float32 [N], with the sum 1. factors: float32 [K]; 0 where a term is only
+        shown, and that should be a detached one. One chain of operations for all costs less than one for each.
+        """
+        means = (torch.stack(list(terms)) * weight).sum(1)
+        return cls(means.dot(factors), tuple(means.tolist()))
 
 
 @dataclass(frozen=True)

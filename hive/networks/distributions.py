@@ -7,8 +7,9 @@ A distribution is a small value that says how the last axis of the policy output
     DiagonalGaussian   mean and log std [..., 2 * D]        actions float32 [..., *shape], D = prod(shape)
 
 Leading axes are free. Sampling takes its noise from the caller, so randomness belongs to the data: the same
-noise gives the same actions in every process. Actions are not clipped to bounds: log probabilities are those
-of what was sampled. `torch.distributions` is not used: it validates and allocates, at several times the cost.
+noise gives the same actions in every process. What can be computed of the noise alone is `prepare_noise`, for
+a whole rollout at once. Actions are not clipped to bounds: log probabilities are those of what was sampled.
+`torch.distributions` is not used: it validates and allocates, at several times the cost.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class ActionDistribution(ABC):
     """What every distribution offers. `outputs` is [..., width], see the module's docstring for the rest."""
 
-    noise: Literal["uniform", "normal"]  # what `sample` takes, float32: uniform in [0, 1), or N(0, 1)
+    noise: Literal["uniform", "normal"]  # what `prepare_noise` takes, float32: uniform in [0, 1), or N(0, 1)
     action_dtype: Literal["int64", "float32"]
 
     @property
@@ -50,7 +51,7 @@ class ActionDistribution(ABC):
     @property
     @abstractmethod
     def noise_shape(self) -> tuple[int, ...]:
-        """The shape of the noise of one action; `sample` takes noise [..., *noise_shape]."""
+        """The shape of the noise of one action."""
 
     @property
     @abstractmethod
@@ -58,8 +59,12 @@ class ActionDistribution(ABC):
         """The shape of one action."""
 
     @abstractmethod
+    def prepare_noise(self, noise: Floats) -> Floats:
+        """Turns noise float32 [..., *noise_shape] into what `sample` takes, of the same shape."""
+
+    @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Actions [..., *action_shape] drawn with the given noise."""
+        """Actions [..., *action_shape] drawn with the given prepared noise."""
 
     @abstractmethod
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
@@ -72,6 +77,10 @@ class ActionDistribution(ABC):
     @abstractmethod
     def entropy(self, outputs: Tensor) -> Tensor:
         """Entropy [...] in nats."""
+
+    def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Both, for less than the price of both where they have something in common."""
+        return self.log_prob(outputs, actions), self.entropy(outputs)
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
@@ -98,18 +107,25 @@ class Categorical(ActionDistribution):
     def action_shape(self) -> tuple[int, ...]:
         return ()
 
+    def prepare_noise(self, noise: Floats) -> Floats:
+        return _gumbel(noise)
+
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return _perturbed(outputs, noise).argmax(-1)
+        return (outputs + noise).argmax(-1)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        actions: npt.NDArray[Any] = _perturbed_numpy(outputs, noise).argmax(-1)
+        actions: npt.NDArray[Any] = (outputs + noise).argmax(-1)
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        return _log_prob(outputs, actions)
+        return _chosen(outputs.log_softmax(-1), actions)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        return _entropy(outputs)
+        return _entropy(outputs.log_softmax(-1))
+
+    def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        log_probabilities = outputs.log_softmax(-1)
+        return _chosen(log_probabilities, actions), _entropy(log_probabilities)
 
     def mode(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1)
@@ -135,26 +151,41 @@ class MultiCategorical(ActionDistribution):
     def action_shape(self) -> tuple[int, ...]:
         return (len(self.nvec),)
 
+    def prepare_noise(self, noise: Floats) -> Floats:
+        return _gumbel(noise)
+
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return self.mode(_perturbed(outputs, noise))
+        return self.mode(outputs + noise)
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        scores = _perturbed_numpy(outputs, noise)
-        parts = np.split(scores, np.cumsum(self.nvec[:-1]), axis=-1)
+        parts = np.split(outputs + noise, np.cumsum(self.nvec[:-1]), axis=-1)
         return np.stack([part.argmax(-1) for part in parts], axis=-1)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        parts = zip(self._split(outputs), actions.unbind(-1), strict=True)
-        return torch.stack([_log_prob(logits, choice) for logits, choice in parts]).sum(0)
+        return self._log_prob(self._log_probabilities(outputs), actions)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        return torch.stack([_entropy(logits) for logits in self._split(outputs)]).sum(0)
+        return self._entropy(self._log_probabilities(outputs))
+
+    def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        parts = self._log_probabilities(outputs)
+        return self._log_prob(parts, actions), self._entropy(parts)
 
     def mode(self, outputs: Tensor) -> Tensor:
         return torch.stack([logits.argmax(-1) for logits in self._split(outputs)], -1)
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, ...]:
         return outputs.split_with_sizes(self.nvec, -1)
+
+    def _log_probabilities(self, outputs: Tensor) -> list[Tensor]:
+        return [logits.log_softmax(-1) for logits in self._split(outputs)]
+
+    def _log_prob(self, parts: list[Tensor], actions: Tensor) -> Tensor:
+        choices = zip(parts, actions.unbind(-1), strict=True)
+        return torch.stack([_chosen(log_probabilities, choice) for log_probabilities, choice in choices]).sum(0)
+
+    def _entropy(self, parts: list[Tensor]) -> Tensor:
+        return torch.stack([_entropy(log_probabilities) for log_probabilities in parts]).sum(0)
 
 
 @dataclass(frozen=True)
@@ -176,6 +207,9 @@ class DiagonalGaussian(ActionDistribution):
     @property
     def action_shape(self) -> tuple[int, ...]:
         return self.shape
+
+    def prepare_noise(self, noise: Floats) -> Floats:
+        return noise
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         mean, log_std = self._split(outputs)
@@ -218,19 +252,17 @@ def distribution_for(action: ActionSpec) -> ActionDistribution:
     )
 
 
-def _perturbed(logits: Tensor, noise: Tensor) -> Tensor:
-    """Logits plus Gumbel noise made of uniform noise: their argmax is a sample of the softmax."""
-    return logits - torch.log(-torch.log(noise.clamp_min(TINY)))
+def _gumbel(noise: Floats) -> Floats:
+    """Gumbel noise made of uniform noise: the argmax of logits plus it is a sample of the softmax."""
+    gumbel = np.maximum(noise, TINY)
+    for _ in range(2):
+        np.negative(np.log(gumbel, out=gumbel), out=gumbel)
+    return gumbel
 
 
-def _perturbed_numpy(logits: Floats, noise: Floats) -> Floats:
-    return logits - np.log(-np.log(np.maximum(noise, TINY)))
+def _chosen(log_probabilities: Tensor, actions: Tensor) -> Tensor:
+    return log_probabilities.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
-def _log_prob(logits: Tensor, actions: Tensor) -> Tensor:
-    return logits.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-
-
-def _entropy(logits: Tensor) -> Tensor:
-    log_probabilities = logits.log_softmax(-1)
+def _entropy(log_probabilities: Tensor) -> Tensor:
     return -(log_probabilities.exp() * log_probabilities).sum(-1)

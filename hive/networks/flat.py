@@ -61,6 +61,16 @@ class FlatField:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What there is to know of a block that was bound: its bytes, and the views for parameters and buffers."""
+
+    block: Bytes | memoryview
+    data: Bytes
+    parameters: list[Tensor]
+    buffers: list[Tensor]
+
+
 class FlatParameters:
     """Makes the parameters and buffers of `module` views of one block, and moves them from block to block.
 
@@ -89,8 +99,9 @@ class FlatParameters:
         self._parameters: list[Tensor] = [parameter for _, parameter in named_parameters]
         self._buffers = [buffer for _, buffer in named_buffers]
         self._private_buffers = [torch.empty_like(buffer) for buffer in self._buffers]
+        self._bound: dict[tuple[int, bool], _Bound] = {}
         self._views: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
-        self._gradient_views: dict[int, list[Tensor]] = {}
+        self._gradient_views: dict[int, tuple[Floats, list[Tensor]]] = {}
         block = aligned_block(self.block_bytes)
         self.initialize_into(block)
         self.bind(block)
@@ -108,27 +119,27 @@ class FlatParameters:
         """NumPy views of a gradient block, one for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]
 
-    def bind(self, block: Bytes | memoryview) -> None:
-        """Points every parameter and buffer at `block`, without copying; about 0.2 us a parameter.
+    def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
+        """Points every parameter and buffer at `block`, without copying; about 0.5 us a parameter.
 
         block: uint8 [>= block_bytes], starting at a multiple of 64 bytes. It stays alive as long as this
-            object.
+            object. Cheapest is the very object that was bound before.
+        read_only: this object never writes into the block; so too if the block itself does not allow it.
 
         Of a read-only block only the parameters are read in place; the buffers are copied out of it, because
-        layers such as BatchNorm write into theirs and would end the process. A reader that trains on a shared
-        block passes a view of it with `flags.writeable = False` and so never writes what others read.
+        layers such as BatchNorm write into theirs: into what others read, or where it ends the process.
         """
-        data = self._bytes_of(block)
-        parameters, buffers = self._views_of(data)
-        for tensor, view in zip(self._parameters, parameters, strict=True):
+        bound = self._bound.get((id(block), read_only)) or self._first_bound(block, read_only)
+        for tensor, view in zip(self._parameters, bound.parameters, strict=True):
             tensor.data = view
         if self._buffers:
-            if not data.flags.writeable:
+            buffers = bound.buffers
+            if not bound.data.flags.writeable:
                 torch._foreach_copy_(self._private_buffers, buffers)
                 buffers = self._private_buffers
             for tensor, view in zip(self._buffers, buffers, strict=True):
                 tensor.data = view
-        self.block = data
+        self.block = bound.data
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
         """Copies the present values into a writable `block` and zeros into its padding."""
@@ -137,11 +148,11 @@ class FlatParameters:
             array[...] = tensor.detach().numpy()
         self._bytes_of(block)[: self.block_bytes] = values
 
-    @torch.no_grad()
     def gradient(self, out: Floats) -> npt.NDArray[np.uint8]:
         """Copies every parameter's `.grad` into `out` and returns which parameters had one.
 
-        out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero.
+        out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero. Cheapest is the very
+            object that was given before.
         Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter); there `out` gets
         zeros.
         """
@@ -155,7 +166,7 @@ class FlatParameters:
                 view.zero_()
             else:
                 targets.append(view)
-                sources.append(gradient)
+                sources.append(gradient.detach() if gradient.requires_grad else gradient)
         if sources:
             torch._foreach_copy_(targets, sources)
         return mask
@@ -171,6 +182,15 @@ class FlatParameters:
             raise NetworkError(f"a block of {data.nbytes} bytes does not hold {self.block_bytes} bytes of weights")
         return data
 
+    def _first_bound(self, block: Bytes | memoryview, read_only: bool) -> _Bound:
+        """Remembers the block by its identity, which is its own as long as it is remembered."""
+        data = self._bytes_of(block)
+        if read_only:
+            data.flags.writeable = False
+        bound = _Bound(block, data, *self._views_of(data))
+        _remember(self._bound, (id(block), read_only), bound)
+        return bound
+
     def _views_of(self, data: Bytes) -> tuple[list[Tensor], list[Tensor]]:
         address = data.ctypes.data
         if address not in self._views:
@@ -180,14 +200,16 @@ class FlatParameters:
         return self._views[address]
 
     def _gradient_views_of(self, out: Floats) -> list[Tensor]:
-        address = out.ctypes.data
-        if address not in self._gradient_views:
-            if out.dtype != np.float32 or out.shape != (self.parameter_elements,):
-                expected = f"float32 [{self.parameter_elements}]"
-                raise NetworkError(f"a gradient block is {expected}, got {out.dtype} {list(out.shape)}")
-            out[:] = 0  # clears the padding once; nothing writes there later
-            _remember(self._gradient_views, address, _tensors(out.view(np.uint8), self.parameters))
-        return self._gradient_views[address]
+        known = self._gradient_views.get(id(out))
+        if known is not None:
+            return known[1]
+        if out.dtype != np.float32 or out.shape != (self.parameter_elements,):
+            expected = f"float32 [{self.parameter_elements}]"
+            raise NetworkError(f"a gradient block is {expected}, got {out.dtype} {list(out.shape)}")
+        out[:] = 0  # clears the padding once; nothing writes there later
+        views = _tensors(out.view(np.uint8), self.parameters)
+        _remember(self._gradient_views, id(out), (out, views))
+        return views
 
 
 def aligned_block(nbytes: int) -> Bytes:
@@ -234,7 +256,7 @@ def _tensors(data: Bytes, fields: tuple[FlatField, ...]) -> list[Tensor]:
         return [torch.from_numpy(_array(data, field)) for field in fields]
 
 
-def _remember(cache: dict[int, Any], address: int, views: object) -> None:
+def _remember(cache: dict[Any, Any], key: object, views: object) -> None:
     if len(cache) >= CACHED_BLOCKS:
         cache.clear()
-    cache[address] = views
+    cache[key] = views

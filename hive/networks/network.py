@@ -8,15 +8,17 @@ A network takes float32 or uint8 [N, *shape], or a mapping from names to such te
 inputs, and returns a tuple with the output of every head, by default (policy, value). Your own module fulfils
 the same contract, see `from_module`.
 
-Acting is dominated by the cost of calling small layers, so there is nothing else in the way: the layers are
-one list of bound `forward` methods, all heads share one matrix product, and a plain vector input is no layer.
-Hooks on inner layers are therefore not called; those on the network are.
+Acting is dominated by the cost of calling small layers, so there is nothing else in the way: `forward` walks
+a list of steps, which for the usual layers are torch's own functions on the layer's parameters; all heads share
+one matrix product, and a plain vector input is no layer. Hooks on inner layers are therefore not called; those
+on the network are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from operator import call
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +36,13 @@ __all__ = ["Network", "NetworkPerHead", "Observations", "build_network", "from_m
 
 Observations = Tensor | Mapping[str, Tensor]
 
+Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # called with the columns and what it has by name
+
 PROBE_ROWS = 2  # with one row, a module that loses its batch axis would pass
+
+# Layers whose output is memory of their own that they do not need again, and activations that overwrite it.
+PRODUCERS = (nn.Linear, nn.Conv2d)
+IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 
 
 class OutputLayer(nn.Linear):
@@ -74,16 +82,15 @@ class Network(nn.Module):
         super().__init__()
         self.trunk = nn.Sequential(*layers, OutputLayer(width, heads))
         self.heads = nn.ModuleList(heads)
-        self._layer_calls = tuple(layer.forward for layer in self.trunk)
+        self._steps = _steps(list(self.trunk))
         self._head_calls = tuple(head.forward for head in heads)
         self._widths = tuple(head.width for head in heads)
 
     def forward(self, observations: Observations) -> tuple[Tensor, ...]:
         columns: Any = observations
-        for call in self._layer_calls:
-            columns = call(columns)
-        parts = columns.split_with_sizes(self._widths, -1)
-        return tuple([call(part) for call, part in zip(self._head_calls, parts, strict=True)])
+        for function, arguments in self._steps:
+            columns = function(columns, **arguments)
+        return tuple(map(call, self._head_calls, columns.split_with_sizes(self._widths, -1)))
 
 
 class NetworkPerHead(nn.Module):
@@ -145,6 +152,22 @@ def from_module(module: nn.Module, spaces: Spaces) -> nn.Module:
             found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
             raise NetworkError(f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint)
     return module
+
+
+def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
+    """What calling `layers` in order comes to. A linear layer's arguments are its own dict of parameters, live."""
+    steps: list[Step] = []
+    before: nn.Module | None = None
+    for layer in layers:
+        plain = type(layer) is nn.Linear or (isinstance(layer, OutputLayer) and layer.rescale is None)
+        if plain:
+            steps.append((nn.functional.linear, layer._parameters))
+        elif type(before) in PRODUCERS and type(layer) in IN_PLACE:
+            steps.append((IN_PLACE[type(layer)], {}))
+        else:
+            steps.append((layer.forward, {}))
+        before = layer
+    return tuple(steps)
 
 
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:

@@ -50,7 +50,6 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     homes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
     nests = None if collection.workers else homes  # where collectors without a process of their own live
-    free = collection.communication == "asynchronous"
 
     t = Topology()
     collector = t.add(CollectorActor, count=blueprint.collectors, process=nests, blueprint=blueprint)
@@ -58,6 +57,22 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     learner = t.add(LearnerActor, blueprint=blueprint)
     recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
 
+    _connect_data(t, blueprint, collector, worker, learner)
+    _connect_state(t, blueprint, collector, worker, learner, recorder)
+    t.connect(learner.metrics, recorder.metrics)
+    t.connect(learner.checkpoints, recorder.checkpoints)
+    if blueprint.config.evaluation.every:
+        _evaluate(t, blueprint, learner, recorder)
+
+    t.results(learner, *RESULTS)
+    t.digest(learner.weights, blueprint.flat.parameter_bytes)
+    return t
+
+
+def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group) -> None:
+    """Rollouts and gradients."""
+    collection, gradients = blueprint.config.collection, blueprint.config.gradients
+    free = collection.communication == "asynchronous"
     # In the deterministic modes worker w takes the collectors c with c mod W = w; otherwise whoever is ready, unless
     # each worker owns its share.
     by_share = not free or collection.ownership == "gradient_worker"
@@ -83,6 +98,13 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         first=blueprint.first_gradient,
         shared=gradients.decentralised,
     )
+
+
+def _connect_state(
+    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
+) -> None:
+    """Ledger, weights and the behaviour policy."""
+    collection, gradients = blueprint.config.collection, blueprint.config.gradients
     # The ledger's version is the commit word of the learner's state: weights and moments change together or not at all.
     t.connect(learner.ledger, recorder.ledger, block_bytes=blueprint.ledger_bytes)
     if gradients.decentralised:
@@ -98,16 +120,8 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     t.connect(
         learner.behaviour, collector.behaviour, block_bytes=blueprint.flat.block_bytes, keep=collection.max_lag + 1
     )
-    if free:
+    if collection.communication == "asynchronous":
         t.connect(learner.behaviour, worker.behaviour)
-    t.connect(learner.metrics, recorder.metrics)
-    t.connect(learner.checkpoints, recorder.checkpoints)
-    if blueprint.config.evaluation.every:
-        _evaluate(t, blueprint, learner, recorder)
-
-    t.results(learner, *RESULTS)
-    t.digest(learner.weights, blueprint.flat.parameter_bytes)
-    return t
 
 
 def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group) -> None:

@@ -136,7 +136,7 @@ class GradientWorkerActor(Actor):
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
             version, weights = await self._state(sequence)
             self.status.show_version(version, self.state.board.latest - version)
-            self.worker.bind(weights[: self.blueprint.flat.block_bytes])
+            self.worker.bind(weights)
             arrays = [rollout.arrays for rollout in share]
             self.worker.compute(arrays, slot.arrays, sequence=sequence, version=version, moments=moments)
             if self.replica is None:

@@ -80,9 +80,7 @@ class Collector:
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Acts with these weights from now on; they are read in place."""
-        seen = weights.view()
-        seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
-        self.flat.bind(seen)
+        self.flat.bind(weights, read_only=True)
 
     def reset(self, start: int = 0) -> None:
         """Starts an episode in every environment, before the first rollout and after a cut. Raises EnvironmentFailed.
@@ -156,9 +154,8 @@ class Collector:
     def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
         generator = stream(self.seed, Purpose.action, self.source, sequence)
         full = (*shape, *self.distribution.noise_shape)
-        if self.distribution.noise == "uniform":
-            return generator.random(full, np.float32)
-        return generator.standard_normal(full, np.float32)
+        draw = generator.random if self.distribution.noise == "uniform" else generator.standard_normal
+        return self.distribution.prepare_noise(draw(full, np.float32))
 
     def _prepare(self, rollout: Arrays) -> _Prepared:
         prepared = self._prepared.get(id(rollout))

@@ -71,9 +71,7 @@ class Evaluator:
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Evaluates these weights from now on; they are read in place."""
-        seen = weights.view()
-        seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
-        self.flat.bind(seen)
+        self.flat.bind(weights, read_only=True)
 
     def evaluate(self, due: EvaluationDue) -> Evaluation:
         """A whole evaluation of the weights that are bound. Raises EnvironmentFailed."""

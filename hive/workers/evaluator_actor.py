@@ -45,7 +45,7 @@ class EvaluatorActor(Actor):
     async def _evaluate(self, due: EvaluationDue) -> None:
         """Raises VersionGone where nothing was held."""
         weights = held_block(self.weights, due.turn)
-        self.evaluator.bind(weights[: self.blueprint.flat.block_bytes])
+        self.evaluator.bind(weights)
         self.evaluator.begin(due)
         while (evaluation := self.evaluator.step()) is None:
             self.status.show_version(due.turn, self.weights.board.latest - due.turn)

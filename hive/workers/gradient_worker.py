@@ -47,13 +47,12 @@ class GWorker:
         self.source = source
         self.status = status
         self.phase = status.phase("gradient") if status else 0
+        self._noise: np.random.Generator | None = None  # of the round in progress
         self._round: tuple[int, Steps] | None = None  # the round in progress and the steps that are left of it
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Computes with these weights from now on; they are read in place."""
-        seen = weights.view()
-        seen.flags.writeable = False  # what others read is never written: buffers are copied, parameters read in place
-        self.flat.bind(seen)
+        self.flat.bind(weights, read_only=True)
 
     def compute(
         self,
@@ -88,8 +87,8 @@ class GWorker:
         out["header"][POLICY] = min((view.version for view in views), default=-1)
         self._round = None
         if samples:
-            noise = stream(self.seed, Purpose.minibatches, self.source, number)
-            self._round = number, self.algorithm.steps(views, noise)
+            self._noise = stream(self.seed, Purpose.minibatches, self.source, number, self._noise)
+            self._round = number, self.algorithm.steps(views, self._noise)
 
     def _advance(self, steps: Steps, out: Arrays, moments: tuple[float, float] | None) -> None:
         item = next(steps, None) if moments is None else steps.send(moments)

@@ -639,7 +639,7 @@ def test_a_successor_in_the_middle_of_a_round_makes_gradients_of_no_samples(begi
     moments = {1: (0.0, 1.0), 6: (0.5, 2.0)}
     for sequence in range(begins, 5):
         out = computed(successor, [], sequence, moments=moments.get(sequence))
-        assert out["header"].tolist() == [40 + sequence, 0, 0, 0, 0, -1, 0, 0]
+        assert out["header"].tolist() == [40 + sequence, 0, 0, 0, 0, -1, sequence, 0]
         assert not out["moments"].any()
         assert not out["mask"].any()
     for sequence in range(5, 10):

@@ -171,6 +171,18 @@ def test_steps_and_losses_are_values() -> None:
         step.loss((torch.ones(1),)).total = torch.zeros(())  # type: ignore[misc]
 
 
+def test_a_loss_of_terms_is_the_sum_of_their_weighted_means() -> None:
+    one, two = (torch.tensor(values, requires_grad=True) for values in ([1.0, 2.0, 5.0], [4.0, 8.0, 7.0]))
+    weight, factors = torch.tensor([0.25, 0.75, 0.0]), torch.tensor([1.0, -2.0, 0.0])
+    loss = Loss.of_terms((one, two, two.detach()), weight, factors)
+    assert loss.statistics == (1.75, 7.0, 7.0)
+    assert loss.total.item() == 1.75 - 2.0 * 7.0
+    loss.total.backward()
+    assert one.grad is not None
+    assert two.grad is not None
+    assert (one.grad.tolist(), two.grad.tolist()) == ([0.25, 0.75, 0.0], [-0.5, -1.5, 0.0])
+
+
 @pytest.mark.parametrize(
     ("config", "kind"), [(A2CConfig(), A2C), (PPOConfig(epochs=1, minibatches=1), PPO), (IMPALAConfig(), IMPALA)]
 )

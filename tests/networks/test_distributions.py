@@ -35,10 +35,14 @@ def normal(*shape: int) -> Tensor:
     return torch.randn(shape, generator=GENERATOR.manual_seed(sum(shape)))
 
 
-def noise_for(distribution: ActionDistribution, *batch: int) -> np.ndarray:
+def drawn_for(distribution: ActionDistribution, *batch: int) -> np.ndarray:
     rng = np.random.Generator(np.random.Philox(7))
     draw = rng.random if distribution.noise == "uniform" else rng.standard_normal
     return np.asarray(draw((*batch, *distribution.noise_shape), dtype=np.float32))
+
+
+def noise_for(distribution: ActionDistribution, *batch: int) -> np.ndarray:
+    return distribution.prepare_noise(drawn_for(distribution, *batch))
 
 
 def references(distribution: ActionDistribution, outputs: Tensor) -> list[Any]:
@@ -77,6 +81,24 @@ def test_numpy_and_torch_sample_alike(distribution: ActionDistribution) -> None:
     assert np.array_equal(actions, distribution.sample_numpy(outputs.numpy(), noise))
 
 
+@pytest.mark.parametrize("distribution", KINDS, ids=str)
+def test_noise_can_be_prepared_of_many_steps_at_once(distribution: ActionDistribution) -> None:
+    """With the same bits as of each step alone, and without changing what was drawn."""
+    drawn = drawn_for(distribution, 7, 5)
+    before = drawn.copy()
+    together = distribution.prepare_noise(drawn)
+    assert (together.dtype, together.shape) == (np.float32, drawn.shape)
+    assert together.tobytes() == np.stack([distribution.prepare_noise(step) for step in drawn]).tobytes()
+    assert np.array_equal(drawn, before)
+
+
+def test_the_noise_of_categories_is_gumbels() -> None:
+    drawn = drawn_for(Categorical(4), 100)
+    for distribution in (Categorical(4), MultiCategorical((1, 3))):
+        expected = -np.log(-np.log(drawn.astype(np.float64)))
+        np.testing.assert_allclose(distribution.prepare_noise(drawn), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_gumbel_max_samples_the_softmax() -> None:
     distribution = Categorical(3)
     logits = torch.tensor([0.0, 1.0, -1.0])
@@ -103,10 +125,19 @@ def test_gaussian_samples_have_the_mean_and_deviation_of_the_outputs() -> None:
 @pytest.mark.parametrize("value", [0.0, float(np.float32(1) - np.float32(2**-24))])
 def test_the_ends_of_uniform_noise_are_harmless(value: float) -> None:
     distribution = Categorical(3)
-    noise = np.full((1, 3), value, np.float32)
+    noise = distribution.prepare_noise(np.full((1, 3), value, np.float32))
     logits = np.float32([[0.0, 2.0, 1.0]])
     assert distribution.sample_numpy(logits, noise).tolist() == [1]
     assert distribution.sample(torch.from_numpy(logits), torch.from_numpy(noise)).tolist() == [1]
+
+
+@pytest.mark.parametrize("distribution", KINDS, ids=str)
+def test_log_prob_and_entropy_together_are_those_alone(distribution: ActionDistribution) -> None:
+    outputs = normal(6, distribution.width)
+    actions = distribution.sample(outputs, torch.from_numpy(noise_for(distribution, 6)))
+    log_prob, entropy = distribution.log_prob_and_entropy(outputs, actions)
+    assert torch.equal(log_prob, distribution.log_prob(outputs, actions))
+    assert torch.equal(entropy, distribution.entropy(outputs))
 
 
 def test_gradients_flow_through_log_prob_and_entropy() -> None:

@@ -113,24 +113,32 @@ def test_bind_takes_a_memoryview() -> None:
         assert network.unused.tolist() == [3.0, 3.0]
         assert flat.arrays(view)["unused"].ctypes.data == network.unused.data_ptr()
         flat.bind(aligned_block(flat.block_bytes))
+        flat._bound.clear()
         flat._views.clear()
         view.release()
 
 
-def test_a_read_only_block_gives_weights_in_place_and_private_buffers() -> None:
+@pytest.mark.parametrize("by", ["block", "reader"])
+def test_a_read_only_block_gives_weights_in_place_and_private_buffers(by: str) -> None:
+    """Whether the block does not allow it, or the reader does not want to."""
     network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     flat = FlatParameters(network)
     shared = copy_of(flat)
     before = shared.copy()
-    reader = shared[:]
-    reader.flags.writeable = False
-    flat.bind(reader)
-    assert network[0].weight.data_ptr() == flat.arrays(shared)["0.weight"].ctypes.data
-    network(torch.randn(8, 2)).sum().backward()  # BatchNorm writes its running statistics
-    assert network[1].num_batches_tracked == 1
-    assert np.array_equal(shared, before)
-    flat.bind(reader)
-    assert network[1].num_batches_tracked == 0
+    seen = shared[:]
+    seen.flags.writeable = by == "reader"
+    for _ in range(2):
+        flat.bind(seen, read_only=by == "reader")
+        assert network[1].num_batches_tracked == 0
+        assert network[0].weight.data_ptr() == flat.arrays(shared)["0.weight"].ctypes.data
+        network(torch.randn(8, 2)).sum().backward()  # BatchNorm writes its running statistics
+        assert network[1].num_batches_tracked == 1
+        assert not flat.block.flags.writeable
+        assert np.array_equal(shared, before)
+    if by == "reader":
+        flat.bind(seen)  # one who owns the block
+        network(torch.randn(8, 2))
+        assert not np.array_equal(shared, before)
 
 
 def test_a_read_only_mapping_can_be_trained_on() -> None:
@@ -167,13 +175,25 @@ def test_binding_back_and_forth_reuses_the_views() -> None:
     expected = network.first.bias.detach().clone()
     flat.bind(one)
     flat.bind(two)
-    made = len(flat._views)
+    made = list(flat._bound.values())
     for _ in range(3):
         flat.bind(one)
         assert torch.equal(network.first.bias, expected)
         flat.bind(two)
         assert torch.equal(network.first.bias, 2 * expected)
-    assert len(flat._views) == made
+    assert [id(bound) for bound in flat._bound.values()] == [id(bound) for bound in made]
+
+
+def test_new_views_of_old_memory_are_told_by_their_address() -> None:
+    """An array that is gone leaves its identity to another: nothing is read where it was."""
+    network = module()
+    flat = FlatParameters(network)
+    blocks = [copy_of(flat, scale) for scale in (1.0, 2.0, 3.0)]
+    expected = network.first.bias.detach().clone()
+    for turn in range(30):
+        flat.bind(blocks[turn % 3][: flat.block_bytes])
+        assert torch.equal(network.first.bias, (1 + turn % 3) * expected)
+    assert len(flat._views) == 1 + len(blocks)  # and the block that it began with
 
 
 def test_the_cache_of_views_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +202,10 @@ def test_the_cache_of_views_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for block in [aligned_block(flat.block_bytes) for _ in range(7)]:
         flat.bind(block)
         assert len(flat._views) <= 3
+        assert len(flat._bound) <= 3
+    for gradient in [aligned_block(flat.parameter_bytes).view(np.float32) for _ in range(7)]:
+        flat.gradient(gradient)
+        assert len(flat._gradient_views) <= 3
 
 
 def test_gradient_gathers_everything_and_marks_what_has_none() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hive.envs.spec import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
+    ACTIVATIONS,
     EmbeddingMergerType,
     FlatParameters,
     HeadParameters,
@@ -57,6 +58,49 @@ def test_it_computes_what_its_layers_say() -> None:
     policy, value = network(x)
     assert torch.equal(policy, columns[:, :3])
     assert torch.equal(value, columns[:, 3])
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("image", [False, True], ids=["vector", "image"])
+def test_its_steps_are_its_layers_bit_for_bit(activation: str, image: bool) -> None:
+    """Forward and backward, with and without a graph: `trunk` called as a module is the layers one by one."""
+    shape, x = ((6, 6, 2), torch.randn(7, 6, 6, 2)) if image else ((4,), torch.randn(7, 4))
+    parameters = NetworkParameters(
+        middleware_parameters=MiddlewareParameters((8, 5), activation),
+        input_embedders_parameters={"observation": InputEmbedderParameters((9,), activation)},
+    )
+    network = build(parameters, spaces(Discrete(3), observation=ObservationSpec(shape, "float32")))
+    before, results = x.clone(), []
+    for columns in (network.trunk(x), torch.cat([part.reshape(7, -1) for part in network(x)], -1)):
+        network.zero_grad()
+        columns.square().sum().backward()
+        results.append([columns, *[parameter.grad for parameter in network.parameters()]])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    with torch.inference_mode():
+        policy, value = network(x)
+    assert torch.equal(torch.cat([policy, value[:, None]], -1), results[0][0])
+    assert torch.equal(x, before)
+
+
+def test_what_is_given_is_not_overwritten() -> None:
+    """An activation that comes first has no output of a layer to write into, only the observations."""
+    heads = build(NetworkParameters(), spaces(Discrete(2))).heads
+    for first in (nn.ReLU(), nn.Tanh()):
+        x = torch.tensor([[-1.0, 2.0, -3.0, 4.0]])
+        Network([nn.Flatten(), first], 4, list(heads))(x)
+        assert x.tolist() == [[-1.0, 2.0, -3.0, 4.0]]
+
+
+def test_parameters_may_be_replaced_and_layers_be_ones_own() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            return 2.0 * super().forward(input)
+
+    heads = build(NetworkParameters(), spaces(Discrete(2))).heads
+    network = Network([Doubled(4, 4, bias=False), nn.Linear(4, 4, bias=False)], 4, list(heads))
+    for layer in network.trunk:
+        layer.weight = nn.Parameter(torch.eye(4)[: len(layer.weight)])
+    assert network(torch.ones(1, 4))[0].tolist() == [[2.0, 2.0]]
 
 
 def test_heads_are_initialised_with_their_own_gains() -> None:

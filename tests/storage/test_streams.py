@@ -6,13 +6,14 @@ import itertools
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive.storage import Purpose, stream, stream_seed, stream_seeds
+from hive.storage import Purpose, stream, stream_seed, stream_seeds, streams
 
 WORD = 2**64
 MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
@@ -89,6 +90,41 @@ def test_the_seeds_of_environments_keep_their_numbers() -> None:
 def test_a_stream_is_philox_at_its_place(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
     expected = [word for block in (1, 2) for word in philox([block, 0, source, sequence], [seed, int(purpose)])]
     assert words(stream(seed, purpose, source, sequence), 8) == expected
+
+
+@given(seeds, st.sampled_from(Purpose), sources, sequences)
+def test_a_stream_is_numpys_with_that_key_and_counter(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
+    """Bit for bit, in every kind of draw that is made of it, also of odd numbers of 32-bit halves."""
+
+    def draws(generator: np.random.Generator) -> list[bytes]:
+        halves, normal = generator.random(3, np.float32), generator.standard_normal(5, np.float32)
+        return [halves.tobytes(), normal.tobytes(), generator.permutation(7).tobytes(), generator.random(2).tobytes()]
+
+    def numpys(source: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=[seed, int(purpose)], counter=[0, 0, source, sequence]))
+
+    assert draws(stream(seed, purpose, source, sequence)) == draws(numpys(source))
+    used = stream(seed, purpose, source + 1, sequence)
+    used.random(3, np.float32)  # in the middle of a word, and of a block
+    assert stream(seed, purpose, source, sequence, used) is used
+    assert draws(used) == draws(numpys(source))
+    assert stream_seed(seed, purpose, source, sequence) == numpys(source).integers(1 << 63)
+    expected = [int(numpys(source + k).integers(1 << 31)) for k in range(3)]
+    assert stream_seeds(seed, purpose, source, 3, sequence) == expected
+
+
+def test_each_thread_has_a_bit_generator_of_its_own() -> None:
+    """A seed is drawn in two steps, between which another thread's must not come."""
+    kept = [streams.OWN.philox]
+
+    def draw() -> int:
+        kept.append(streams.OWN.philox)
+        return stream_seed(*GOLDEN[0][0])
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(draw).result() == other.submit(draw).result() == GOLDEN[0][2]
+    assert kept[1] is kept[2]
+    assert kept[0] is not kept[1]
 
 
 def test_streams_do_not_meet() -> None:
