@@ -1,4 +1,4 @@
-"""hive._native, the C++ part: slots, boards, status pages, gradient reduction, optimizers, returns.
+"""hive._native, the C++ part: slots, boards, status pages, gradient reduction, optimizers, returns, rows.
 
 The headers under native/include/hive say how each unit works; this file gives the types. Arrays of numeric
 functions are C-contiguous and never converted: another dtype is a TypeError; another shape, a read-only or an
@@ -145,6 +145,50 @@ def vtrace(
     """Write V-trace targets (Espeholt et al. 2018, equation 1), and the advantages of their policy gradient.
 
     `log_ratios`: the log probability of each action now, minus that when it was taken.
+    """
+
+# Rows (rows.hpp). These keep the GIL: a row is a matter of microseconds.
+
+class Row:
+    """All of a StepRow but its observations and finals; arrays are [B]."""
+
+    def __init__(
+        self,
+        rewards: NDArray[np.float32],
+        terminated: NDArray[np.uint8],
+        truncated: NDArray[np.uint8],
+        valid: NDArray[np.uint8],
+        episode_returns: NDArray[np.float32],
+        episode_lengths: NDArray[np.int32],
+        final_index: NDArray[np.int32],
+    ) -> None: ...
+
+class Episodes:
+    """The episodes that B environments are in; with a `limit` those of so many steps are truncated."""
+
+    def __init__(self, envs: int, resets_in_next_step: bool, limit: int = 0) -> None: ...
+    def reset(self) -> None:
+        """All environments begin an episode; open ones are dropped."""
+    def finish(self, rewards: Any, terminated: Any, truncated: Any, row: Row) -> tuple[list[int], list[int]] | None:
+        """Write a row from what one step returned; which environments ended, and which of them truncated.
+
+        None, the row then undefined and the episodes as before, where a reward is not finite or something is
+        neither an array (rewards float32 or float64, flags bool) nor a tuple (plain numbers, objects with a truth).
+        """
+
+def columns(
+    results: list[Any],
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]] | None:
+    """The observations, rewards, terminated and truncated of single environments' results.
+
+    None where a result is not a tuple of five.
+    """
+
+def store_observations(observations: Any, out: NDArray[Any]) -> bool:
+    """Copy observations, one array or B in a list or tuple, to `out` [B, ...] of float32 or uint8.
+
+    False, `out` then undefined, where they are not of float32 or float64 (or uint8, for uint8), have another
+    shape, or hold a number that is not finite.
     """
 
 # Slabs (slots.hpp). `memory` is writable, starts at a multiple of 64 bytes and stays alive with its slab.

@@ -1,9 +1,9 @@
 """The border between environments and hive: what they return is checked here while it is copied into a row.
 
-The usual path looks at a whole row at once: one conversion whose shape and dtype say whether every
-environment kept to the spec, and one sum that says whether every number is finite. Only when that fails is
-the row searched for the environment at fault, so that the error names it: `CartPole-v1 returned an
-observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
+The usual path looks at a whole row at once: arrays of the usual types are copied by one native pass, which looks
+at their shapes and whether every number is finite. What that refuses NumPy converts, and says the same of the
+result. Only when that fails too is the row searched for the environment at fault, so that the error names it:
+`CartPole-v1 returned an observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
 
 Of observations, shape, finiteness and the kind of number are checked (a float for a uint8 is refused, a
 float64 for a float32 is converted); bounds of the observation space are not, since many environments
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive import _native
 from hive.envs.rows import FinalObservations
 from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
@@ -98,6 +99,8 @@ def _all_finite(array: NDArray[Any]) -> bool:
 
 def _store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
     """Writes observations into `out` [B, ...]. False, `out` then undefined, where one breaks the spec."""
+    if spec.first is None and _native.store_observations(observations, out):
+        return True
     try:
         batch = np.asarray(observations)
     except ValueError:  # Of different shapes.

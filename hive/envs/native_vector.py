@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.checks import Checks
+from hive.envs.episodes import Episodes
 from hive.envs.rows import StepRow
 from hive.envs.spec import action_converter, observation_spec
 from hive.errors import ConfigError
@@ -49,9 +50,7 @@ class NativeVector:
         self._resets_in_next_step = mode == "NextStep"
         self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
         self._convert = action_converter(vector.single_action_space)
-        self._resetting = np.zeros(self.count, np.bool_)
-        self._returns = np.zeros(self.count, np.float64)
-        self._lengths = np.zeros(self.count, np.int32)
+        self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Starts an episode in every environment, all of them from `seeds[0]`."""
@@ -61,8 +60,7 @@ class NativeVector:
             raise self._checks.raised(error, "reset") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset")
-        for per_environment in (self._resetting, self._returns, self._lengths):
-            per_environment.fill(0)
+        self._episodes.begin()
         self._checks.observations(np.atleast_1d(result[0]), observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
@@ -74,45 +72,24 @@ class NativeVector:
             raise self._checks.raised(error, "step") from error
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._checks.wrong_result(result, "step")
-        observations, rewards = np.atleast_1d(result[0]), np.atleast_1d(result[1])
-        valid = ~self._resetting
-        terminated = self._flags(result[2], "terminated") & valid
-        truncated = self._flags(result[3], "truncated") & valid & ~terminated
-        ended = terminated | truncated
-        self._checks.rewards(rewards, row.rewards)
-        np.multiply(row.rewards, valid, out=row.rewards)
-        row.valid[:] = valid
-        row.terminated[:] = terminated
-        row.truncated[:] = truncated
-        self._count_episodes(ended, row)
+        observations, rewards = _at_least_1d(result[0]), result[1]
+        _, truncated = self._episodes.finish(rewards, np.asarray(result[2]), np.asarray(result[3]), row)
         self._checks.observations(observations, row.observations)
-        row.final_index.fill(-1)
-        if truncated.any():
+        if truncated:
             last = observations if self._resets_in_next_step else self._last_observations(result[4])
-            for index in np.flatnonzero(truncated).tolist():
+            for index in truncated:
                 row.final_index[index] = self._checks.final(index, last[index], row.finals)
-        if self._resets_in_next_step:
-            self._resetting[:] = ended
 
     def close(self) -> None:
         """Closes the environment."""
         self._vector.close()
 
-    def _flags(self, flags: Any, name: str) -> NDArray[np.bool_]:
-        array = np.asarray(flags)
-        if array.shape != (self.count,) or array.dtype != np.bool_:
-            raise self._checks.broke(f"`{name}` of {array.dtype}{array.shape}, expected bool({self.count},)")
-        return array
-
-    def _count_episodes(self, ended: NDArray[np.bool_], row: StepRow) -> None:
-        self._returns += row.rewards
-        self._lengths += row.valid
-        row.episode_returns[:] = np.where(ended, self._returns, 0.0)
-        row.episode_lengths[:] = np.where(ended, self._lengths, 0)
-        self._returns[ended] = 0.0
-        self._lengths[ended] = 0
-
     def _last_observations(self, info: Any) -> Any:
         if "final_obs" not in info:
             raise self._checks.broke("no `final_obs` in the info of a truncated episode")
         return info["final_obs"]
+
+
+def _at_least_1d(returned: Any) -> NDArray[Any]:
+    """`np.atleast_1d`, at once for what is an array already."""
+    return returned if type(returned) is np.ndarray and returned.ndim else np.atleast_1d(returned)

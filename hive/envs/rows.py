@@ -7,8 +7,9 @@ Step t of a rollout of T steps writes into arrays that somebody else owns, such 
                     [T, B]          step t writes row t
     finals          [F, ...]        the true last observations of truncated episodes, in the order they ended
 
-A `StepRow` holds the views of one t, built once per slot, so that a step makes no views. Neither class
-checks anything: what environments return is checked by `hive.envs.checks` on its way in.
+A `StepRow` holds the views of one t, built once per slot, so that a step makes no views and the native pass that
+writes most of them (`hive.envs.episodes`) need not look at them again. What environments return is not checked
+here, but by `hive.envs.checks` on its way in.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive import _native
 from hive.envs.spec import ObservationSpec
 
 __all__ = ["FinalObservations", "StepRow"]
@@ -54,8 +56,15 @@ class FinalObservations:
         return index
 
 
+class _NativeRow:
+    """A row's arrays as the native pass has them. Apart, since it is no field of a row."""
+
+    __slots__ = ("native",)
+    native: _native.Row
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class StepRow:
+class StepRow(_NativeRow):
     """The views that one step of B environments writes.
 
     - `observations` [B, ...]: what the next action is chosen for. After an end: of the next episode, except
@@ -65,6 +74,8 @@ class StepRow:
     - `valid` [B] uint8: 0 marks a step that only reset the environment. Its action was ignored.
     - `episode_returns` [B] float32, `episode_lengths` [B] int32: of the episode that ended here, else 0.
     - `final_index` [B] int32: where truncated, the index of the true last observation in `finals`, else -1.
+
+    All but `observations` are contiguous: TypeError for another dtype, ValueError for another shape or layout.
     """
 
     observations: NDArray[Any]
@@ -76,6 +87,11 @@ class StepRow:
     episode_lengths: NDArray[np.int32]
     final_index: NDArray[np.int32]
     finals: FinalObservations
+
+    def __post_init__(self) -> None:
+        flags = self.terminated, self.truncated, self.valid
+        episodes = self.episode_returns, self.episode_lengths
+        object.__setattr__(self, "native", _native.Row(self.rewards, *flags, *episodes, self.final_index))
 
     @classmethod
     def allocate(cls, spec: ObservationSpec, count: int) -> StepRow:

@@ -143,5 +143,7 @@ def action_converter(space: Space[Any]) -> Callable[[NDArray[Any]], NDArray[Any]
         low, high, dtype = space.low, space.high, space.dtype
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
     assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete), "action_spec has let nothing else through"
-    start = np.asarray(space.start, np.int64)
+    start, dtype = np.asarray(space.start, np.int64), space.dtype
+    if dtype != np.int64:  # A space takes no integers of more bits than its own.
+        return lambda actions: (actions + start).astype(dtype)
     return (lambda actions: actions + start) if start.any() else np.ndarray.copy

@@ -4,6 +4,7 @@
 // Python's and NumPy's plain numbers. Anything else, wrong things among it, is refused without an error: the caller
 // has the slow and complete way in Python, which converts or blames. No code of an environment runs in here but for
 // the truth of its flags.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -137,46 +138,77 @@ bool read_flags(const py::object& flags, std::span<std::uint8_t> to) {
   return true;
 }
 
+// [(observation, reward, terminated, truncated, info), ...] -> (observations, rewards, terminated, truncated), each a
+// tuple; None where a result is no tuple of five. As zip(*results), which makes a call of B arguments of it.
+py::object columns(const py::list& results) {
+  constexpr py::ssize_t kValues = 5, kKept = 4;
+  const py::ssize_t envs = PyList_GET_SIZE(results.ptr());
+  const std::array<py::tuple, kKept> kept{py::tuple(envs), py::tuple(envs), py::tuple(envs), py::tuple(envs)};
+  for (py::ssize_t b = 0; b < envs; ++b) {
+    PyObject* result = PyList_GET_ITEM(results.ptr(), b);
+    if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != kValues) return py::none();
+    for (py::ssize_t k = 0; k < kKept; ++k) {
+      PyTuple_SET_ITEM(kept[static_cast<std::size_t>(k)].ptr(), b, Py_NewRef(PyTuple_GET_ITEM(result, k)));
+    }
+  }
+  return py::make_tuple(kept[0], kept[1], kept[2], kept[3]);
+}
+
+// A row whose arrays were checked once. It keeps them alive.
+struct CheckedRow {
+  Arrays arrays{1};
+  Row row;
+
+  CheckedRow(const py::object& rewards, const py::object& terminated, const py::object& truncated,
+             const py::object& valid, const py::object& episode_returns, const py::object& episode_lengths,
+             const py::object& final_index)
+      : row{arrays.output<float>(rewards, "rewards"),
+            arrays.output<std::uint8_t>(terminated, "terminated"),
+            arrays.output<std::uint8_t>(truncated, "truncated"),
+            arrays.output<std::uint8_t>(valid, "valid"),
+            arrays.output<float>(episode_returns, "episode_returns"),
+            arrays.output<std::int32_t>(episode_lengths, "episode_lengths"),
+            arrays.output<std::int32_t>(final_index, "final_index")} {}
+};
+
 py::object finish(Episodes& episodes, const py::object& rewards, const py::object& terminated,
-                  const py::object& truncated, const py::object& row_rewards, const py::object& row_terminated,
-                  const py::object& row_truncated, const py::object& row_valid, const py::object& episode_returns,
-                  const py::object& episode_lengths, const py::object& final_index) {
-  Arrays arrays(1);
-  const Row row{arrays.output<float>(row_rewards, "row_rewards"),
-                arrays.output<std::uint8_t>(row_terminated, "row_terminated"),
-                arrays.output<std::uint8_t>(row_truncated, "row_truncated"),
-                arrays.output<std::uint8_t>(row_valid, "row_valid"),
-                arrays.output<float>(episode_returns, "episode_returns"),
-                arrays.output<std::int32_t>(episode_lengths, "episode_lengths"),
-                arrays.output<std::int32_t>(final_index, "final_index")};
+                  const py::object& truncated, const CheckedRow& checked) {
+  const Row& row = checked.row;
   if (row.rewards.size() != episodes.envs()) {
     throw py::value_error("the row is of " + std::to_string(row.rewards.size()) + " environments, expected " +
                           std::to_string(episodes.envs()));
   }
-  if (!read_flags(terminated, row.terminated) || !read_flags(truncated, row.truncated) ||
-      !read_rewards(rewards, row.rewards)) {
+  if (!read_rewards(rewards, row.rewards) || !read_flags(terminated, row.terminated) ||
+      !read_flags(truncated, row.truncated)) {
     return py::none();
   }
   const std::ptrdiff_t count = episodes.finish(row);
   if (count < 0) return py::none();
-  py::list ended;
+  py::list ended, cut;
   for (std::size_t b = 0; count > 0 && b < episodes.envs(); ++b) {
     if (row.terminated[b] || row.truncated[b]) ended.append(b);
+    if (row.truncated[b]) cut.append(b);
   }
-  return std::move(ended);
+  return py::make_tuple(std::move(ended), std::move(cut));
 }
 
 }  // namespace
 
 void bind_rows(py::module_& m) {
+  using Object = const py::object&;
+  py::class_<CheckedRow>(m, "Row", "All of a row of B environments but its observations; arrays are [B].")
+      .def(py::init<Object, Object, Object, Object, Object, Object, Object>(), "rewards"_a, "terminated"_a,
+           "truncated"_a, "valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a);
   py::class_<Episodes>(m, "Episodes", "The episodes that B environments are in.")
-      .def(py::init<std::size_t, bool>(), "envs"_a, "resets_in_next_step"_a)
+      .def(py::init<std::size_t, bool, std::int64_t>(), "envs"_a, "resets_in_next_step"_a, "limit"_a = 0)
       .def("reset", &Episodes::reset, "All environments begin an episode; open ones are dropped.")
-      .def("finish", &finish, "rewards"_a, "terminated"_a, "truncated"_a, "row_rewards"_a, "row_terminated"_a,
-           "row_truncated"_a, "row_valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a,
-           "Write a row from what one step returned, and return which environments ended, in order.\n\n"
+      .def("finish", &finish, "rewards"_a, "terminated"_a, "truncated"_a, "row"_a,
+           "Write a row from what one step returned; (which environments ended, which of them truncated).\n\n"
            "None, the row then undefined and the episodes as before, where what it returned is not of a usual form\n"
            "or a reward is not finite.");
+  m.def("columns", &columns, "results"_a,
+        "The observations, rewards, terminated and truncated of single environments' results, a tuple of each.\n\n"
+        "None where a result is not a tuple of five.");
   m.def("store_observations", &store_observations, "observations"_a, "out"_a,
         "Copy observations to `out` [B, ...], float32 or uint8. False, `out` then undefined, where they are not of\n"
         "a usual form and the shape of `out`, or a number is not finite.");

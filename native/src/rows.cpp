@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace hive {
 namespace {
@@ -35,8 +36,12 @@ bool store_matrix(const Matrix<T>& from, float* to) {
 
 }  // namespace
 
-Episodes::Episodes(std::size_t envs, bool resets_in_next_step)
-    : returns_(envs), lengths_(envs), resetting_(envs), resets_in_next_step_(resets_in_next_step) {}
+Episodes::Episodes(std::size_t envs, bool resets_in_next_step, std::int64_t limit)
+    : returns_(envs),
+      lengths_(envs),
+      resetting_(envs),
+      resets_in_next_step_(resets_in_next_step),
+      limit_(limit > 0 ? limit : std::numeric_limits<std::int64_t>::max()) {}
 
 void Episodes::reset() {
   std::fill(returns_.begin(), returns_.end(), 0.0);
@@ -51,12 +56,12 @@ std::ptrdiff_t Episodes::finish(const Row& row) {
   std::ptrdiff_t ended = 0;
   for (std::size_t b = 0; b < envs(); ++b) {
     const bool valid = !resetting_[b];
+    const std::int32_t length = lengths_[b] + valid;
     const bool terminated = valid && row.terminated[b];
-    const bool truncated = valid && row.truncated[b] && !terminated;
+    const bool truncated = valid && !terminated && (row.truncated[b] || length >= limit_);
     const bool ends = terminated || truncated;
     const float reward = valid ? row.rewards[b] : 0.0F;
     const double total = returns_[b] + static_cast<double>(reward);
-    const std::int32_t length = lengths_[b] + valid;
     row.rewards[b] = reward;
     row.terminated[b] = terminated;
     row.truncated[b] = truncated;

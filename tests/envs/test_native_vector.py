@@ -236,6 +236,8 @@ YES, NO = np.ones(2, np.bool_), np.zeros(2, np.bool_)
             (np.zeros((2, 2)), np.ones(2), NO, np.ones(2), {}),
             "`truncated` of float64(2,), expected bool(2,) (",
         ),
+        ((np.zeros((2, 2)), np.ones(2), (1, 0), NO, {}), "`terminated` of int64(2,), expected bool(2,) ("),
+        ((np.zeros((2, 2)), np.ones(2), True, NO, {}), "`terminated` of bool(), expected bool(2,) ("),
         ((np.zeros((2, 2)), np.ones(2), NO, {}), "4 values from step, expected (observation, reward, "),
         ((np.zeros((2, 2)), np.ones(2), NO, YES, {}), "no `final_obs` in the info of a truncated episode ("),
     ],
@@ -247,6 +249,17 @@ def test_what_breaks_the_contract_is_named_and_permanent(step: Any, text: str) -
     assert str(caught.value).startswith(f"Fake-v0 returned {text}")
     assert str(caught.value).endswith("step 1 of this collector)")
     assert caught.value.permanent
+
+
+def test_lists_and_integers_are_converted() -> None:
+    answer = ([np.zeros(2), np.ones(2)], [3, 4], [False, True], (True, False), {})
+    vector, row = started(Answers(NEXT, step=answer))
+    rows = stepped(vector, row, 2)
+    assert rows["rewards"].tolist() == [[3, 4], [0, 0]]
+    assert rows["terminated"].tolist() == [[0, 1], [0, 0]]
+    assert rows["truncated"].tolist() == [[1, 0], [0, 0]]
+    assert rows["observations"][0].tolist() == [[0, 0], [1, 1]]
+    assert row.finals.observations[0].tolist() == [0, 0]
 
 
 def test_a_missing_last_observation_is_named() -> None:

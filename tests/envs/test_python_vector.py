@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_environments import Boxed, Cells, Counting, Images, Reuses, Scripted, Walk, fakes
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import TimeLimit
 
 from hive.envs.make import make_environment
 from hive.envs.python_vector import PythonVector
@@ -152,13 +154,13 @@ def test_a_reset_drops_open_episodes() -> None:
     assert rows["episode_lengths"][:, 0].tolist() == [0, 0, 3]
 
 
-def test_discrete_actions_arrive_as_integers_of_python() -> None:
+def test_discrete_actions_arrive_as_the_space_samples_them() -> None:
     environments = fakes(Cells, 2)
     vector, row = started(environments)
     assert row.observations.tolist() == [[1.0, 0.0, 0.0, 0.0]] * 2
     vector.step(np.array([0, 2], np.int64), row)
     assert [environment.actions for environment in environments] == [[-1], [1]]
-    assert type(environments[0].actions[0]) is int
+    assert type(environments[0].actions[0]) is type(environments[0].action_space.sample()) is np.int64
     assert row.observations.tolist() == [[0.0, 1.0, 0.0, 0.0]] * 2
 
 
@@ -207,6 +209,59 @@ def test_cartpole_keeps_its_time_limit_apart_from_its_falls() -> None:
     assert last.shape == (8, 4)
     assert (np.abs(last[:, 2]) < 0.21).all()
     assert (np.abs(row.observations) <= 0.05).all(), "the row holds the next episode's first observation"
+
+
+class Silent(TimeLimit):
+    """Not Gymnasium's own: whatever it does must be done."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, 0.0, terminated, truncated, info
+
+
+def limited(wrapper: type[TimeLimit], *limits: int, **options: int) -> list[Any]:
+    """Counting environments, each with its limit; they have a spec, as those from a registry do."""
+    environments = fakes(Counting, len(limits), **options)
+    for environment in environments:
+        environment.spec = EnvSpec("Fake-v0")
+    return [wrapper(environment, limit) for environment, limit in zip(environments, limits, strict=True)]
+
+
+def test_gymnasiums_time_limit_is_counted_here() -> None:
+    environments = limited(TimeLimit, 3, 3, terminates=3)
+    environments[1].unwrapped.ends = (0, 2)
+    vector, row = started(environments)
+    stepped(vector, row, 2)
+    vector.reset([0, 0], row.observations)
+    row.finals.count = 0
+    rows = stepped(vector, row, 6)
+    assert rows["terminated"].T.tolist() == [[0, 0, 1, 0, 0, 1], [0] * 6]
+    assert rows["truncated"].T.tolist() == [[0] * 6, [0, 1, 0, 1, 0, 1]]
+    environments = limited(TimeLimit, 3, 3)
+    rows = stepped(*started(environments), 7)
+    assert rows["truncated"].T.tolist() == [[0, 0, 1, 0, 0, 1, 0]] * 2
+    assert rows["episode_returns"][2].tolist() == [6, 6]
+    assert len(environments[0].unwrapped.actions) == 7
+    assert environments[0]._elapsed_steps == 0, "it is reset, but not stepped"
+
+
+def test_other_time_limits_count_themselves() -> None:
+    rows = stepped(*started(limited(TimeLimit, 2, 3)), 4)
+    assert rows["truncated"].T.tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]
+    rows = stepped(*started(limited(Silent, 2, 2)), 4)
+    assert rows["truncated"].T.tolist() == [[0, 1, 0, 1]] * 2
+    assert not rows["rewards"].any()
+    specless = [TimeLimit(Counting(), 2) for _ in range(2)]
+    assert stepped(*started(specless), 4)["truncated"].T.tolist() == [[0, 1, 0, 1]] * 2
+
+
+@pytest.mark.parametrize("form", [list, iter])
+def test_results_of_five_in_another_form(form: Any) -> None:
+    result = (np.array([5.0, 6.0]), 2.0, False, True, {})
+    environment = Scripted(when=1, result=form(result))
+    rows = stepped(*started([Counting(), environment]), 1)
+    assert rows["rewards"].tolist() == [[1.0, 2.0]]
+    assert rows["truncated"].tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ def test_specs_are_values() -> None:
         (spaces.Discrete(3, start=-1), [0, 2], [-1, 1]),
         (spaces.MultiDiscrete([3, 4]), [[0, 3], [2, 1]], [[0, 3], [2, 1]]),
         (spaces.MultiDiscrete([3, 4], start=[1, 2]), [[0, 3], [2, 1]], [[1, 5], [3, 3]]),
+        (spaces.MultiDiscrete([3, 4], dtype=np.int8), [[0, 3], [2, 1]], [[0, 3], [2, 1]]),
+        (spaces.MultiDiscrete([3, 4], dtype=np.int32, start=[-1, 2]), [[0, 3], [2, 1]], [[-1, 5], [1, 3]]),
     ],
 )
 def test_discrete_actions_are_counted_from_the_environments_start(

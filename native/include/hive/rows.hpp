@@ -3,6 +3,7 @@
 //
 // Episodes holds what lasts from step to step: the return and the length so far of the episode that each environment
 // is in and, in a vector whose ended environments are reset by the step after (next-step autoreset), which these are.
+// It can also cut episodes at a time limit, which spares a wrapper around each environment.
 //
 //     in the row before finish()   rewards, and terminated and truncated as returned: any value but 0 is true
 //     in the row after             all of it, as hive/envs/rows.py tells: never both flags; valid = 0, reward 0 and no
@@ -35,7 +36,8 @@ struct Row {
 
 class Episodes {
  public:
-  Episodes(std::size_t envs, bool resets_in_next_step);
+  // `limit`: an episode of so many steps is truncated with the last of them, whatever was returned; 0 for none.
+  Episodes(std::size_t envs, bool resets_in_next_step, std::int64_t limit = 0);
 
   std::size_t envs() const { return returns_.size(); }
 
@@ -51,6 +53,7 @@ class Episodes {
   std::vector<std::int32_t> lengths_;
   std::vector<std::uint8_t> resetting_;
   bool resets_in_next_step_;
+  std::int64_t limit_;
 };
 
 // Where element (i, j) of a matrix lies: at data + i * row_step + j * column_step.
