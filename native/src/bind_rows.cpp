@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "arrays.hpp"
 #include "hive/rows.hpp"
@@ -18,34 +17,27 @@ using namespace pybind11::literals;
 namespace hive {
 namespace {
 
-constexpr long long kExactInteger = 1LL << 53;  // up to here a double holds every integer
+// Up to here a double holds every integer. What NumPy makes of a larger one depends on the rewards beside it.
+constexpr long long kExactInteger = 1LL << 53;
 
+// Whether the elements are of T, each at an address that is a multiple of its size.
 template <typename T>
 bool holds(const py::array& array) {
+  static_assert(alignof(T) == sizeof(T));
   // The very descriptor: a type of other byte order has the same number.
   return array.dtype().is(py::dtype::of<T>()) && (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_);
 }
 
-// An array of one or two dimensions as a matrix; one dimension is one column.
-template <typename T>
-std::optional<Matrix<T>> matrix_of(const py::array& array) {
-  constexpr auto size = static_cast<py::ssize_t>(sizeof(T));
-  const bool flat = array.ndim() == 1;
-  const py::ssize_t row_step = array.strides(0), column_step = flat ? size : array.strides(1);
-  if (row_step % size || column_step % size) return {};
-  return Matrix<T>{static_cast<const T*>(array.data()), static_cast<std::size_t>(array.shape(0)),
-                   flat ? 1 : static_cast<std::size_t>(array.shape(1)), row_step / size, column_step / size};
-}
-
 template <typename T>
 bool store_array(const py::array& array, float* to) {
+  const auto* data = static_cast<const T*>(array.data());
   if (array.flags() & py::array::c_style) {  // any number of dimensions
-    const auto size = static_cast<std::size_t>(array.size());
-    return store({static_cast<const T*>(array.data()), 1, size, 0, 1}, to);
+    return store({data, 1, static_cast<std::size_t>(array.size()), 0, 1}, to);
   }
-  if (array.ndim() != 1 && array.ndim() != 2) return false;
-  const auto matrix = matrix_of<T>(array);
-  return matrix && store(*matrix, to);
+  const auto extent = [&](py::ssize_t axis) { return static_cast<std::size_t>(array.shape(axis)); };
+  const auto step = [&](py::ssize_t axis) { return array.strides(axis) / static_cast<py::ssize_t>(sizeof(T)); };
+  if (array.ndim() == 1) return store({data, extent(0), 1, step(0), 1}, to);
+  return array.ndim() == 2 && store({data, extent(0), extent(1), step(0), step(1)}, to);
 }
 
 // Copies an array to `to`, which has as many elements, of float32 or else uint8. False: not usual, or not finite.

@@ -99,6 +99,7 @@ REWARDS: dict[str, Form] = {
     "plain integers": lambda rewards: plain(rewards.astype(np.int64)),
     "plain flags": lambda rewards: plain(rewards > 0),
     "large integers": lambda rewards: tuple(2**60 + 2**36 + int(reward) for reward in rewards),
+    "large and small": lambda rewards: (0.5, *(2**60 + 2**36 + int(reward) for reward in rewards[1:])),
     "0-d": lambda rewards: tuple(np.array(reward) for reward in rewards),
     "mixed": lambda rewards: (True, 2, -0.5, np.float32(3), np.float64(rewards[4]), np.int8(5), np.array(6)),
 }

@@ -1,0 +1,181 @@
+"""Watching: who is stopped or stuck is killed, and nobody else. Deaths that follow are live/test_death.py's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from hive import _native
+from hive.clock import VirtualClock, VirtualLoop
+from hive.runtime.membership import ProcessRecord, Settings
+from hive.runtime.memory import PAGE, Bytes
+from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
+from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, Status
+from hive.runtime.supervisor import Supervisor
+from hive.runtime.watching import WATCH_S, watch
+
+AT_ONCE = Settings(phase_limit_s=0.0)  # whoever is judged is stuck: a page counts real time, which has no virtual clock
+NEVER = Settings(phase_limit_s=1e6)
+
+
+class Watched:
+    """What watching looks at of a supervisor: two processes of one actor each, and one of two actors."""
+
+    def __init__(self, settings: Settings) -> None:
+        room = np.zeros(4 * PAGE_BYTES + PAGE, np.uint8)
+        memory: Bytes = room[-room.ctypes.data % PAGE :][: 4 * PAGE_BYTES]
+        self.settings = settings
+        self.pages = _native.Status(memory)
+        self.clock = VirtualClock(asyncio.get_running_loop())
+        self.table = {"one": ProcessRecord("one", [0]), "two": ProcessRecord("two", [1])}
+        self.table["both"] = ProcessRecord("both", [2, 3])
+        self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
+        self.processes = self
+        self.still: list[str] = []  # in state T
+        self.kills: list[tuple[float, str, str]] = []
+        self.statuses: dict[int, Status] = {}
+        for number, record in enumerate(self.table.values()):
+            record.begin("memory://x", self.clock.now_ns())
+            record.pid = 100 + number
+
+    def stopped(self) -> list[str]:
+        return self.still
+
+    def kill(self, process: ProcessRecord, why: str) -> None:
+        process.why = why
+        self.kills.append((round(asyncio.get_running_loop().time(), 6), process.name, why))
+
+    def runs(self, *actors: int, kind: int = WAIT_IN, incarnation: int = 0) -> None:
+        """These actors run, and have just begun something of that kind."""
+        for actor in actors:
+            record = next(record for record in self.table.values() if actor in record.actors)
+            status = Status(self.pages.page(actor), f"actor-{actor}", record.pid, incarnation)
+            status.enter(status.phase("env", kind))
+            self.machines[actor].handle(ActorEvent.ready)
+            self.machines[actor].handle(ActorEvent.begin)
+            self.statuses[actor] = status
+
+
+def watched(
+    settings: Settings, prepare: Callable[[Watched], None], seconds: float = 2.0
+) -> list[tuple[float, str, str]]:
+    """(when, which process, why): who is killed within so many virtual seconds."""
+
+    async def main() -> list[tuple[float, str, str]]:
+        supervisor = Watched(settings)
+        prepare(supervisor)
+        watching = asyncio.create_task(watch(cast(Supervisor, supervisor)))
+        await asyncio.sleep(seconds)
+        assert not watching.done()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        return supervisor.kills
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+# --- stopped
+
+
+def test_a_stopped_process_is_killed_at_the_next_look() -> None:
+    def prepare(supervisor: Watched) -> None:
+        def stop() -> None:
+            supervisor.still.append("two")
+
+        def die() -> None:
+            supervisor.table["two"].alive = False
+
+        supervisor.runs(0, 1, 2, 3)
+        asyncio.get_running_loop().call_later(2.5 * WATCH_S, stop)
+        asyncio.get_running_loop().call_later(3.5 * WATCH_S, die)
+
+    assert watched(NEVER, prepare) == [(3 * WATCH_S, "two", "it was stopped (SIGSTOP) and so was killed")]
+
+
+def test_one_that_is_dead_already_is_not_killed() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, 2, 3)
+        supervisor.still = ["one"]
+        supervisor.table["one"].alive = False
+
+    assert watched(NEVER, prepare) == []
+
+
+# --- stuck
+
+
+def test_one_that_never_gets_to_open_its_page_is_stuck_in_its_start() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 2, 3)
+
+    killed = watched(Settings(phase_limit_s=5.0), prepare, seconds=20.0)
+    assert killed == [(5.0 + WATCH_S, "two", "no progress in `start` for 5 s and so was killed")]
+
+
+def test_the_page_of_an_earlier_incarnation_or_another_pid_says_nothing() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 2, 3)
+        supervisor.table["two"].incarnation = 1
+        supervisor.runs(1, incarnation=0)
+        supervisor.table["one"].pid += 1
+
+    killed = watched(Settings(phase_limit_s=5.0), prepare, seconds=20.0)
+    assert [name for _, name, _ in killed] == ["one", "two"]
+
+
+def test_one_that_is_busy_without_progress_is_killed_once() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 2, 3)
+        supervisor.runs(1, kind=BUSY)
+
+    assert watched(AT_ONCE, prepare) == [(WATCH_S, "two", "no progress in `env` for 0 s and so was killed")]
+    assert watched(NEVER, prepare) == []
+
+
+def test_who_waits_for_others_is_not_judged() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, kind=WAIT_IN)
+        supervisor.runs(2, 3, kind=WAIT_OUT)
+
+    assert watched(AT_ONCE, prepare) == []
+
+
+def test_a_stuck_actor_takes_its_neighbours_along_once() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1)
+        supervisor.runs(2, 3, kind=BUSY)
+
+    assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "both")]
+
+
+def test_setting_up_is_judged_and_waiting_for_the_beginning_is_not() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(2, 3)
+        for actor in (0, 1):
+            record = supervisor.table["two" if actor else "one"]
+            Status(supervisor.pages.page(actor), f"actor-{actor}", record.pid, 0)  # in phase `runtime`
+        supervisor.machines[1].handle(ActorEvent.ready)
+
+    assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "one")]
+
+
+def test_who_is_finished_may_take_its_time() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, 2, 3)
+        supervisor.statuses[1].enter(supervisor.statuses[1].phase("busy", BUSY))
+        supervisor.machines[1].handle(ActorEvent.done)
+
+    assert watched(AT_ONCE, prepare) == []
+
+
+def test_who_is_being_killed_already_is_left_alone() -> None:
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 2, 3)
+        supervisor.runs(1, kind=BUSY)
+        supervisor.table["two"].why = "somebody said so"
+
+    assert watched(AT_ONCE, prepare) == []
