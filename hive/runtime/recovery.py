@@ -27,12 +27,12 @@ class Recovery:
         self.segments = {segment.name: segment for segment in plan.segments}
         self.slabs = {name: SlabView(memory.open(name), size) for name, size in memory.slabs.items()}
 
-    def bury(self, actor: int, incarnation: int) -> None:
-        """Actor `actor` is gone for certain."""
+    def bury(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
+        """Actor `actor` is gone for certain. What it had claimed is dropped as `why`, one of REASONS."""
         for channel in self.plan.channels:
             for name in channel.segments:
                 if name in self.slabs:
-                    reason = REASONS.index("consumer_died")
+                    reason = REASONS.index(why)
                     self.slabs[name].words.recover(actor, incarnation, channel.reoffer, reason)
                 elif actor in channel.producers:
                     self._board(name).words.recover_writer()

@@ -259,8 +259,9 @@ class Supervisor:
             await self._last_words(process)
         self.transport.poll()
         process.alive = False
+        ended = self.ending and self._expects_end(process) and how.clean
         for actor in process.actors:
-            self.recovery.bury(actor, process.incarnation)
+            self.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")
         for number in range(len(self.plan.actors)) if not self.ending else ():
             self.pages.ring(number)  # slots may have come free
         for actor in process.actors:

@@ -218,7 +218,7 @@ def harsh(seed: int) -> Schedule:
 
 
 def verdict(seed: int) -> tuple[list[str], tuple[Any, ...]]:
-    """What was wrong, and all there is to tell. A simulation that cannot go on is wrong too, as for scripts/simulate."""
+    """What was wrong, and all there is to tell. One that cannot go on is wrong too, as for scripts/simulate."""
     try:
         simulation = run(harsh(seed))
     except RuntimeError as error:
