@@ -32,7 +32,8 @@ class Waiter:
     def __init__(self, status: Status, solo: bool) -> None:
         self.status = status
         self.solo = solo
-        self._sleepers: set[asyncio.Future[None]] = set()
+        # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
+        self._sleepers: dict[asyncio.Future[None], None] = {}
 
     def wake(self) -> None:
         """Something changed: every wait of this actor looks again."""
@@ -67,13 +68,13 @@ class Waiter:
     async def _sleep(self) -> None:
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
-        self._sleepers.add(sleeper)
+        self._sleepers[sleeper] = None
         timer = loop.call_later(RESCAN_S, _rouse, sleeper)
         try:
             await sleeper
         finally:
             timer.cancel()
-            self._sleepers.discard(sleeper)
+            self._sleepers.pop(sleeper, None)
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

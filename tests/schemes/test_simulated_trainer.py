@@ -26,6 +26,7 @@ from simulations.trainer import MOST, Schedule, run, schedule  # noqa: E402
 
 from hive import _native  # noqa: E402
 from hive.config import load_config  # noqa: E402
+from hive.gradients import EPISODES  # noqa: E402
 from hive.runtime.memory import Bytes, SlabView  # noqa: E402
 from hive.testing import Faults, Simulation, places, simulate  # noqa: E402
 
@@ -95,16 +96,16 @@ def test_all_kinds_of_faults_and_cuts_occur() -> None:
     assert set(counted(lambda planned, _: planned.faults.deaths)) == {0, 1, 2, 4}
     assert set(counted(lambda planned, _: planned.faults.stops)) == {0, 1}
     for fault in ("away", "full"):
-        values = counted(lambda planned, _, fault=fault: getattr(planned.faults, fault) > 0)
-        assert min(values.values()) > 100
+        rates = [getattr(planned.faults, fault) for planned, _ in configs()]
+        assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 100, fault
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}
     assert {1, 2, 4} <= set(counted(lambda planned, _: planned.gradients_per_round))
     for key in (
         *("gradients.bootstrap_rounds", "gradients.decentralised", "gradients.max_lag"),
         *("collection.broadcast_interval", "collection.fraction_workers", "collection.max_lag"),
     ):
-        present = counted(lambda _, sets, key=key: key in sets)
-        assert min(present.values()) > 100, key
+        present = sum(key in sets for _, sets in configs())
+        assert 100 < present < len(SEEDS) - 100, key
     assert {"{}", "{updates=1}", "{updates=2}", "{updates=3}"} == set(counted(lambda _, sets: sets["checkpoint.every"]))
 
 
@@ -187,7 +188,7 @@ def test_a_rollout_that_is_left_out_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
     def compute(self: Any, rollouts: Sequence[Any], out: Any, *, sequence: int, **rest: Any) -> None:
         sound(self, rollouts, out, sequence=sequence, **rest)
         if sequence == 1:
-            out["header"][trainer.EPISODES] = 0
+            out["header"][EPISODES] = 0
 
     sound = trainer._GradientWorker.compute
     monkeypatch.setattr(trainer._GradientWorker, "compute", compute)
@@ -453,7 +454,7 @@ def test_whoever_fails_at_any_transition_the_run_goes_on_to_its_end(
     at, failures = 0, 0
     while True:
         at += 1
-        words = type("Words", (LastWords,), {"at": at, "after": after})
+        words: type[LastWords] = type("Words", (LastWords,), {"at": at, "after": after})
         quick.setattr(SlabView, "Words", words)
         simulation = run(planned)
         errors = [error for error in simulation.errors if not isinstance(error, ArithmeticError)]
