@@ -54,8 +54,11 @@ def adam_step(
     weight_decay: float,
     decoupled: bool,
     gradient_scale: float,
-) -> None:
-    """One step of torch.optim.Adam, or of AdamW if `decoupled`; `step` counts from 1."""
+) -> bool:
+    """One step of torch.optim.Adam, or of AdamW if `decoupled`; `step` counts from 1.
+
+    Returns whether all that it wrote is finite.
+    """
 
 def rmsprop_step(
     parameters_in: NDArray[np.float32],
@@ -72,8 +75,11 @@ def rmsprop_step(
     momentum: float,
     weight_decay: float,
     gradient_scale: float,
-) -> None:
-    """One step of torch.optim.RMSprop, not centred; `decay` is torch's alpha. Both buffers or none."""
+) -> bool:
+    """One step of torch.optim.RMSprop, not centred; `decay` is torch's alpha. Both buffers or none.
+
+    Returns whether all that it wrote is finite.
+    """
 
 def sgd_step(
     parameters_in: NDArray[np.float32],
@@ -86,8 +92,11 @@ def sgd_step(
     momentum: float,
     weight_decay: float,
     gradient_scale: float,
-) -> None:
-    """One step of torch.optim.SGD without dampening and Nesterov. Both buffers or none."""
+) -> bool:
+    """One step of torch.optim.SGD without dampening and Nesterov. Both buffers or none.
+
+    Returns whether all that it wrote is finite.
+    """
 
 def polyak(
     target_in: NDArray[np.float32], source: NDArray[np.float32], target_out: NDArray[np.float32], rate: float

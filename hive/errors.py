@@ -7,6 +7,7 @@
     ├─ EnvironmentMissing       2   no such environment, or its package is not installed
     ├─ EnvironmentFailed        1   an environment raised, or broke its contract (shape, NaN)
     ├─ NetworkError             1   a network that cannot be built or loaded
+    ├─ NotFinite                1   NaN or infinity where a run was told to stop at it, or too often in a row
     ├─ ActorFailed              1   an actor died; carries who, how and what it was doing
     ├─ RemoteError              1   an endpoint of another actor raised; carries the remote type and traceback
     ├─ WireError                1   a message that may not be read
@@ -29,6 +30,7 @@ __all__ = [
     "EnvironmentMissing",
     "HiveError",
     "NetworkError",
+    "NotFinite",
     "PlatformError",
     "RecordError",
     "RemoteError",
@@ -40,9 +42,13 @@ __all__ = [
 
 
 class HiveError(Exception):
-    """Base of all. `hint` says what to do; `exit_code` is what the command line exits with."""
+    """Base of all. `hint` says what to do; `exit_code` is what the command line exits with.
+
+    `permanent`: a second try cannot end otherwise; a run ends at once instead of using up an actor's restarts.
+    """
 
     exit_code = 1
+    permanent = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -81,17 +87,24 @@ class EnvironmentMissing(HiveError):
 class EnvironmentFailed(HiveError):
     """An environment raised in `reset` or `step`, or returned what its spaces forbid.
 
-    `permanent` is true where a second try cannot end otherwise (a wrong shape, a wrong dtype): the run then ends
-    at once instead of using up its restarts.
+    It is permanent where it broke its spaces (a wrong shape, a wrong dtype). `not_finite`: it returned NaN or infinity,
+    which a physics engine does once in a million steps; a run is told what to do then.
     """
 
-    def __init__(self, message: str, *, hint: str = "", permanent: bool = False) -> None:
+    def __init__(self, message: str, *, hint: str = "", permanent: bool = False, not_finite: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.permanent = permanent
+        self.not_finite = not_finite
 
 
 class NetworkError(HiveError):
     """A network that cannot be built for these spaces, or weights that do not fit it."""
+
+
+class NotFinite(HiveError):
+    """NaN or infinity in training, where the run was told to stop at the first, or found nothing else any more."""
+
+    permanent = True
 
 
 class ActorFailed(HiveError):

@@ -61,12 +61,14 @@ class Checks:
         if not _store_rewards(rewards, out):
             for index, reward in enumerate(rewards):
                 if not _store_rewards([reward], np.zeros(1, np.float32)):
-                    raise self.broke(f"the reward {reward!r}, expected a finite number", index)
+                    number = isinstance(reward, (float, np.floating))  # what else it is does not get better
+                    raise self.broke(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
             raise self.broke(f"{len(rewards)} rewards, expected {len(out)}")
 
-    def broke(self, what: str, index: int | None = None) -> EnvironmentFailed:
+    def broke(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
         """The error for an environment that returned `what`, against its spaces or Gymnasium's interface."""
-        return EnvironmentFailed(f"{self._id} returned {what} {self._place(index)}", permanent=True)
+        text = f"{self._id} returned {what} {self._place(index)}"
+        return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
 
     def raised(self, error: Exception, method: str, index: int | None = None) -> EnvironmentFailed:
         """The error for an environment that raised in `method`; raise it from `error`."""
@@ -87,7 +89,8 @@ class Checks:
     def _observation(self, index: int, observation: Any) -> None:
         """Writes one observation into `_one`, or raises for it."""
         if not _store(self._spec, [observation], self._one):
-            raise self.broke(_fault(self._spec, observation), index)
+            what, not_finite = _fault(self._spec, observation)
+            raise self.broke(what, index, not_finite=not_finite)
 
 
 def _all_finite(array: NDArray[Any]) -> bool:
@@ -136,21 +139,21 @@ def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float3
     return _all_finite(out)
 
 
-def _fault(spec: ObservationSpec, observation: Any) -> str:
-    """What is wrong with an observation that `_store` has refused."""
+def _fault(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
+    """What is wrong with an observation that `_store` has refused; whether it is NaN or infinity."""
     try:
         array = np.asarray(observation)
     except ValueError:
         array = np.empty((), object)  # A list with elements of different shapes.
     shape = () if spec.first is not None else spec.shape
     if array.dtype == object:
-        return f"an observation of type {type(observation).__name__}, expected an array of shape {shape}"
+        return f"an observation of type {type(observation).__name__}, expected an array of shape {shape}", False
     if array.shape != shape:
-        return f"an observation of shape {array.shape}, expected {shape}"
+        return f"an observation of shape {array.shape}, expected {shape}", False
     if spec.first is not None:
         last = spec.first + spec.shape[0] - 1
-        return f"the observation {observation!r}, expected an integer from {spec.first} to {last}"
+        return f"the observation {observation!r}, expected an integer from {spec.first} to {last}", False
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-        return f"an observation of {array.dtype}, expected {spec.dtype}"
+        return f"an observation of {array.dtype}, expected {spec.dtype}", False
     # An infinity may come from the conversion of a number beyond 3.4e38.
-    return f"an observation with {'nan' if np.isnan(array).any() else 'inf'} in it"
+    return f"an observation with {'nan' if np.isnan(array).any() else 'inf'} in it", True

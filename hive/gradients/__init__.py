@@ -1,6 +1,8 @@
 """Gradients: their form in shared memory, and the learner's reduction."""
 
 from hive.gradients.blocks import (
+    CAUSE,
+    CAUSES,
     ENV_STEPS,
     EPISODES,
     POLICY,
@@ -15,6 +17,8 @@ from hive.gradients.blocks import (
 )
 
 __all__ = [
+    "CAUSE",
+    "CAUSES",
     "ENV_STEPS",
     "EPISODES",
     "POLICY",

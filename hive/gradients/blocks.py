@@ -10,9 +10,9 @@
 
 The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
 rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
-version of the policy acted (the oldest), and its own number. A gradient of zero samples weighs nothing. `combine` is
-the learner's reduction: the weighted mean over any number of gradients, in the order given, in one native pass, and its
-norm.
+version of the policy acted (the oldest), its own number, and what in it is not finite, if anything: such a gradient is
+never applied. A gradient of zero samples weighs nothing. `combine` is the learner's reduction: the weighted mean over
+any number of gradients, in the order given, in one native pass, and its norm.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from hive import _native
 from hive.runtime import Layout
 
 __all__ = [
+    "CAUSE",
+    "CAUSES",
     "ENV_STEPS",
     "EPISODES",
     "POLICY",
@@ -40,8 +42,9 @@ __all__ = [
     "put_episodes",
 ]
 
-HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence")
-VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE = range(len(HEADER))
+HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence", "cause")
+VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range(len(HEADER))
+CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # what was not finite, by `cause` in the header
 HEADER_WORDS = 8
 
 Arrays = Mapping[str, NDArray[Any]]

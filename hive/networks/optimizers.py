@@ -59,7 +59,7 @@ class FlatOptimizer:
 
     def __init__(self, settings: OptimizerSettings) -> None:
         name, momentum = settings.name, settings.momentum
-        self._pass: Callable[..., None]
+        self._pass: Callable[..., bool]
         self._constants: dict[str, float]
         self._counts_steps = name in ("adam", "adamw")
         if self._counts_steps:
@@ -88,8 +88,10 @@ class FlatOptimizer:
         step: int,
         learning_rate: float,
         gradient_scale: float = 1.0,
-    ) -> None:
+    ) -> bool:
         """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
+
+        Returns whether all that was written is finite.
 
         step: the number of this update, from 1 on.
         gradient_scale: multiplies the gradient; the array `gradient` is not changed.
@@ -100,7 +102,7 @@ class FlatOptimizer:
         moments: list[Floats | None] = [a for pair in zip(moments_in, moments_out, strict=True) for a in pair]
         if not self._counts_steps and not self.settings.momentum:
             moments += [None, None]
-        self._pass(
+        return self._pass(
             parameters_in,
             parameters_out,
             gradient,
@@ -136,7 +138,7 @@ class LimitedMemoryBFGS:
         step: int,
         learning_rate: float,
         gradient_scale: float = 1.0,
-    ) -> None:
+    ) -> bool:
         """As FlatOptimizer's; `step` and the moments are not used."""
         if self._optimizer is None:  # the first use imports torch._dynamo, over a second
             weights = torch.nn.Parameter(torch.empty(len(parameters_out)))
@@ -148,3 +150,4 @@ class LimitedMemoryBFGS:
         weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
         self._optimizer.step(lambda: torch.zeros(()))
         np.copyto(parameters_out, weights.detach().numpy())
+        return bool(np.isfinite(parameters_out).all())

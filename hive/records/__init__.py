@@ -6,6 +6,7 @@ checkpoints          what a run is resumed from: writing, finding, keeping
 weights              a checkpoint's arrays and counters: safetensors and JSON
 jsonl, sinks         growing files of lines; where metrics go
 logs, crash          text for people
+specimens            what a gradient that was not finite was made of
 summary              how a run ended
 
 `hive.records.weights` is imported by its own name: it alone needs NumPy, and `hive ls` shall answer at
@@ -47,6 +48,7 @@ from hive.records.runs import (
     write_run_facts,
 )
 from hive.records.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, TensorBoardSink
+from hive.records.specimens import read_specimen, write_specimen
 from hive.records.summary import Summary
 
 __all__ = [
@@ -78,6 +80,7 @@ __all__ = [
     "read_jsonl",
     "read_object",
     "read_run_facts",
+    "read_specimen",
     "remove_folder",
     "remove_unfinished",
     "resolve_run",
@@ -89,4 +92,5 @@ __all__ = [
     "write_crash",
     "write_json",
     "write_run_facts",
+    "write_specimen",
 ]

@@ -8,7 +8,7 @@
         metrics.jsonl        the truth about learning                 events.jsonl     its diary
         evaluations.jsonl    one line for each
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
-        videos/
+        videos/                                                       not-finite/<name>/
 
 This module knows names and places only. What the files hold is told by the modules that write them.
 """
@@ -124,6 +124,11 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def specimens(self) -> Path:
+        """Made by who writes into it."""
+        return self.path / "not-finite"
 
     @property
     def videos(self) -> Path:

@@ -20,7 +20,7 @@ from typing import Any
 
 from hive import _native
 from hive.clock import Clock
-from hive.errors import EnvironmentFailed, HiveError, WireError
+from hive.errors import HiveError, WireError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.binding import bind_ports
 from hive.runtime.calls import Calls, describe
@@ -210,7 +210,7 @@ class Node:
     def _report(self, number: int, error: Exception) -> None:
         """Tells the supervisor what happened before the process goes down with it."""
         doing = self.pages.snapshot(number)["phase"]
-        permanent = isinstance(error, EnvironmentFailed) and error.permanent
+        permanent = isinstance(error, HiveError) and error.permanent
         hint = error.hint if isinstance(error, HiveError) else ""
         kind, text, trace = describe(error)
         self.tell(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))

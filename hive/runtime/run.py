@@ -10,7 +10,6 @@ control socket, SIGTERM or SIGINT (drain; the second time at once), or a failure
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib
 import logging
 import math
@@ -163,7 +162,8 @@ class _Run:
     async def supervise(
         self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str
     ) -> Outcome:
-        settings = Settings(**dataclasses.asdict(self.config.supervision))
+        limits = self.config.supervision
+        settings = Settings(limits.restarts, limits.window_s, limits.phase_limit_s, limits.drain_s)
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:

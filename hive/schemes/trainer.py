@@ -53,7 +53,9 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
 
     t = Topology()
     collector = t.add(CollectorActor, count=blueprint.collectors, process=nests, blueprint=blueprint)
-    worker = t.add(GradientWorkerActor, count=blueprint.gradient_workers, process=homes, blueprint=blueprint)
+    worker = t.add(
+        GradientWorkerActor, count=blueprint.gradient_workers, process=homes, blueprint=blueprint, directory=directory
+    )
     learner = t.add(LearnerActor, blueprint=blueprint)
     recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
 

@@ -1,11 +1,13 @@
 """Storage: how experience lies in memory, and where its randomness comes from."""
 
-from hive.storage.rollouts import FINALS, LENGTH, VERSION, Rollout, final_capacity, rollout_layout
+from hive.storage.rollouts import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout
 from hive.storage.streams import Purpose, stream, stream_seed, stream_seeds
 
 __all__ = [
     "FINALS",
     "LENGTH",
+    "SEQUENCE",
+    "SOURCE",
     "VERSION",
     "Purpose",
     "Rollout",

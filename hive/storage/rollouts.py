@@ -13,7 +13,8 @@
     episode_returns     [T, B] float32        of the episode that ended here, else 0
     episode_lengths     [T, B] int32          its steps, else 0
 
-A rollout may be shorter than T (`length` in the header): when F is used up, or when it was stopped.
+The header says which policy acted, and which rollout of which collector it is. A rollout may be shorter than T
+(`length`): when F is used up, or when it was stopped.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 
 from hive.runtime import Layout
 
-__all__ = ["FINALS", "HEADER", "LENGTH", "VERSION", "Rollout", "final_capacity", "rollout_layout"]
+__all__ = ["FINALS", "HEADER", "LENGTH", "SEQUENCE", "SOURCE", "VERSION", "Rollout", "final_capacity", "rollout_layout"]
 
-HEADER = ("version", "length", "finals")
-VERSION, LENGTH, FINALS = range(len(HEADER))
+HEADER = ("version", "length", "finals", "source", "sequence")
+VERSION, LENGTH, FINALS, SOURCE, SEQUENCE = range(len(HEADER))
 HEADER_WORDS = 8
 
 
@@ -72,6 +73,7 @@ class Rollout:
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
+        self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
         self.length = length = int(header[LENGTH])
         self.observations = arrays["observations"][: length + 1]
         self.actions = arrays["actions"][:length]

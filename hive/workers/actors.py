@@ -30,16 +30,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hive.algorithms import Moments, merged
-from hive.errors import VersionGone
-from hive.gradients import ROLLOUTS
+from hive.errors import EnvironmentFailed, RecordError, VersionGone
+from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
+from hive.records import JSON, RunDirectory, write_specimen
 from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
+from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
 
 __all__ = ["CollectorActor", "GradientWorkerActor"]
@@ -64,6 +68,7 @@ class CollectorActor(Actor):
         # A product that is a whole number but for the last bits is that number.
         self.enough = math.ceil(round(config.collection.fraction_workers * blueprint.collectors, 9))
         self.quota = math.ceil(round(config.collection.fraction_samples * config.collection.rollout, 9))
+        self.goes_on = config.supervision.non_finite == "skip"
         self.collector = blueprint.collector(self.index, self.incarnation, self.status)
 
     async def setup(self) -> None:
@@ -82,7 +87,11 @@ class CollectorActor(Actor):
             self.status.show_version(version, self.behaviour.board.latest - version)
             self.collector.bind(weights)
             enough = self._enough(slot.sequence)
-            self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
+            try:
+                self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
+            except EnvironmentFailed as error:
+                error.permanent &= not (error.not_finite and self.goes_on)  # its successor has new environments
+                raise
             self.behaviour.unpin()
             self.status.add(self.steps, int(np.count_nonzero(Rollout(slot.arrays).valid)))
             self.rollouts.commit(slot)
@@ -107,9 +116,10 @@ class GradientWorkerActor(Actor):
     behaviour = Subscription(Weights, optional=True)
     gradients = Outlet(Gradient)
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         config = blueprint.config
         self.blueprint = blueprint
+        self.directory = directory
         self.takes_any = config.collection.communication == "asynchronous"
         self.free = config.gradients.communication == "asynchronous"
         self.lag = config.gradients.max_lag
@@ -119,6 +129,7 @@ class GradientWorkerActor(Actor):
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.worker = blueprint.gradient_worker(self.index, self.status)
+        self.worker.on_not_finite = self._keep
         self.replica = blueprint.replica() if config.gradients.decentralised else None
 
     async def run(self) -> None:
@@ -179,6 +190,18 @@ class GradientWorkerActor(Actor):
             finally:
                 self.state.unpin()
                 self.ledger.unpin()
+
+    def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
+        """Keeps what a gradient that is not finite was made of, and says where."""
+        name = f"{self.name}-{int(header[SEQUENCE]):06d}"
+        facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
+        try:
+            kept = write_specimen(RunDirectory(self.directory).specimens, name, finding.arrays, facts)
+        except RecordError as error:  # a full disk costs a specimen, not the run
+            self.log.warning("%s", error)
+            kept = None
+        where = f"; what made it lies in {kept}" if kept else ""
+        self.note("not finite", f"{finding.text}, found by {self.name}{where}", cause=finding.cause)
 
     async def _moments(self, sequence: int) -> tuple[float, float]:
         """Mean and deviation of this round over all workers: they come with the turn before, whatever the lag."""

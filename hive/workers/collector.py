@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
 from hive.networks import ActionDistribution, FlatParameters
 from hive.runtime import Status
-from hive.storage import FINALS, LENGTH, VERSION, Purpose, stream, stream_seed, stream_seeds
+from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
 
 __all__ = ["Collector"]
 
@@ -148,6 +148,7 @@ class Collector:
         self.current[...] = observations[length]
         header = rollout["header"]
         header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count
+        header[SOURCE], header[SEQUENCE] = self.source, sequence
         if self.status:
             self.status.enter(self.status.runtime)
 

@@ -5,23 +5,27 @@
 A synchronous object without ports. The weights are read where they lie (`bind`), the gradient enters its slot by one
 copy. An algorithm makes S gradients of a round, each on its own version of the weights; gradient g is number g mod S of
 round g // S. What it cannot make (a share without samples, a round that a dead worker began) is a gradient of zero
-samples: the numbers stay whole.
+samples: the numbers stay whole. One that is not finite says so in its header, and is never applied; `on_not_finite`
+hears of it while everything that made it is still there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hive import _native
 from hive.algorithms import Algorithm, Evaluate, Moments, Step, Steps
-from hive.gradients import ENV_STEPS, POLICY, SAMPLES, clear, put_episodes
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, POLICY, SAMPLES, clear, put_episodes
 from hive.networks import FlatParameters
 from hive.runtime import Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
+from hive.workers.numerics import Finding, find
 
 __all__ = ["GWorker"]
 
@@ -49,6 +53,8 @@ class GWorker:
         self.phase = status.phase("gradient") if status else 0
         self._noise: np.random.Generator | None = None  # of the round in progress
         self._round: tuple[int, Steps] | None = None  # the round in progress and the steps that are left of it
+        self._rollouts: Sequence[Rollout] = ()  # what it is made of
+        self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Computes with these weights from now on; they are read in place."""
@@ -88,7 +94,7 @@ class GWorker:
         self._round = None
         if samples:
             self._noise = stream(self.seed, Purpose.minibatches, self.source, number, self._noise)
-            self._round = number, self.algorithm.steps(views, self._noise)
+            self._round, self._rollouts = (number, self.algorithm.steps(views, self._noise)), views
 
     def _advance(self, steps: Steps, out: Arrays, moments: tuple[float, float] | None) -> None:
         item = next(steps, None) if moments is None else steps.send(moments)
@@ -107,3 +113,7 @@ class GWorker:
         out["mask"][:] = self.flat.gradient(out["gradient"])
         out["statistics"][: len(loss.statistics)] = loss.statistics
         out["header"][SAMPLES] = step.samples
+        if not (_native.norm_and_finite(out["gradient"])[1] and math.isfinite(loss.total.item())):
+            finding = find(self.flat, self._rollouts, step.inputs, loss, out["gradient"])
+            out["header"][CAUSE] = CAUSES.index(finding.cause)
+            self.on_not_finite(finding, out["header"])

@@ -8,7 +8,8 @@ The state is two blocks of the same turn number, in memory that outlives the lea
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
 killed anywhere has lost at most the turn in progress. A turn is an update, except when there is nothing to apply:
-gradients of zero samples, or one that is not finite, which is never applied. Then the weights pass on unchanged.
+gradients of zero samples, or one that is not finite or would make weights that are not: that is never applied. Then the
+weights pass on unchanged.
 
 A synchronous object without ports: blocks in, blocks out. When to publish, and to whom, is the actor's business.
 """
@@ -24,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive import _native
 from hive.config import AlgorithmConfig
-from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, combine
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, combine
 from hive.networks import FlatOptimizer, OptimizerSettings
 from hive.runtime import Layout, Status
 
@@ -44,7 +46,7 @@ class Count(enum.IntEnum):
     rollouts = 1  # that turns have consumed, the lost ones of a round included
     env_steps = 2  # valid steps that were applied
     episodes = 3
-    skipped = 4  # turns whose gradient was not finite
+    skipped = 4  # turns whose gradient or new weights were not finite
     first_ns = 5  # monotonic time at the end of the first turn
     last_ns = 6  # and of the latest
     stale = 7  # gradients that were too old and so dropped
@@ -64,12 +66,17 @@ def ledger_layout(moment_blocks: int, parameter_elements: int, workers: int) -> 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn did. `bad` is the position of the gradient that was not finite, or -1."""
+    """What one turn did.
+
+    `cause`: what was not finite, one of hive.gradients.CAUSES or "update" where only the new weights were not; "" if
+    all was. `bad`: the position of the gradient to blame, or -1.
+    """
 
     applied: bool
     samples: int
     norm: float
     learning_rate: float
+    cause: str
     bad: int
     statistics: NDArray[np.float64]
 
@@ -139,11 +146,11 @@ class Learner:
         after["applied"][:] = before["applied"]
         after["returns"][:] = before["returns"]
         samples, reduction = combine(gradients, self.gradient, factors)
-        applied = samples > 0 and reduction.finite
+        cause, bad = _blame(gradients, reduction)
         rate = self.learning_rate(int(counters[Count.env_steps]))
-        if applied:
-            size = 4 * len(self.gradient)
-            self.optimizer.step(
+        size = 4 * len(self.gradient)
+        if samples and not cause:
+            finite = self.optimizer.step(
                 weights[:size].view(np.float32),
                 weights_out[:size].view(np.float32),
                 self.gradient,
@@ -153,12 +160,15 @@ class Learner:
                 learning_rate=rate,
                 gradient_scale=clip_scale(reduction.norm, self.config.clip_gradients),
             )
+            cause = "" if finite else "update"
+        applied = samples > 0 and not cause
+        if applied:
             weights_out[size:] = weights[size:]
-            counters[Count.updates] += 1
         else:
             weights_out[:] = weights
             after["moments"][:] = before["moments"]
-            counters[Count.skipped] += samples > 0
+        counters[Count.updates] += applied
+        counters[Count.skipped] += cause != ""
         for gradient in gradients:
             counters[Count.env_steps] += int(gradient["header"][ENV_STEPS])
             counters[Count.rollouts] += int(gradient["header"][ROLLOUTS])
@@ -170,7 +180,8 @@ class Learner:
             samples,
             reduction.norm,
             rate,
-            -1 if reduction.finite else reduction.bad_input,
+            cause,
+            bad,
             _mean_statistics(gradients, samples),
         )
 
@@ -180,6 +191,14 @@ class Learner:
         for position, value in enumerate(gradient["episode_returns"][:count], start=seen):
             ledger["returns"][position % RETURNS_KEPT] = value
         ledger["counters"][Count.episodes] = seen + count
+
+
+def _blame(gradients: Sequence[Arrays], reduction: _native.Reduction) -> tuple[str, int]:
+    """What is not finite, by its worker's word or by the reduction, and in which gradient; ("", -1): nothing."""
+    for position, gradient in enumerate(gradients):
+        if cause := int(gradient["header"][CAUSE]):
+            return CAUSES[cause], position
+    return ("", -1) if reduction.finite else ("gradient", reduction.bad_input)
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:

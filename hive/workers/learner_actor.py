@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms import Moments, merged
+from hive.errors import NotFinite
 from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot
 from hive.workers.blueprint import Blueprint
@@ -21,6 +22,8 @@ from hive.workers.learner import Count, Turn, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
 
 __all__ = ["RESULTS", "LearnerActor"]
+
+MOST_SKIPPED = 100  # turns in a row without an update: whatever comes is not finite, and the weights stay as they are
 
 
 class LearnerActor(Actor):
@@ -57,6 +60,7 @@ class LearnerActor(Actor):
         self.reported_s, self.reported_steps = 0.0, 0.0
         self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.skipping = False  # the evaluation that was due last
+        self.skipped = 0  # turns in a row that were not finite
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
@@ -87,6 +91,7 @@ class LearnerActor(Actor):
                 for slot in held:
                     lines.retire(slot)
                 held.clear()
+                self._judge_finite()
                 over = self._over() if self.free or self.turn * self.per_turn % self.per_round == 0 else None
                 await self._checkpoint()
                 await self._evaluate()
@@ -140,11 +145,21 @@ class LearnerActor(Actor):
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
         self.window.append((turn, max(used, default=0), self.behaviour.board.latest - min(policy) if policy else 0))
         self._show()
-        if turn.bad >= 0:
-            slot = held[turn.bad]
-            worker = f"gradient-worker-{slot.producer}"
-            text = f"gradient {slot.sequence} of {worker} holds NaN or infinity and was not applied"
-            self.note("not finite", text, worker=worker, turn=self.turn)
+        self.skipped = self.skipped + 1 if turn.cause else 0
+        if turn.cause:
+            self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
+
+    def _judge_finite(self) -> None:
+        """Raises NotFinite where the run is to stop at the first, or has nothing else any more."""
+        stops = self.config.supervision.non_finite == "stop"
+        if self.skipped >= (1 if stops else MOST_SKIPPED):
+            cause = self.window[-1][0].cause
+            why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
+            raise NotFinite(
+                f"the {cause} of turn {self.turn} was not finite ({why})",
+                hint="lower algorithm.learning_rate or set algorithm.clip_gradients; events.jsonl says where it came "
+                "from, and what made it lies in not-finite/ of the run",
+            )
 
     async def _checkpoint(self) -> None:
         """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
@@ -270,6 +285,15 @@ class LearnerActor(Actor):
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
+
+
+def _fault(turn: Turn, held: list[Slot]) -> str:
+    """What was not finite in it, and who made that."""
+    if turn.bad < 0:
+        return f"its {turn.cause} is not finite, though every gradient is"
+    slot = held[turn.bad]
+    return f"the {turn.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
+
 
 LAGS_SHOWN = 8  # buckets of a lag histogram; the last one holds what is beyond
 

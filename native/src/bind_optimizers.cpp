@@ -29,7 +29,7 @@ Momentum momentum_of(Arrays& arrays, const py::object& in, const py::object& out
   return {before, arrays.output<float>(out, "momentum_out", "momentum_in")};
 }
 
-void adam(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
+bool adam(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
           const py::object& exp_avg_in, const py::object& exp_avg_out, const py::object& exp_avg_sq_in,
           const py::object& exp_avg_sq_out, std::int64_t step, double learning_rate, double beta1, double beta2,
           double epsilon, double weight_decay, bool decoupled, double gradient_scale) {
@@ -45,11 +45,11 @@ void adam(const py::object& parameters_in, const py::object& parameters_out, con
   const auto square = arrays.input<float>(exp_avg_sq_in, "exp_avg_sq_in");
   const auto next_square = arrays.output<float>(exp_avg_sq_out, "exp_avg_sq_out", "exp_avg_sq_in");
   const py::gil_scoped_release released;
-  adam_step({step, learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, gradient_scale}, from, to, slope,
-            mean, next_mean, square, next_square);
+  return adam_step({step, learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, gradient_scale}, from, to,
+                   slope, mean, next_mean, square, next_square);
 }
 
-void rmsprop(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
+bool rmsprop(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
              const py::object& square_avg_in, const py::object& square_avg_out, const py::object& momentum_in,
              const py::object& momentum_out, double learning_rate, double decay, double epsilon, double momentum,
              double weight_decay, double gradient_scale) {
@@ -61,11 +61,11 @@ void rmsprop(const py::object& parameters_in, const py::object& parameters_out, 
   const auto next_square = arrays.output<float>(square_avg_out, "square_avg_out", "square_avg_in");
   const Momentum buffers = momentum_of(arrays, momentum_in, momentum_out, momentum);
   const py::gil_scoped_release released;
-  rmsprop_step({learning_rate, decay, epsilon, momentum, weight_decay, gradient_scale}, from, to, slope, square,
-               next_square, buffers.in, buffers.out);
+  return rmsprop_step({learning_rate, decay, epsilon, momentum, weight_decay, gradient_scale}, from, to, slope,
+                      square, next_square, buffers.in, buffers.out);
 }
 
-void sgd(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
+bool sgd(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
          const py::object& momentum_in, const py::object& momentum_out, double learning_rate, double momentum,
          double weight_decay, double gradient_scale) {
   Arrays arrays(1);
@@ -74,7 +74,7 @@ void sgd(const py::object& parameters_in, const py::object& parameters_out, cons
   const auto slope = arrays.input<float>(gradient, "gradient");
   const Momentum buffers = momentum_of(arrays, momentum_in, momentum_out, momentum);
   const py::gil_scoped_release released;
-  sgd_step({learning_rate, momentum, weight_decay, gradient_scale}, from, to, slope, buffers.in, buffers.out);
+  return sgd_step({learning_rate, momentum, weight_decay, gradient_scale}, from, to, slope, buffers.in, buffers.out);
 }
 
 void polyak_arrays(const py::object& target_in, const py::object& source, const py::object& target_out, double rate) {
@@ -93,15 +93,18 @@ void bind_optimizers(py::module_& m) {
   m.def("adam_step", &adam, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "exp_avg_in"_a, "exp_avg_out"_a,
         "exp_avg_sq_in"_a, "exp_avg_sq_out"_a, py::kw_only(), "step"_a, "learning_rate"_a, "beta1"_a, "beta2"_a,
         "epsilon"_a, "weight_decay"_a, "decoupled"_a, "gradient_scale"_a,
-        "One step of Adam, or of AdamW if `decoupled`, over float32 blocks [P]; `step` counts from 1.");
+        "One step of Adam, or of AdamW if `decoupled`, over float32 blocks [P]; `step` counts from 1.\n\n"
+        "Returns whether all that was written is finite.");
   m.def("rmsprop_step", &rmsprop, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "square_avg_in"_a,
         "square_avg_out"_a, "momentum_in"_a, "momentum_out"_a, py::kw_only(), "learning_rate"_a, "decay"_a,
         "epsilon"_a, "momentum"_a, "weight_decay"_a, "gradient_scale"_a,
         "One step of RMSprop over float32 blocks [P]; `decay` is torch's alpha.\n\n"
-        "The momentum buffers are None, both, where momentum is 0.");
+        "The momentum buffers are None, both, where momentum is 0. Returns whether all that was written is\n"
+        "finite.");
   m.def("sgd_step", &sgd, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "momentum_in"_a, "momentum_out"_a,
         py::kw_only(), "learning_rate"_a, "momentum"_a, "weight_decay"_a, "gradient_scale"_a,
-        "One step of SGD over float32 blocks [P]. The momentum buffers are None, both, where momentum is 0.");
+        "One step of SGD over float32 blocks [P]. The momentum buffers are None, both, where momentum is 0.\n\n"
+        "Returns whether all that was written is finite.");
   m.def("polyak", &polyak_arrays, "target_in"_a, "source"_a, "target_out"_a, "rate"_a,
         "Write (1 - rate) * target + rate * source over float32 blocks [P]; a rate of 1 copies `source` exactly.");
 }

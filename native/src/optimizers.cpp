@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hive/finite.hpp"
 #include "hive/simd.hpp"
 
 namespace hive {
@@ -23,9 +24,10 @@ struct Factors {
   float epsilon = 0.0F;
 };
 
-HIVE_SIMD void adam(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+HIVE_SIMD bool adam(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
                     const float* gradient, const float* exp_avg_in, float* exp_avg_out, const float* exp_avg_sq_in,
                     float* exp_avg_sq_out) {
+  std::uint32_t bad = 0;
   HIVE_INDEPENDENT
   for (std::size_t i = 0; i < size; ++i) {
     const float parameter = parameters_in[i];
@@ -34,15 +36,18 @@ HIVE_SIMD void adam(Factors by, std::size_t size, const float* parameters_in, fl
     const float square = by.second * exp_avg_sq_in[i] + by.second_rest * slope * slope;
     exp_avg_out[i] = mean;
     exp_avg_sq_out[i] = square;
-    parameters_out[i] =
-        by.keep * parameter - by.step * mean / (std::sqrt(square) / by.root_correction + by.epsilon);
+    const float next = by.keep * parameter - by.step * mean / (std::sqrt(square) / by.root_correction + by.epsilon);
+    parameters_out[i] = next;
+    bad |= not_finite(next) | not_finite(mean) | not_finite(square);
   }
+  return !bad;
 }
 
-HIVE_SIMD void rmsprop(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+HIVE_SIMD bool rmsprop(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
                        const float* gradient, const float* square_avg_in, float* square_avg_out,
                        const float* momentum_in, float* momentum_out) {
   const bool has_momentum = momentum_out != nullptr;
+  std::uint32_t bad = 0;
   HIVE_INDEPENDENT
   for (std::size_t i = 0; i < size; ++i) {
     const float parameter = parameters_in[i];
@@ -54,13 +59,17 @@ HIVE_SIMD void rmsprop(Factors by, std::size_t size, const float* parameters_in,
       direction += by.first * momentum_in[i];
       momentum_out[i] = direction;
     }
-    parameters_out[i] = parameter - by.step * direction;
+    const float next = parameter - by.step * direction;
+    parameters_out[i] = next;
+    bad |= not_finite(next) | not_finite(direction) | not_finite(square);
   }
+  return !bad;
 }
 
-HIVE_SIMD void sgd(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
+HIVE_SIMD bool sgd(Factors by, std::size_t size, const float* parameters_in, float* parameters_out,
                    const float* gradient, const float* momentum_in, float* momentum_out) {
   const bool has_momentum = momentum_out != nullptr;
+  std::uint32_t bad = 0;
   HIVE_INDEPENDENT
   for (std::size_t i = 0; i < size; ++i) {
     const float parameter = parameters_in[i];
@@ -69,8 +78,11 @@ HIVE_SIMD void sgd(Factors by, std::size_t size, const float* parameters_in, flo
       direction += by.first * momentum_in[i];
       momentum_out[i] = direction;
     }
-    parameters_out[i] = parameter - by.step * direction;
+    const float next = parameter - by.step * direction;
+    parameters_out[i] = next;
+    bad |= not_finite(next) | not_finite(direction);
   }
+  return !bad;
 }
 
 HIVE_SIMD void blend(float keep, float rate, std::size_t size, const float* target_in, const float* source,
@@ -83,7 +95,7 @@ float narrow(double factor) { return static_cast<float>(factor); }
 
 }  // namespace
 
-void adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+bool adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
                std::span<const float> gradient, std::span<const float> exp_avg_in, std::span<float> exp_avg_out,
                std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out) {
   const auto step = static_cast<double>(settings.step);
@@ -101,11 +113,11 @@ void adam_step(const AdamSettings& settings, std::span<const float> parameters_i
       .root_correction = narrow(std::sqrt(square_correction)),
       .epsilon = narrow(settings.epsilon),
   };
-  adam(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(), exp_avg_in.data(),
-       exp_avg_out.data(), exp_avg_sq_in.data(), exp_avg_sq_out.data());
+  return adam(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
+              exp_avg_in.data(), exp_avg_out.data(), exp_avg_sq_in.data(), exp_avg_sq_out.data());
 }
 
-void rmsprop_step(const RmspropSettings& settings, std::span<const float> parameters_in,
+bool rmsprop_step(const RmspropSettings& settings, std::span<const float> parameters_in,
                   std::span<float> parameters_out, std::span<const float> gradient,
                   std::span<const float> square_avg_in, std::span<float> square_avg_out,
                   std::span<const float> momentum_in, std::span<float> momentum_out) {
@@ -118,11 +130,11 @@ void rmsprop_step(const RmspropSettings& settings, std::span<const float> parame
       .second_rest = narrow(1.0 - settings.decay),
       .epsilon = narrow(settings.epsilon),
   };
-  rmsprop(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
-          square_avg_in.data(), square_avg_out.data(), momentum_in.data(), momentum_out.data());
+  return rmsprop(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
+                 square_avg_in.data(), square_avg_out.data(), momentum_in.data(), momentum_out.data());
 }
 
-void sgd_step(const SgdSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+bool sgd_step(const SgdSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
               std::span<const float> gradient, std::span<const float> momentum_in, std::span<float> momentum_out) {
   const Factors by{
       .gradient_scale = narrow(settings.gradient_scale),
@@ -130,8 +142,8 @@ void sgd_step(const SgdSettings& settings, std::span<const float> parameters_in,
       .step = narrow(settings.learning_rate),
       .first = narrow(settings.momentum),
   };
-  sgd(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(), momentum_in.data(),
-      momentum_out.data());
+  return sgd(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
+             momentum_in.data(), momentum_out.data());
 }
 
 void polyak(std::span<const float> target_in, std::span<const float> source, std::span<float> target_out,

@@ -1,18 +1,12 @@
 #include "hive/rows.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
+
+#include "hive/finite.hpp"
 
 namespace hive {
 namespace {
-
-// 1 for NaN and the infinities: the exponent is all ones. Integers, unlike a sum of floats, are gathered in any order,
-// so the loops below become vector code.
-std::uint32_t not_finite(float x) {
-  constexpr std::uint32_t kExponent = 0x7F800000;
-  return (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent;
-}
 
 template <typename T>
 bool store_matrix(const Matrix<T>& from, float* to) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -44,6 +46,17 @@ class WrongShape(Breaking):
 
 class NotANumber(Breaking):
     def broken(self) -> Step:
+        return np.full(3, np.nan, np.float32), 1.0, False, False, {}
+
+
+class NotANumberOnce(Breaking):
+    """Breaks in the first process that gets there."""
+
+    def broken(self) -> Step:
+        try:
+            (Path(os.environ["HIVE_HOME"]) / "broken").touch(exist_ok=False)
+        except FileExistsError:
+            return np.zeros(3, np.float32), 1.0, False, self.count % 20 == 0, {}
         return np.full(3, np.nan, np.float32), 1.0, False, False, {}
 
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from conftest import House
 
 
-def environment(house: House, id: str, more: str = "") -> object:
+def environment(house: House, id: str, more: str = "", steps: int = 100_000) -> object:
     return house.config(
-        f'[run]\nname = "bad"\nsteps = 100_000\n[env]\nid = "{id}"\n[collection]\nenvs = 2\nrollout = 16\n{more}'
+        f'[run]\nname = "bad"\nsteps = {steps}\n[env]\nid = "{id}"\n[collection]\nenvs = 2\nrollout = 16\n{more}'
     )
 
 
@@ -70,7 +70,8 @@ def test_an_environment_that_is_not_there(house: House, id: str, text: str) -> N
     ],
 )
 def test_an_environment_that_breaks_its_contract_ends_the_run_at_once(house: House, name: str, text: str) -> None:
-    done = house.hive("up", environment(house, f"breaking_environments:{name}"))
+    config = environment(house, f"breaking_environments:{name}", '[supervision]\nnon_finite = "stop"\n')
+    done = house.hive("up", config)
     assert done.returncode == 1
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -139,6 +140,15 @@ def test_an_environment_that_raises_is_tried_again_and_then_named(house: House) 
     )
     assert "Traceback" not in done.stderr
     assert house.summary("bad-1")["restarts"]["collector-0"] == 2
+
+
+def test_an_environment_that_returns_nan_once_costs_a_collector_and_no_run(house: House) -> None:
+    done = house.hive("up", environment(house, "breaking_environments:NotANumberOnce", steps=5_000))
+    assert done.returncode == 0, done.stderr
+    summary = house.ended("bad-1")
+    assert (summary["state"], summary["exact"], summary["restarts"]["collector-0"]) == ("finished", False, 1)
+    (died,) = [event for event in house.events("bad-1") if event["kind"] == "died"]
+    assert "returned an observation with nan in it (env " in died["text"]
 
 
 def test_an_environment_that_hangs_is_killed_and_named(house: House) -> None:

@@ -39,7 +39,7 @@ def torch_result(make: Callable[[list[torch.nn.Parameter]], torch.optim.Optimize
 
 
 def native_result(
-    step: Callable[..., None],
+    step: Callable[..., bool],
     settings: dict[str, Any],
     *,
     moments: int,
@@ -64,6 +64,33 @@ def assert_same_path(native: Block, reference: Block) -> None:
     """Within 1e-6 of themselves, or of 1 where they are smaller; and the steps moved them."""
     assert np.abs(reference - initial()).max() > 0.05
     np.testing.assert_allclose(native, reference, rtol=1e-6, atol=1e-6)
+
+
+HUGE, LARGE = np.float32(3.4e38), np.float32(1e30)  # twice the one, and the square of the other, are infinite
+OVERFLOWS = {  # step, moments it has and has not, settings, and what stands in which block: weights, gradient, moments
+    "sgd's weights": (_native.sgd_step, 0, 1, {"momentum": 0.0}, {0: HUGE, 1: -HUGE}),
+    "sgd's momentum": (_native.sgd_step, 1, 0, {"momentum": 1.0}, {1: HUGE, 2: HUGE}),
+    "rmsprop's squares": (_native.rmsprop_step, 1, 1, {"decay": 0.5, "epsilon": 1e-8, "momentum": 0.0}, {1: LARGE}),
+    "adam's squares": (_native.adam_step, 2, 0, {"beta1": 0.9, "beta2": 0.9, "decoupled": False}, {1: LARGE}),
+    "adamw's weights": (_native.adam_step, 2, 0, {"beta1": 0.5, "beta2": 0.5, "decoupled": True}, {0: -HUGE, 2: HUGE}),
+}
+
+
+@pytest.mark.parametrize("place", [None, 0, SIZE // 2, SIZE - 1])
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_a_step_says_whether_all_that_it_wrote_is_finite(name: str, place: int | None) -> None:
+    step, moments, absent, settings, poison = OVERFLOWS[name]
+    settings |= {"learning_rate": 1.0, "weight_decay": 0.0, "gradient_scale": 1.0}
+    settings |= {"step": 1, "epsilon": 1e-8} if step is _native.adam_step else {}
+    before = [np.ones(SIZE, np.float32) for _ in range(2 + moments)]
+    after = [np.zeros(SIZE, np.float32) for _ in range(1 + moments)]
+    if place is not None:
+        for block, value in poison.items():
+            before[block][place] = value
+    pairs = [block for pair in zip(before[2:], after[1:], strict=True) for block in pair]
+    finite = step(before[0], after[0], before[1], *pairs, *[None] * (2 * absent), **settings)
+    assert finite is (place is None)
+    assert all(np.isfinite(block).all() for block in after) is finite
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.37])

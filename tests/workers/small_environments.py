@@ -136,14 +136,14 @@ class Fails(Small):
 
 
 class Explodes(Small):
-    """Earns 1, but in its steps `when` and after nearly the largest float: their sum is infinite."""
+    """Earns 1, but from its step `when` on `times` times nearly the largest float: their sum is infinite."""
 
-    def __init__(self, when: int) -> None:
+    def __init__(self, when: int, times: int = 2) -> None:
         super().__init__()
-        self.when = when
+        self.when = range(when, when + times)
 
     def reward(self, action: Any) -> float:
-        return 3e38 if self.when <= self.at < self.when + 2 else 1.0
+        return 3e38 if self.at in self.when else 1.0
 
 
 class Picture(Small):

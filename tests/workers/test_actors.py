@@ -15,10 +15,10 @@ import pytest
 from small_trainer import LIMIT_S, Trainer, config_of
 
 from hive.config import Config
-from hive.errors import EnvironmentFailed
+from hive.errors import EnvironmentFailed, NotFinite
 from hive.gradients import SAMPLES, VERSION
 from hive.networks import aligned_block
-from hive.records import RunDirectory, read_jsonl
+from hive.records import RunDirectory, read_jsonl, read_specimen
 from hive.records.weights import load_weights
 from hive.runtime import Topology
 from hive.runtime.accounting import holds
@@ -308,8 +308,8 @@ class NotedLearner(Noted):
 class WatchedGradientWorker(GradientWorkerActor):
     """Notes (gradient, its state version, the versions of its rollouts)."""
 
-    def __init__(self, blueprint: Blueprint, seen: list[Any]) -> None:
-        super().__init__(blueprint)
+    def __init__(self, blueprint: Blueprint, directory: Path, seen: list[Any]) -> None:
+        super().__init__(blueprint, directory)
         self.worker = NotedGWorker(self.worker, seen)  # type: ignore[assignment]
 
 
@@ -395,9 +395,34 @@ def test_gradients_that_are_not_finite_are_named_and_not_applied(tmp_path: Path)
     assert (run.results["skipped"], run.results["updates"], run.results["env_steps"]) == (1, 15, 256)
     weights, _ = load_weights(run.checkpoint())
     assert all(np.isfinite(array).all() for array in weights.values())
-    (note,) = [event for event in run.events if event[0] == "not finite"]
-    assert note[1] == "gradient 2 of gradient-worker-0 holds NaN or infinity and was not applied"
-    assert {"worker": "gradient-worker-0", "turn": 3, "actor": "learner-0"}.items() <= note[2].items()
+    (found,) = [event for event in run.events if event[0] == "not finite"]
+    kept = run.directory.specimens / "gradient-worker-0-000002"
+    assert found[1] == f"the loss is inf, found by gradient-worker-0; what made it lies in {kept}"
+    assert {"cause": "loss", "actor": "gradient-worker-0"}.items() <= found[2].items()
+    (skipped,) = [event for event in run.events if event[0] == "skipped"]
+    assert skipped[1] == "turn 3 was not applied: the loss of gradient 2 of gradient-worker-0 is not finite"
+    arrays, facts = read_specimen(kept)
+    assert facts == {"cause": "loss", "text": "the loss is inf", "state_version": 2, "left_out": []}
+    assert arrays["rollout-0-2.rewards"].max() == np.float32(3e38)
+    assert {f"weights.{name}" for name in weights} <= arrays.keys()
+
+
+def test_told_to_stop_at_what_is_not_finite_the_run_ends_there_and_saves(tmp_path: Path) -> None:
+    with pytest.raises(
+        NotFinite, match=r"^the loss of turn 3 was not finite \(\[supervision\] non_finite = \"stop\"\)"
+    ):
+        train(
+            tmp_path,
+            "Explodes",
+            env__options="{when=20}",
+            algorithm__clip_gradients=0,
+            supervision__non_finite='"stop"',
+        )
+
+
+def test_when_nothing_is_finite_any_more_the_run_ends(tmp_path: Path) -> None:
+    with pytest.raises(NotFinite, match=r"^the loss of turn 100 was not finite \(100 turns in a row\)"):
+        train(tmp_path, "Explodes", env__options="{when=0, times=1000000}", run__steps=100_000)
 
 
 def lose_a_rollout(supervisor: Supervisor, *, of_both: bool) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, copies, same_bytes
 
 from hive.config import A2CConfig
-from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradient_layout
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.workers import Learner
@@ -174,11 +174,35 @@ def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> Non
     good, bad, late = gradient(4, 2), gradient(8, 3), gradient(4, 4)
     bad["gradient"][ELEMENTS - 1] = late["gradient"][0] = poison
     turn = state.turn(good, bad, late)
-    assert (turn.applied, turn.bad, turn.samples) == (False, 1, 16)
+    assert (turn.applied, turn.cause, turn.bad, turn.samples) == (False, "gradient", 1, 16)
     assert not math.isfinite(turn.norm)
     assert np.array_equal(state.weights[state.at], weights)
     assert np.array_equal(state.ledger["moments"], moments)
     assert (state.count(Count.updates), state.count(Count.skipped)) == (1, 1)
+
+
+@pytest.mark.parametrize("cause", ["observation", "reward", "weight", "loss", "gradient"])
+def test_what_a_worker_says_is_not_finite_is_not_applied(cause: str) -> None:
+    """Its numbers may all be finite: a loss can be infinite where its gradient is zero."""
+    state = State(A2CConfig())
+    before, bad = state.weights[0].copy(), gradient(8, 3)
+    bad["header"][CAUSE] = CAUSES.index(cause)
+    turn = state.turn(gradient(4, 2), bad)
+    assert (turn.applied, turn.cause, turn.bad) == (False, cause, 1)
+    assert np.array_equal(state.weights[state.at], before)
+    assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
+
+
+def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
+    state = State(A2CConfig(optimizer="sgd", learning_rate=1e38, momentum=0.9, clip_gradients=0.0))
+    before, large = state.weights[0].copy(), gradient(4)
+    large["gradient"][3] = 1e38
+    turn = state.turn(large)
+    assert (turn.applied, turn.cause, turn.bad) == (False, "update", -1)
+    assert math.isfinite(turn.norm)
+    assert np.array_equal(state.weights[state.at], before)
+    assert not state.ledger["moments"].any()
+    assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
 
 
 def test_training_goes_on_after_a_skipped_turn_as_if_it_had_not_been() -> None:
@@ -202,7 +226,7 @@ def test_zero_samples_pass_everything_on() -> None:
     lost = gradient(0)
     lost["gradient"][:] = np.nan
     turn = state.turn(lost, lost)
-    assert (turn.applied, turn.samples, turn.norm, turn.bad) == (False, 0, 0.0, -1)
+    assert (turn.applied, turn.samples, turn.norm, turn.cause, turn.bad) == (False, 0, 0.0, "", -1)
     assert not turn.statistics.any()
     assert np.array_equal(state.weights[state.at], weights)
     assert np.array_equal(state.ledger["moments"], moments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ class WorkerDesk(Desk):
         actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
         sender = SlabSender("gradients", self.gradients, me, waiter, nobody)
         actor.gradients = GradientWorkerActor.gradients.bind(sender)
-        actor.__init__(self.blueprint)
+        actor.__init__(self.blueprint, Path())
         return actor  # type: ignore[no-any-return]
 
     def collect(self, producer: int, count: int = 1) -> None:

@@ -14,8 +14,11 @@
 // Momentum buffers are optional. They start as zero, which makes the first step equal torch's; an empty span leaves
 // momentum out.
 //
-// What it does not do: schedules (the caller passes this step's learning rate), checks for NaN (see accumulator.hpp;
-// a gradient that is not finite never gets here), parameter groups (one call for each range of the block).
+// A step says whether all that it wrote is finite: a gradient that is (accumulator.hpp sees to that) can still be too
+// big for the weights. The check is gathered on the way and costs no pass; nothing was lost, since v is as it was.
+//
+// What it does not do: schedules (the caller passes this step's learning rate), parameter groups (one call for each
+// range of the block).
 #pragma once
 
 #include <cstdint>
@@ -51,17 +54,17 @@ struct SgdSettings {
 };
 
 // Kingma and Ba 2015; Loshchilov and Hutter 2019 where decoupled.
-void adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+bool adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
                std::span<const float> gradient, std::span<const float> exp_avg_in, std::span<float> exp_avg_out,
                std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out);
 
 // Tieleman and Hinton 2012. Epsilon is added outside the root.
-void rmsprop_step(const RmspropSettings& settings, std::span<const float> parameters_in,
+bool rmsprop_step(const RmspropSettings& settings, std::span<const float> parameters_in,
                   std::span<float> parameters_out, std::span<const float> gradient,
                   std::span<const float> square_avg_in, std::span<float> square_avg_out,
                   std::span<const float> momentum_in, std::span<float> momentum_out);
 
-void sgd_step(const SgdSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
+bool sgd_step(const SgdSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
               std::span<const float> gradient, std::span<const float> momentum_in, std::span<float> momentum_out);
 
 // The soft target update, target = (1 - rate) target + rate source. A rate of 1 is an exact copy.

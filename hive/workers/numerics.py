@@ -1,0 +1,81 @@
+"""NaN and infinity: where in the making of a gradient they come from, and everything that it was made of.
+
+    rollouts -> inputs -> weights -> loss -> gradient        the first of these that is not finite is the cause
+
+Called when a gradient is known to be bad, so it may take its time. What it finds can be kept
+(hive.records.specimens) and looked at in peace: the rollouts of the share, the inputs of the step, the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hive.algorithms import Loss
+from hive.networks import FlatParameters
+from hive.storage import Rollout
+
+__all__ = ["Finding", "find"]
+
+FIELDS = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated", "valid", "final_index")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`cause` is one of hive.gradients.CAUSES, `text` says it in words, `arrays` is what to look at."""
+
+    cause: str
+    text: str
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def find(
+    flat: FlatParameters,
+    rollouts: Sequence[Rollout],
+    inputs: torch.Tensor,
+    loss: Loss,
+    gradient: NDArray[np.float32],
+) -> Finding:
+    """The cause of a gradient that is not finite. `flat` holds the weights that it was made with."""
+    weights = flat.arrays(flat.block)
+    gradients = dict(zip(flat.names, flat.gradient_arrays(gradient), strict=True))
+    cause, text = (
+        _in_rollouts(rollouts)
+        or _in("weight", weights)
+        or (None if bool(torch.isfinite(loss.total)) else ("loss", f"the loss is {loss.total.item()}"))
+        or _in("gradient", gradients)
+        or ("gradient", "the gradient is not finite")
+    )
+    arrays = {f"rollout-{r.source}-{r.sequence}.{name}": getattr(r, name) for r in rollouts for name in FIELDS}
+    arrays |= {f"weights.{name}": array for name, array in weights.items()}
+    return Finding(cause, text, {"inputs": inputs.detach().numpy(), **arrays})
+
+
+def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:
+    for rollout in rollouts:
+        for cause, array in (("observation", rollout.observations), ("reward", rollout.rewards)):
+            if (place := _first_bad(array)) is not None:
+                where = f"step {place[0]}, environment {place[1]} of rollout {rollout.sequence}"
+                return cause, f"collector-{rollout.source} gave the {cause} {array[place]} ({where})"
+    return None
+
+
+def _in(cause: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, str] | None:
+    for name, array in arrays.items():
+        if (place := _first_bad(array)) is not None:
+            count = int(np.count_nonzero(~np.isfinite(array)))
+            return cause, f"the {cause} of `{name}` is not finite in {count} of {array.size} places ({array[place]})"
+    return None
+
+
+def _first_bad(array: NDArray[Any]) -> tuple[int, ...] | None:
+    """Where the first NaN or infinity of a float array is; None: nowhere."""
+    if array.dtype.kind != "f":
+        return None
+    bad = ~np.isfinite(array)
+    return tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape)) if bad.any() else None
