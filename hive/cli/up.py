@@ -44,6 +44,9 @@ __all__ = ["add_run_commands"]
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
     "running",
+    "scaled",
+    "not scaled",
+    "not started",
     "died",
     "restarted",
     "killed",
@@ -101,6 +104,15 @@ def add_run_commands(commands: Any) -> None:
     )
     down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
     down.set_defaults(run=run_down)
+    scale = commands.add_parser(
+        "scale",
+        help="change the numbers of workers of a running run",
+        description="Goes on with other numbers of workers, from where the run is.",
+        epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
+    )
+    scale.add_argument("run_name", metavar="RUN", help="as for down")
+    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers or gradients.workers")
+    scale.set_defaults(run=run_scale)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -318,6 +330,23 @@ def _report(directory: RunDirectory, code: int) -> int:
         file=out,
     )
     return code
+
+
+def run_scale(options: argparse.Namespace) -> int:
+    """Asks, and waits until the run is back: it may be with what it had, when it cannot be built otherwise."""
+    from hive.cli.look import live_run
+
+    directory = live_run(options.run_name)
+    with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
+        before, begun = client.status(), time.monotonic()
+        client.scale(options.sets)
+        while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
+            time.sleep(0.01)
+    if status["refused"] != before["refused"]:
+        raise UsageError(f"{directory.name} goes on as it was: {status['refused']}")
+    counts = " ".join(options.sets)
+    print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
+    return 0
 
 
 def run_down(options: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
     collector-3 failed: EnvironmentFailed: ALE/Pong-v5 returned ...      the whole truth, for `head -1`
 
-    doing ...    traceback ...    story ...    stacks ...                only those that are known
+    doing    traceback    stack    story    events    stacks             only those that are known
 
 They are for people. What the terminal shows of a crash is said by who writes them.
 """
@@ -31,14 +31,25 @@ def write_crash(
     error: str,
     traceback: str = "",
     doing: str = "",
+    stack: str = "",
     story: Iterable[str] = (),
+    events: Iterable[str] = (),
     stacks: str = "",
 ) -> Path:
-    """Writes a report and returns its path. `error` is the cause, `story` the last transitions, oldest first.
+    """Writes a report and returns its path. `error` is the cause, `stack` where it was stuck.
+
+    `story` holds its last transitions and `events` the run's last events, oldest first; `stacks` those of the others.
 
     Raises RecordError when it cannot be written.
     """
-    sections = {"doing": doing, "traceback": traceback, "story": "\n".join(story), "stacks": stacks}
+    sections = {
+        "doing": doing,
+        "traceback": traceback,
+        "stack": stack,
+        "story": "\n".join(story),
+        "events": "\n".join(events),
+        "stacks": stacks,
+    }
     texts = [f"{actor} failed: {' '.join(error.split())}\n"]
     texts += [f"\n{name}\n{text.rstrip()[-SECTION_CHARACTERS:]}\n" for name, text in sections.items() if text]
     n = 1

@@ -9,12 +9,14 @@
         evaluations.jsonl    one line for each
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         videos/                                                       not-finite/<name>/
+        .reserve               room on the disk for the last words of a run whose disk is full
 
 This module knows names and places only. What the files hold is told by the modules that write them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -30,6 +32,9 @@ LATEST = "latest"
 # In the folder of a checkpoint.
 WEIGHTS_FILE = "weights.safetensors"
 STATE_FILE = "state.json"
+
+RESERVE_FILE = ".reserve"
+RESERVE_BYTES = 256 * 1024  # a summary of a thousand actors
 
 # What a shell, a URL and a metric can hold without quotes. Not hidden, not an option.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -140,6 +145,16 @@ class RunDirectory:
 
     def crash_file(self, actor: str, n: int) -> Path:
         return self.crashes / f"{actor}-{n}.txt"
+
+    def reserve(self) -> None:
+        """Takes the room on the disk that a summary needs, so that a run can still say how it ended on a full one."""
+        with contextlib.suppress(OSError):  # it is full already
+            (self.path / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
+
+    def release(self) -> None:
+        """Gives that room back, right before it is needed."""
+        with contextlib.suppress(OSError):
+            (self.path / RESERVE_FILE).unlink(missing_ok=True)
 
     def point_latest(self) -> None:
         """Makes `latest` in the same home point here, in one step."""

@@ -1,7 +1,7 @@
 """The control socket: how views and commands speak to a supervisor.
 
-    view -> supervisor      GiveStatus · Down
-    supervisor -> view      Status · Accepted
+    view -> supervisor      GiveStatus · Down · Scale
+    supervisor -> view      Status · Accepted · Refused
 
 A unix socket in the run's private socket folder; requests are answered one by one, in order. Leaving is closing the
 connection and changes nothing for the run. Garbage closes that connection and nothing else.
@@ -12,15 +12,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from hive.errors import UsageError, WireError
+from hive.errors import HiveError, UsageError, WireError
 from hive.runtime.messages import Message, Tree, type_set
 from hive.runtime.stream import pack, read, receive, send
 
-__all__ = ["Accepted", "ControlServer", "Down", "GiveStatus", "Status", "control_path", "open_control"]
+__all__ = [
+    "Accepted",
+    "ControlServer",
+    "Down",
+    "GiveStatus",
+    "Refused",
+    "Requests",
+    "Scale",
+    "Status",
+    "control_path",
+    "open_control",
+]
 
 MAX_VIEWS = 64  # at once; a view holds one connection
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
@@ -38,6 +49,12 @@ class Down(Message):
     now: bool
 
 
+class Scale(Message):
+    """Goes on with these keys of the config changed, as `--set` takes them: `collection.workers=4`."""
+
+    sets: tuple[str, ...]
+
+
 class Status(Message):
     status: Tree
 
@@ -46,8 +63,25 @@ class Accepted(Message):
     """The request will be carried out."""
 
 
-REQUESTS = type_set([GiveStatus, Down])
-ANSWERS = type_set([Status, Accepted])
+class Refused(Message):
+    """The request will not be carried out, and nothing has changed."""
+
+    text: str
+    hint: str
+
+
+REQUESTS = type_set([GiveStatus, Down, Scale])
+ANSWERS = type_set([Status, Accepted, Refused])
+
+
+class Requests(Protocol):
+    """What the supervisor's side can be asked. What it refuses it raises, as a HiveError."""
+
+    def status(self) -> dict[str, Tree]: ...
+
+    def down(self, reason: str, now: bool) -> None: ...
+
+    def scale(self, sets: Sequence[str]) -> None: ...
 
 
 def control_path(socket_folder: Path) -> Path:
@@ -57,10 +91,9 @@ def control_path(socket_folder: Path) -> Path:
 class ControlServer:
     """The supervisor's side."""
 
-    def __init__(self, path: Path, status: Callable[[], dict[str, Tree]], down: Callable[[str, bool], None]) -> None:
+    def __init__(self, path: Path, run: Requests) -> None:
         self.path = path
-        self.status = status
-        self.down = down
+        self.run = run
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.views: dict[socket.socket, asyncio.Task[None]] = {}
 
@@ -96,19 +129,25 @@ class ControlServer:
         reader, writer = await asyncio.open_unix_connection(sock=line)
         try:
             while True:
-                request = await read(reader, REQUESTS)
-                if isinstance(request, Down):
-                    self.down(request.reason, request.now)
-                    answer: Message = Accepted()
-                else:
-                    answer = Status(self.status())
-                writer.write(pack(answer))
+                writer.write(pack(self._answer(await read(reader, REQUESTS))))
                 await writer.drain()
         except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.views.pop(line, None)
             writer.close()
+
+    def _answer(self, request: Message) -> Message:
+        try:
+            if isinstance(request, GiveStatus):
+                return Status(self.run.status())
+            if isinstance(request, Down):
+                self.run.down(request.reason, request.now)
+            elif isinstance(request, Scale):
+                self.run.scale(request.sets)
+            return Accepted()
+        except HiveError as error:
+            return Refused(str(error), error.hint)
 
     async def close(self) -> None:
         """Nobody is accepted any more, and every view learns at once that it will get no answer."""
@@ -139,6 +178,8 @@ class ControlClient:
             raise UsageError(f"the supervisor is gone ({error})") from None
         if answer is None:
             raise UsageError("the supervisor is gone")
+        if isinstance(answer, Refused):
+            raise UsageError(answer.text, hint=answer.hint)
         return answer
 
     def status(self) -> dict[str, Any]:
@@ -148,6 +189,9 @@ class ControlClient:
 
     def down(self, reason: str, *, now: bool = False) -> None:
         self._ask(Down(reason, now))
+
+    def scale(self, sets: Sequence[str]) -> None:
+        self._ask(Scale(tuple(sets)))
 
     def close(self) -> None:
         self.line.close()

@@ -1,7 +1,7 @@
 """The fork server: a process that has imported torch and built the topology, and forks actors from that state.
 
     supervisor -> fork server     Build · Fork · Adopt
-    fork server -> supervisor     Built | BuildFailed · Forked
+    fork server -> supervisor     Built | BuildFailed · Forked | NotForked
 
 A forked actor inherits classes, parameters and imported modules: nothing is pickled, it starts in milliseconds and
 shares pages. Before it forks, this process has no thread, no ZeroMQ context, no event loop and no backward pass; its
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import gc
 import importlib
@@ -38,10 +39,11 @@ from hive.errors import HiveError
 from hive.runtime.hosting import host
 from hive.runtime.messages import Message, type_set
 from hive.runtime.plan import Plan
+from hive.runtime.stacks import listen_for_stacks
 from hive.runtime.stream import receive, send
 from hive.runtime.topology import Topology
 
-__all__ = ["REPLIES", "Adopt", "Build", "BuildFailed", "Built", "Fork", "Forked"]
+__all__ = ["REPLIES", "Adopt", "Build", "BuildFailed", "Built", "Fork", "Forked", "NotForked"]
 
 PR_SET_NAME, PR_SET_PDEATHSIG = 15, 1
 ADOPTION_S = 5.0  # for the middle process to exit; it has nothing to do but that
@@ -90,8 +92,16 @@ class Forked(Message):
     pid: int
 
 
+class NotForked(Message):
+    """The machine has no process, memory or descriptor left for it."""
+
+    process: str
+    incarnation: int
+    text: str
+
+
 REQUESTS = type_set([Build, Adopt, Fork])
-REPLIES = type_set([Built, BuildFailed, Forked])
+REPLIES = type_set([Built, BuildFailed, Forked, NotForked])
 
 
 class _Server:
@@ -118,6 +128,7 @@ class _Server:
 
     def _build(self, request: Build) -> None:
         self.build = request
+        gc.unfreeze()  # what an earlier topology leaves
         try:
             module, _, function = request.factory.partition(":")
             self.topology = getattr(importlib.import_module(module), function)(request.argument)
@@ -137,22 +148,36 @@ class _Server:
         send(self.line, Built(self.plan))
 
     def _fork(self, request: Fork) -> None:
-        reading, writing = os.pipe()
-        middle = os.fork()
-        if middle == 0:
-            actor = os.fork()
-            if actor == 0:
-                os.close(reading)
-                os.close(writing)
-                self._become(request)
-            os.write(writing, actor.to_bytes(4, "little"))
-            os._exit(0)
-        os.close(writing)
-        pid = int.from_bytes(os.read(reading, 4), "little")
-        os.close(reading)
-        os.waitpid(middle, 0)
+        try:
+            pid = self._fork_twice(request)
+        except OSError as error:
+            send(self.line, NotForked(request.process, request.incarnation, error.strerror or str(error)))
+            return
         self.groups = [pid, *(group for group in self.groups if _exists(group))]
         send(self.line, Forked(request.process, request.incarnation, pid))
+
+    def _fork_twice(self, request: Fork) -> int:
+        """The actor's pid. Raises OSError when the machine has no room for it."""
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb", buffering=0) as answer, os.fdopen(writing, "wb", buffering=0) as told:
+            middle = os.fork()
+            if middle == 0:
+                try:
+                    number = os.fork()
+                except OSError as error:
+                    number = -(error.errno or errno.EAGAIN)
+                if number == 0:
+                    answer.close()
+                    told.close()
+                    self._become(request)
+                told.write(number.to_bytes(4, "little", signed=True))
+                os._exit(0)
+            told.close()
+            number = int.from_bytes(answer.read(4), "little", signed=True)
+        os.waitpid(middle, 0)
+        if number <= 0:  # 0: the middle process was killed before it could say
+            raise OSError(-number or errno.EAGAIN, os.strerror(-number or errno.EAGAIN))
+        return number
 
     def _become(self, request: Fork) -> NoReturn:
         """The actor's process. Never returns into the fork server's code."""
@@ -165,6 +190,7 @@ class _Server:
             _tie_to(self.build.supervisor)
             log_folder = Path(self.build.log_folder)
             _redirect_output(log_folder / f"{request.process}.out")
+            listen_for_stacks(log_folder, request.process)
             _name_process(request.process)
             code = host(
                 self.topology,

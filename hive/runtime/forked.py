@@ -14,13 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hive.errors import ActorFailed, HiveError
-from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked
+from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.plan import Plan
 from hive.runtime.processes import Exit, OnExit
+from hive.runtime.stacks import read_stacks
 from hive.runtime.stream import pack, read
 
 __all__ = ["BuildError", "ForkedProcesses"]
@@ -29,6 +30,7 @@ PR_SET_CHILD_SUBREAPER = 36
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
 FORK_LIMIT_S = 10.0  # a fork takes milliseconds
+LIMITS = "`ulimit -a` shows what a user may have of processes, descriptors and memory"
 
 
 class BuildError(HiveError):
@@ -59,10 +61,18 @@ class ForkedProcesses:
         self.writer: asyncio.StreamWriter | None = None
         self.turn = asyncio.Lock()
         self.closing = False
+        self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     # --- the fork server
+
+    async def build_plan(self) -> Plan:
+        """The plan of the run directory as it is now, built by the fork server. Raises BuildError."""
+        async with self.turn:
+            if self.server is None or self.server.pid not in self.pidfds:
+                return await self.start_server()
+            return await self._build()
 
     async def start_server(self) -> Plan:
         """Starts a fork server and has it build the topology. Raises BuildError."""
@@ -81,12 +91,17 @@ class ForkedProcesses:
             )
         self._watch_pid(self.server.pid)
         self.reader, self.writer = await asyncio.open_unix_connection(sock=ours)
+        plan = await self._build()
+        self.writer.write(pack(Adopt(tuple(pid for pid, _ in self.pids.values()))))
+        return plan
+
+    async def _build(self) -> Plan:
+        assert self.writer is not None
         self.writer.write(pack(self.build))
         reply = await self._reply(BUILD_LIMIT_S)
         if isinstance(reply, BuildFailed):
             raise BuildError(reply)
         assert isinstance(reply, Built)
-        self.writer.write(pack(Adopt(tuple(pid for pid, _ in self.pids.values()))))
         return reply.plan
 
     async def _reply(self, limit_s: float) -> object:
@@ -103,7 +118,8 @@ class ForkedProcesses:
     async def _renew(self) -> None:
         """After the death of the fork server."""
         async with self.turn:
-            await self.start_server()
+            if self.server is None or self.server.pid not in self.pidfds:  # else a build was first
+                await self.start_server()
         self.event("restarted", "fork-server is back")
 
     # --- ProcessTable
@@ -123,6 +139,8 @@ class ForkedProcesses:
                     if attempt == 2:
                         raise
             await asyncio.sleep(0.05)  # its death is noticed, then it is renewed
+        if isinstance(reply, NotForked):
+            raise ActorFailed(f"{process} cannot be started: {reply.text.lower()}", hint=LIMITS)
         assert isinstance(reply, Forked)
         self.pids[process] = (reply.pid, incarnation)
         try:
@@ -130,6 +148,11 @@ class ForkedProcesses:
         except ProcessLookupError:  # dead already, and reaped as a stray
             self.pids.pop(process)
             asyncio.get_running_loop().call_soon(self.on_exit, process, incarnation, Exit(code=1))
+        except OSError as error:  # whoever cannot be watched shall not run
+            self.kill(process)
+            self.pids.pop(process)
+            cause = f"{process} cannot be watched: {(error.strerror or str(error)).lower()}"
+            raise ActorFailed(cause, hint=LIMITS) from None
         return reply.pid
 
     def kill(self, process: str) -> None:
@@ -141,7 +164,15 @@ class ForkedProcesses:
                 pass
 
     def stopped(self) -> list[str]:
+        if self.server is not None and _state_of(self.server.pid) == "T":
+            self.event("killed", "fork-server was stopped (SIGSTOP) and so was killed")
+            os.kill(self.server.pid, signal.SIGKILL)  # it is not reaped yet, so the number is still its
         return [process for process, (pid, _) in self.pids.items() if _state_of(pid) == "T"]
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        return await read_stacks(
+            Path(self.build.log_folder), {name: self.pids[name][0] for name in processes if name in self.pids}
+        )
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
         if self.server is None:
@@ -186,18 +217,24 @@ class ForkedProcesses:
             _, status = os.waitpid(pid, 0)
         except ChildProcessError:
             status = 0  # not ours to reap: adopted by somebody else after all
+        how = Exit.of_status(status, self._memory_note())
         self._reap_strays()
         if self.server is not None and pid == self.server.pid:
             self.server.returncode = status
             if not self.closing:
-                self.event("died", f"fork-server died: {Exit.of_status(status)}; a new one is started")
+                self.event("died", f"fork-server died: {how}; a new one is started")
                 self.renewal = asyncio.ensure_future(self._renew())
             return
         process = next((name for name, (known, _) in self.pids.items() if known == pid), None)
         if process is not None:
             _, incarnation = self.pids[process]
-            self.on_exit(process, incarnation, Exit.of_status(status))
+            self.on_exit(process, incarnation, how)
             self.pids.pop(process, None)
+
+    def _memory_note(self) -> str:
+        """Whether the kernel has killed somebody for lack of memory since the last look: it does not say whom."""
+        before, self.out_of_memory = self.out_of_memory, _out_of_memory_kills()
+        return "the kernel was out of memory and killed a process" if self.out_of_memory > before else ""
 
     def _reap_strays(self) -> None:
         """Orphans of actors (their own children) become ours too; they must not stay zombies."""
@@ -207,6 +244,15 @@ class ForkedProcesses:
                     os.waitpid(int(child), os.WNOHANG)
                 except ChildProcessError:
                     pass
+
+
+def _out_of_memory_kills() -> int:
+    """How many processes of this machine the kernel has killed for lack of memory, ever."""
+    try:
+        counters = Path("/proc/vmstat").read_text().split()
+        return int(counters[counters.index("oom_kill") + 1])
+    except (OSError, ValueError):
+        return 0  # an older kernel, or a container that may not look
 
 
 def _state_of(pid: int) -> str:

@@ -49,11 +49,12 @@ class ProcessRecord:
     short_lives: int = 0  # in a row
     why: str = ""  # set before the supervisor itself kills it
     failures: list[Failed] = field(default_factory=list)  # of this incarnation
+    stack: str = ""  # what it was executing when it was found stuck
 
     def begin(self, address: str, now_ns: int) -> None:
         """A new incarnation is about to start."""
         self.incarnation += 1
-        self.why, self.failures, self.listening = "", [], False
+        self.why, self.stack, self.failures, self.listening = "", "", [], False
         self.address = address
         self.started_ns = now_ns
         self.alive = True

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hive.runtime.messages import Tree
-from hive.runtime.protocol import Failed
-from hive.runtime.status import ActorStatus
 
-__all__ = ["Journal", "Outcome"]
+__all__ = ["Death", "Journal", "Outcome"]
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,27 @@ class Outcome:
     channels: dict[str, dict[str, Any]]
     results: dict[str, float]
     digest: str
+    report: str = ""  # where the crash report of what ended it lies
 
 
-# (kind, text, fields): a line of the diary. (failure, status, story): a crash report; returns where it lies.
+@dataclass(frozen=True)
+class Death:
+    """What is known of one death, for a crash report."""
+
+    actor: str
+    error: str
+    doing: str
+    traceback: str = ""
+    stack: str = ""  # its own, of one that was stuck
+    story: list[str] = field(default_factory=list)  # its last transitions
+    events: list[str] = field(default_factory=list)  # the last of the whole run, this one among them
+    stacks: str = ""  # of the others, where the death ends the run
+
+
+# (kind, text, fields): a line of the diary.
 Event = Callable[[str, str, dict[str, Tree]], None]
-Crash = Callable[[Failed, ActorStatus, list[str]], str]
+# Writes a crash report; returns where it lies.
+Crash = Callable[[Death], str]
 
 
 @dataclass(frozen=True)

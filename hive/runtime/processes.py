@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,11 +33,14 @@ class Exit:
 
     code: int = 0
     signal: int = 0
+    note: str = ""  # what else is known
 
     @classmethod
-    def of_status(cls, status: int) -> Exit:
-        """From what `waitpid` returns."""
-        return cls(signal=os.WTERMSIG(status)) if os.WIFSIGNALED(status) else cls(code=os.WEXITSTATUS(status))
+    def of_status(cls, status: int, note: str = "") -> Exit:
+        """From what `waitpid` returns. `note` is for one that a signal has ended."""
+        if os.WIFSIGNALED(status):
+            return cls(signal=os.WTERMSIG(status), note=note)
+        return cls(code=os.WEXITSTATUS(status))
 
     @property
     def clean(self) -> bool:
@@ -45,7 +48,7 @@ class Exit:
 
     def __str__(self) -> str:
         if self.signal:
-            return f"killed by {signal.Signals(self.signal).name}"
+            return f"killed by {signal.Signals(self.signal).name}" + (f" ({self.note})" if self.note else "")
         return f"exited with code {self.code}"
 
 
@@ -90,6 +93,9 @@ class ProcessTable(Protocol):
 
     def stopped(self) -> list[str]:
         """The processes that are in state T."""
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        """What these are executing right now; "" of one that cannot say. They listen already."""
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
         """Helpers beside the actors: name -> (pid, state)."""
@@ -159,6 +165,9 @@ class InlineProcesses:
 
     def stopped(self) -> list[str]:
         return []
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        return {}  # all are one, and it is this one that would have to say
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
         return {}

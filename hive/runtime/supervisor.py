@@ -22,17 +22,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from hive.clock import Clock
 from hive.errors import WireError
 from hive.runtime.accounting import channel_accounts, results_of
+from hive.runtime.deaths import Deaths
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.outcome import Journal, Outcome
 from hive.runtime.plan import Plan
-from hive.runtime.processes import Exit, ProcessTable, SharedMemory
+from hive.runtime.processes import ProcessTable, SharedMemory
 from hive.runtime.protocol import (
     SUPERVISOR_TYPES,
     Begin,
@@ -41,7 +43,6 @@ from hive.runtime.protocol import (
     Failed,
     Hello,
     Joined,
-    Left,
     Member,
     Note,
     Ready,
@@ -49,14 +50,15 @@ from hive.runtime.protocol import (
 )
 from hive.runtime.recovery import Recovery
 from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
-from hive.runtime.status import ActorStatus, read_status
 from hive.runtime.transport import Transport
 from hive.runtime.watching import WATCH_S, watch
 
 __all__ = ["Supervisor"]
 
+ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}
+
 ANNOUNCE_S = 0.02  # while the run starts, newcomers are announced together; nobody sends before it has begun
-LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
+EVENTS_TOLD = 20  # in a crash report: what happened before is seldom to blame
 KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
 
 
@@ -79,6 +81,7 @@ class Supervisor:
         self.transport = transport
         self.memory = memory
         self.clock = clock
+        self.begun_ns = clock.now_ns()
         self.settings = settings
         self.journal = journal
         self.address = address
@@ -98,7 +101,10 @@ class Supervisor:
         self.receiving = {c for channel in plan.channels if channel.carrier == "message" for c in channel.consumers}
         self.newcomers: list[ProcessRecord] = []  # processes that listen and were not announced yet
         self.tasks: set[asyncio.Task[None]] = set()
-        processes.on_exit = self._on_exit
+        self.recent: deque[str] = deque(maxlen=EVENTS_TOLD)
+        self.report = ""  # of the death that ended the run
+        self.deaths = Deaths(self)
+        processes.on_exit = self.deaths.exited
 
     # --- the whole run
 
@@ -107,7 +113,7 @@ class Supervisor:
         self.transport.bind(self.address, self._receive)
         watching = asyncio.create_task(watch(self))
         try:
-            await asyncio.gather(*(self._start(process) for process in self.table.values()))
+            await asyncio.gather(*(self.start(process) for process in self.table.values()))
             await self._until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
             if not self.over.is_set():
                 self._begin_all()
@@ -125,18 +131,22 @@ class Supervisor:
             for process in self.table.values():
                 process.why = process.why or reason
                 self.processes.kill(process.name)
-        self._end("stopped", reason)
+        self.end("stopped", reason)
 
-    def _end(self, state: str, reason: str, error: str = "", hint: str = "") -> None:
+    def event(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
+        self.recent.append(f"{(self.clock.now_ns() - self.begun_ns) / 1e9:.2f} s {kind}: {text}")
+        self.journal.event(kind, text, fields)
+
+    def end(self, state: str, reason: str, error: str = "", hint: str = "") -> None:
         if self.ending:
             return
         self.ending, self.reason, self.error, self.hint = state, reason, error, hint
         self.run_machine.handle(RunEvent.drain, reason)
-        self.journal.event("draining", reason, {"state": state})
+        self.event("draining", reason, {"state": state})
         self.over.set()
         self.changed.set()
 
-    async def _start(self, process: ProcessRecord) -> None:
+    async def start(self, process: ProcessRecord) -> None:
         address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
         process.begin(address, self.clock.now_ns())
         process.pid = await self.processes.start(process.name, process.incarnation, process.address)
@@ -146,7 +156,7 @@ class Supervisor:
         self.run_machine.handle(RunEvent.begin)
         for process in self.table.values():
             self._begin(process)
-        self.journal.event("running", f"{len(self.plan.actors)} actors in {len(self.table)} processes", {})
+        self.event("running", f"{len(self.plan.actors)} actors in {len(self.table)} processes", {})
 
     def _begin(self, process: ProcessRecord) -> None:
         for actor in process.actors:
@@ -163,7 +173,7 @@ class Supervisor:
         for actor in process.actors:
             self.pages.ring(actor)  # it may sleep on its bell
 
-    def _tell_all(self, message: Message) -> None:
+    def tell_all(self, message: Message) -> None:
         frames = encode(message)
         for process in self.table.values():
             if process.alive and process.listening:
@@ -175,7 +185,7 @@ class Supervisor:
             getattr(self, f"_on_{type(message).__name__.lower()}")(message)
         except (WireError, IndexError, KeyError, TypeError) as error:
             self.bad_messages += 1
-            self.journal.event("bad message", str(error), {"count": self.bad_messages})
+            self.event("bad message", str(error), {"count": self.bad_messages})
         self.changed.set()
 
     def _members(self, process: ProcessRecord) -> tuple[Member, ...]:
@@ -188,6 +198,8 @@ class Supervisor:
             return
         process.listening = True
         self.newcomers.append(process)
+        if self.ending:  # it was being started when the others were told
+            self._send(process, Drain(self.reason))
         if self.run_machine.state is not RunState.starting:
             self._announce()
         elif len(self.newcomers) == 1:  # n processes that start together are n announcements, not n * n
@@ -215,7 +227,7 @@ class Supervisor:
         ):
             self._begin(process)
             took = (self.clock.now_ns() - process.started_ns) / 1e6
-            self.journal.event(
+            self.event(
                 "restarted",
                 f"{process.name} is back after {took:.0f} ms",
                 {"process": process.name, "incarnation": process.incarnation},
@@ -232,103 +244,19 @@ class Supervisor:
             process.failures.append(message)
 
     def _on_runover(self, message: RunOver) -> None:
-        self._end("finished", message.reason)
+        self.end("finished", message.reason)
 
     def _on_note(self, message: Note) -> None:
         fields = message.fields if isinstance(message.fields, dict) else {}
-        self.journal.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
+        self.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
 
     def _process_of(self, actor: int) -> ProcessRecord:
         return self.table[self.plan.actors[actor].process]
 
-    # --- death
-
-    def _on_exit(self, name: str, incarnation: int, how: Exit) -> None:
-        process = self.table[name]
-        if process.alive and process.incarnation == incarnation:
-            self._spawn(self._bury(process, how))
-
-    def _spawn(self, work: Any) -> None:
+    def spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
-
-    async def _bury(self, process: ProcessRecord, how: Exit) -> None:
-        """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
-        if not how.signal and not self._expects_end(process):
-            await self._last_words(process)
-        self.transport.poll()
-        process.alive = False
-        ended = self.ending and self._expects_end(process) and how.clean
-        for actor in process.actors:
-            self.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")
-        for number in range(len(self.plan.actors)) if not self.ending else ():
-            self.pages.ring(number)  # slots may have come free
-        for actor in process.actors:
-            if not self.ending or actor in self.receiving:  # of the others nobody who drains wants to know
-                self._tell_all(Left(actor, process.incarnation, str(how)))
-        self.transport.forget(process.address)
-        expected = self._expects_end(process)
-        doing = {a: read_status(self.pages, a) for a in process.actors}
-        for actor in process.actors:
-            self.machines[actor].handle(ActorEvent.died, process.why or str(how))
-        if not (expected and how.clean) and not (expected and self.ending):
-            self._decide(process, how, doing)
-        self.changed.set()
-
-    def _expects_end(self, process: ProcessRecord) -> bool:
-        """Whether all its actors are done, or were asked to come to an end."""
-        return all(self.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
-
-    async def _last_words(self, process: ProcessRecord) -> None:
-        """That its actors are done, or the report of one that raised, may still be on its way."""
-        limit = self.clock.now_ns() + int(LAST_WORDS_S * 1e9)
-        while not process.failures and not self._expects_end(process) and self.clock.now_ns() < limit:
-            await asyncio.sleep(0.01)
-            self.transport.poll()
-
-    def _decide(self, process: ProcessRecord, how: Exit, doing: dict[int, ActorStatus]) -> None:
-        """Restart or escalate."""
-        failed = process.failures[0] if process.failures else None
-        actor = failed.actor if failed else process.actors[0]
-        status, name = doing[actor], self.plan.actors[actor].name
-        what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
-        where = f"in `{failed.doing if failed else status.phase or 'start'}`"
-        where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
-        process.died(how, self.clock.now_ns(), self.settings.window_s)
-        self.exact = False
-        refusal = self._refusal(process, how, failed)
-        turn = f"; restart {len(process.deaths)} of {self.settings.restarts}" if refusal is None else ""
-        text = f"{name} died {where}: {what}{turn}"
-        fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(how), "doing": status.phase}
-        if failed:
-            fields["crash"] = self.journal.crash(failed, status, list(self.machines[actor].story))
-        self.journal.event("died", text, fields)
-        if refusal is None:
-            process.restarts += 1
-            self._spawn(self._restart(process))
-        elif not self.ending:
-            error = f"{name} failed {where}: {failed.text if failed else what}" + (f" ({refusal})" if refusal else "")
-            self._end("failed", f"{name} failed", error, failed.hint if failed else "")
-
-    def _refusal(self, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
-        """Why this process is not restarted; None when it is. An empty text needs no words."""
-        if self.ending:
-            return "the run is ending"
-        hopeless = self.run_machine.state is RunState.starting and not how.signal  # what cannot even start
-        if hopeless or not self.processes.restarts or (failed and failed.permanent):
-            return ""
-        if not all(self.plan.actors[a].restart for a in process.actors):
-            return "it is not to be restarted"
-        return process.too_often(self.settings) or None
-
-    async def _restart(self, process: ProcessRecord) -> None:
-        await asyncio.sleep(process.backoff_s)
-        if self.ending:
-            return
-        for actor in process.actors:
-            self.machines[actor].handle(ActorEvent.restart)
-        await self._start(process)
 
     def kill(self, process: ProcessRecord, why: str) -> None:
         """Only then is its death confirmed."""
@@ -372,12 +300,12 @@ class Supervisor:
         for process in wave:
             if process.alive:
                 text = f"{process.name} did not stop within {self.settings.drain_s:g} s"
-                self.journal.event("killed", text, {"process": process.name})
+                self.event("killed", text, {"process": process.name})
                 self.kill(process, "it did not stop in time")
         await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
 
     def _outcome(self) -> Outcome:
-        event = {"finished": RunEvent.finish, "stopped": RunEvent.stop, "failed": RunEvent.fail}[self.ending]
+        event = ENDS.get(self.ending, RunEvent.stop)  # whatever else it is called, somebody asked for it
         self.run_machine.handle(event, self.reason)
         return Outcome(
             state=self.ending,
@@ -389,4 +317,5 @@ class Supervisor:
             channels=channel_accounts(self.plan, self.memory.open, self.pages),
             results=results_of(self.plan, self.pages),
             digest=self.recovery.digest(),
+            report=self.report,
         )

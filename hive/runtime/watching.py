@@ -28,16 +28,21 @@ async def watch(supervisor: Supervisor) -> None:
         for name in supervisor.processes.stopped():
             if supervisor.table[name].alive:
                 supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
-        _kill_the_stuck(supervisor)
+        await _kill_the_stuck(supervisor)
 
 
-def _kill_the_stuck(supervisor: Supervisor) -> None:
+async def _kill_the_stuck(supervisor: Supervisor) -> None:
     limit_s, now_ns = supervisor.settings.phase_limit_s, supervisor.clock.now_ns()
-    for process in supervisor.table.values():
+    for process in [*supervisor.table.values()]:
         for actor in process.actors if process.alive and not process.why else ():
             status = read_status(supervisor.pages, actor)
             stuck_s = process.stuck_s(status, supervisor.machines[actor].state, now_ns)
             if stuck_s > limit_s:
                 where = status.phase or "start"
+                if process.listening:  # where it is stuck is known only while it lives
+                    incarnation = process.incarnation
+                    process.stack = (await supervisor.processes.stacks([process.name])).get(process.name, "")
+                    if process.incarnation != incarnation or not process.alive:
+                        break  # it has died meanwhile
                 supervisor.kill(process, f"no progress in `{where}` for {stuck_s:.0f} s and so was killed")
                 break

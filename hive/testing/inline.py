@@ -44,7 +44,7 @@ def run_inline(
         clock: Clock = VirtualClock(loop) if virtual else RealClock()
         transport = MemoryTransport()
         processes = InlineProcesses(topology, plan, memory, transport, clock, INLINE_ADDRESS)
-        journal = Journal(event=lambda kind, text, fields: None, crash=lambda failed, status, story: "")
+        journal = Journal(event=lambda kind, text, fields: None, crash=lambda death: "")
         supervisor = Supervisor(
             plan, processes, transport, memory, clock, settings or Settings(), journal, INLINE_ADDRESS
         )

@@ -19,7 +19,7 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from hive import _native
@@ -107,6 +107,9 @@ class SimulatedProcesses:
 
     def stopped(self) -> list[str]:
         return [name for name, place in self.places.items() if place.stopped and not place.dead]
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        return {}
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
         return {}
@@ -280,7 +283,7 @@ async def _simulate(world: _World, settings: Settings, limit_s: float) -> Simula
     def event(kind: str, text: str, fields: dict[str, Tree]) -> None:
         result.events.append(f"{loop.time():.4f} {kind}: {text}")
 
-    journal = Journal(event=event, crash=lambda failed, status, story: "")
+    journal = Journal(event=event, crash=lambda death: "")
     supervisor = Supervisor(
         world.plan, world.processes, world.transport, world.memory, world.clock, settings, journal, ADDRESS
     )

@@ -38,7 +38,7 @@ from hive.workers.collector import Collector
 from hive.workers.cuts import Cuts
 from hive.workers.evaluator import Evaluator
 from hive.workers.gradient_worker import GWorker
-from hive.workers.learner import Learner
+from hive.workers.learner import Count, Learner, ledger_layout
 from hive.workers.replica import Replica
 
 __all__ = ["Blueprint"]
@@ -135,13 +135,32 @@ class Blueprint:
         """Writes what the learner begins with: the initial weights, or those it was resumed from. Returns the turn."""
         if self.resume is not None:
             state[:] = _bytes_of(self.resume, "weights", len(state))
-            ledger[:] = _bytes_of(self.resume, "ledger", len(ledger))
-            self.learner().wake_up(ledger)
+            self._resume_ledger(self.resume, ledger)
             return self.resume.update
         self.flat.initialize_into(state[: self.flat.block_bytes])
         self.moments_in(state)[:] = 0.0, 1.0
         ledger[:] = 0
         return 0
+
+    def _resume_ledger(self, resume: Checkpoint, ledger: NDArray[np.uint8]) -> None:
+        """The ledger of a checkpoint, which may be of another number of workers."""
+        learner, state = self.learner(), resume.state
+        workers = int(state.get("gradient_workers", self.gradient_workers))
+        layout = ledger_layout(learner.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        before, after = layout.views(_bytes_of(resume, "ledger", layout.bytes)), learner.views(ledger)
+        for name in ("counters", "returns", "moments"):
+            after[name][:] = before[name]
+        after["applied"][:] = self.first_gradient  # numbers begin anew, and are the same for everybody
+        # The version of the policy follows from a count of rollouts; it never goes back when there are more of them.
+        version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
+        if state.get("per_version", self.per_version) != self.per_version:
+            after["counters"][Count.rollouts] = version * self.per_version
+        learner.wake_up(ledger)
+
+    @property
+    def per_version(self) -> int:
+        """Rollouts between two versions of the policy."""
+        return self.collectors * self.config.collection.broadcast_interval
 
     @property
     def first_round(self) -> int:
@@ -221,6 +240,6 @@ def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]
     if len(data) != size:
         raise RecordError(
             f"`{part}` of {checkpoint.path} has {len(data)} bytes, this run needs {size}",
-            hint="network, optimizer and gradients.workers must be those of the checkpoint",
+            hint="the network and the optimizer must be those of the checkpoint",
         )
     return data

@@ -46,7 +46,7 @@ class LearnerActor(Actor):
         self.ordered = config.collection.communication != "asynchronous"
         self.loose = self.free or not self.ordered
         self.per_turn = config.gradients.bootstrap_rounds
-        self.per_version = blueprint.collectors * config.collection.broadcast_interval  # rollouts
+        self.per_version = blueprint.per_version
         # Workers without a collector make gradients of nothing, or asynchronously none at all.
         self.shares = range(min(blueprint.gradient_workers, blueprint.collectors))
         self.algorithm = blueprint.algorithm()

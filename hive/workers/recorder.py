@@ -127,6 +127,8 @@ class Recorder(Actor):
             "env_steps": env_steps,
             "mean_return": mean,
             "env": blueprint.config.env.id,
+            "gradient_workers": blueprint.gradient_workers,
+            "per_version": blueprint.per_version,
         }
         try:
             weights, ledger = held_block(self.weights, turn), held_block(self.ledger, turn)

@@ -46,7 +46,20 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["Look", "figures_between", "lags_of", "measure_run"]
+__all__ = [
+    "END_S",
+    "NAME",
+    "POLL_S",
+    "Look",
+    "connected",
+    "figures_between",
+    "first_update",
+    "lags_of",
+    "last_words",
+    "measure_run",
+    "results_of",
+    "started",
+]
 
 NAME = "bench"
 POLL_S = 0.05  # between two questions whether the first update is done: rarely enough to cost nothing
@@ -69,14 +82,14 @@ def measure_run(config: str, seconds: float) -> dict[str, Any]:
         folder = Path(name)
         (folder / "bench.toml").write_text(config)
         directory = RunDirectory(folder / "runs" / f"{NAME}-1")
-        with _started(folder) as process:
+        with started(folder) as process:
             try:
                 first, last = _watch(directory, process, seconds)
                 process.wait(END_S)
                 summary = Summary.read(directory.summary_file)
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
             except (HiveError, BenchError, subprocess.TimeoutExpired) as error:
-                raise BenchError(f"hive up: {error}\n{_last_words(folder, directory)}") from error
+                raise BenchError(f"hive up: {error}\n{last_words(folder, directory)}") from error
     if not summary.steps_per_s or summary.state != "stopped" or any(summary.restarts.values()):
         raise BenchError(f"the run was {summary.state} ({summary.stop_reason}), restarts: {summary.restarts}")
     return {
@@ -88,13 +101,13 @@ def measure_run(config: str, seconds: float) -> dict[str, Any]:
 
 
 @contextmanager
-def _started(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`hive up` in the foreground, in a home of its own. Whatever happens, the run ends with the block."""
+def started(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """`hive up bench.toml` in the foreground, in a home of its own. Whatever happens, the run ends with the block."""
     command = [sys.executable, "-P", "-m", "hive", "up", "bench.toml", "--name", NAME]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "HIVE_HOME": str(folder / "runs")},
+            env={**os.environ, "HIVE_HOME": str(folder / "runs"), **(variables or {})},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -114,12 +127,8 @@ def _started(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float) -> tuple[Look, Look]:
     """Looks once after the first update and once `seconds` later, and ends the run. Raises HiveError, BenchError."""
-    with closing(_connected(directory, process)) as client:
-        limit = time.monotonic() + START_S
-        while not _results(client.status()).get("updates"):
-            if time.monotonic() > limit or process.poll() is not None:
-                raise BenchError(f"no update within {START_S:.0f} s")
-            time.sleep(POLL_S)
+    with closing(connected(directory, process)) as client:
+        first_update(client, process)
         first = _look(client)
         time.sleep(seconds)
         last = _look(client)
@@ -127,7 +136,17 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
         return first, last
 
 
-def _connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
+def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> None:
+    """Waits for it. Raises BenchError."""
+    limit = time.monotonic() + START_S
+    while not results_of(client.status()).get("updates"):
+        if time.monotonic() > limit or process.poll() is not None:
+            raise BenchError(f"no update within {START_S:.0f} s")
+        time.sleep(POLL_S)
+
+
+def connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
+    """A line to its supervisor, as soon as it listens. Raises BenchError."""
     limit = time.monotonic() + START_S
     while time.monotonic() < limit and process.poll() is None:
         try:
@@ -137,7 +156,7 @@ def _connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Con
     raise BenchError("the run did not begin")
 
 
-def _last_words(folder: Path, directory: RunDirectory) -> str:
+def last_words(folder: Path, directory: RunDirectory) -> str:
     """What the view and the supervisor wrote, for an error: the folder goes with the run."""
     files = (folder / "output", directory.logs / "supervisor.out", directory.events_file)
     return "\n".join(tail(file.read_text()) for file in files if file.exists())
@@ -171,7 +190,7 @@ def _tenants(status: Mapping[str, Any]) -> dict[int, list[str]]:
     return found
 
 
-def _results(status: Mapping[str, Any]) -> Mapping[str, float]:
+def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
     """The counters of the actor that counts for the whole run."""
     return next((a["counters"] for a in status["actors"] if a["name"] == status["results_actor"]), {})
 
@@ -185,7 +204,7 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
     before = {actor["name"]: actor for actor in first.status["actors"]}
     spent = {actor["name"]: _spent(before[actor["name"]], actor) for actor in last.status["actors"]}
     collectors = [kinds for name, kinds in spent.items() if name.startswith("collector")]
-    updates = _results(last.status)["updates"] - _results(first.status)["updates"]
+    updates = results_of(last.status)["updates"] - results_of(first.status)["updates"]
     slots, messages = _carried(first.status, last.status)
     return {
         "collector_share": statistics.mean(kinds["busy"] / sum(kinds.values()) for kinds in collectors),

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,24 @@ class Done:
     err: str
 
 
+class _Asked:
+    """What the control socket asks of a fake supervisor."""
+
+    def __init__(self, supervisor: FakeSupervisor) -> None:
+        self.supervisor = supervisor
+
+    def status(self) -> dict[str, Any]:
+        return self.supervisor.status
+
+    def down(self, reason: str, now: bool) -> None:
+        self.supervisor.asked.append((reason, now))
+        self.supervisor.on_down()
+
+    def scale(self, sets: Sequence[str]) -> None:
+        self.supervisor.scaled.append(tuple(sets))
+        self.supervisor.on_scale()
+
+
 class FakeSupervisor:
     """Answers views from a thread, as a supervisor does from its process."""
 
@@ -41,6 +59,8 @@ class FakeSupervisor:
         self.status = status
         self.asked: list[tuple[str, bool]] = []
         self.on_down: Callable[[], None] = lambda: None
+        self.scaled: list[tuple[str, ...]] = []
+        self.on_scale: Callable[[], None] = lambda: None
         self.listening = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self.thread.start()
@@ -48,17 +68,13 @@ class FakeSupervisor:
 
     async def _serve(self) -> None:
         self.loop, self.over = asyncio.get_running_loop(), asyncio.Event()
-        server = ControlServer(control_path(self.folder), lambda: self.status, self._down)
+        server = ControlServer(control_path(self.folder), _Asked(self))
         await server.start()
         self.listening.set()
         await self.over.wait()
         await server.close()
         while server.views:
             await asyncio.sleep(0)
-
-    def _down(self, reason: str, now: bool) -> None:
-        self.asked.append((reason, now))
-        self.on_down()
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.over.set)

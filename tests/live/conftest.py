@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,11 @@ class House:
         self.until(lambda: self.ps(run)["learner-0"]["counters"]["env_steps"] >= steps)
 
     @staticmethod
-    def until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    def until(condition: Callable[[], bool], limit_s: float = LIMIT_S, poll_s: float = 0.02) -> None:
         limit = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < limit, "it did not happen in time"
-            time.sleep(0.02)
+            time.sleep(poll_s)
 
     def processes(self) -> list[int]:
         """Living processes of this house, by their environment; zombies are not alive."""
@@ -134,8 +135,8 @@ class House:
         assert not self.sockets(), f"sockets outlived the test: {self.sockets()}"
 
 
-@pytest.fixture
-def house() -> Iterator[House]:
+@contextmanager
+def opened() -> Iterator[House]:
     folder = Path(tempfile.mkdtemp(prefix="hv"))
     made = House(folder)
     try:
@@ -143,3 +144,15 @@ def house() -> Iterator[House]:
         made.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with opened() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def open_house() -> Callable[[], AbstractContextManager[House]]:
+    """Houses for what goes on beside a test; each is left as a test leaves its own."""
+    return opened

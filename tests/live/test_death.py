@@ -80,6 +80,18 @@ def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: Ho
     assert house.hive("down").returncode == 0
 
 
+def test_a_stopped_fork_server_is_replaced(house: House) -> None:
+    started(house, more=FAST)
+    first = house.ps("cart-1")["fork-server"]["pid"]
+    os.kill(first, signal.SIGSTOP)
+    os.kill(house.ps("cart-1")["learner-0"]["pid"], signal.SIGKILL)
+    house.until(lambda: house.ps("cart-1")["learner-0"]["restarts"] == 1)
+    house.until(lambda: house.ps("cart-1")["learner-0"]["state"] == "running")
+    assert house.ps("cart-1")["fork-server"]["pid"] != first
+    assert any(e["text"] == "fork-server was stopped (SIGSTOP) and so was killed" for e in house.events("cart-1"))
+    assert house.hive("down").returncode == 0
+
+
 def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> None:
     started(house)
     assert len(house.processes()) >= 6
@@ -116,6 +128,15 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     assert summary["state"] == "failed"
     assert summary["stop_reason"] == "gradient-worker-0 failed"
     assert summary["weights_sha256"]
+    saved = f"{summary['updates']:,}"
+    report = house.home / "cart-1" / "crash" / "gradient-worker-0-1.txt"
+    assert f"hint: the report is in {report}; `hive resume cart-1` goes on from update {saved}" in err
+    sections = dict(part.partition("\n")[::2] for part in report.read_text().split("\n\n"))
+    assert sections.keys() >= {"doing", "story", "events", "stacks"}
+    assert "running: 4 actors in 4 processes" in sections["events"]
+    for other in ("collector-0", "learner-0", "recorder"):  # who could not say would be missing
+        stack = report.read_text().partition(f"\n{other}\n")[2].partition("\n\n")[0]
+        assert "node.py" in stack or "hosting.py" in stack
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -158,3 +158,6 @@ def test_an_environment_that_hangs_is_killed_and_named(house: House) -> None:
     assert done.returncode == 1
     assert "error: collector-0 failed in `env`" in done.stderr
     assert "no progress in `env`" in done.stderr
+    report = (house.home / "bad-1" / "crash" / "collector-0-1.txt").read_text()
+    assert "\nstack\n" in report
+    assert "breaking_environments.py" in report  # where it hangs

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from hive.runtime.control import (
     ControlServer,
     Down,
     GiveStatus,
+    Refused,
+    Scale,
     Status,
     control_path,
     open_control,
@@ -49,21 +51,28 @@ class Run:
         self.asked: list[tuple[str, bool]] = []
         self.shown = 0
         self.error: Exception | None = None
+        self.scaled: list[tuple[str, ...]] = []
+        self.large = ""
 
     def status(self) -> dict[str, Any]:
         if self.error is not None:
             raise self.error
         self.shown += 1
-        return STATUS
+        return STATUS | ({"large": self.large} if self.large else {})
 
     def down(self, reason: str, now: bool) -> None:
         self.asked.append((reason, now))
+
+    def scale(self, sets: Sequence[str]) -> None:
+        if "collection.workers=0" in sets:
+            raise UsageError("nobody would collect", hint="take one")
+        self.scaled.append(tuple(sets))
 
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[tuple[ControlServer, Run]]:
     run = Run()
-    server = ControlServer(control_path(folder), run.status, run.down)
+    server = ControlServer(control_path(folder), run)
     await server.start()
     try:
         async with asyncio.timeout(10):
@@ -204,7 +213,7 @@ def test_closing_ends_a_view_that_has_only_just_come(
 
     async def serve(line: socket.socket) -> None:
         run = Run()
-        server = ControlServer(control_path(folder), run.status, run.down)
+        server = ControlServer(control_path(folder), run)
         await server.start()
         line.connect(str(control_path(folder)))
         for _ in range(turns):
@@ -230,8 +239,9 @@ def test_closing_does_not_wait_for_a_view_that_does_not_read(
     folder: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def serve(line: socket.socket) -> None:
-        run, large = Run(), {"state": "x" * 1_000_000}
-        server = ControlServer(control_path(folder), lambda: run.status() and large, run.down)
+        run = Run()
+        run.large = "x" * 1_000_000
+        server = ControlServer(control_path(folder), run)
         await server.start()
         line.connect(str(control_path(folder)))
         line.sendall(pack(GiveStatus()) * 10)
@@ -276,10 +286,35 @@ async def test_a_view_that_finds_no_descriptor_is_let_in_later(folder: Path, mon
 
 async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
     run = Run()
-    await ControlServer(control_path(folder), run.status, run.down).close()
+    await ControlServer(control_path(folder), run).close()
+
+
+async def test_what_a_run_refuses_is_told_with_its_way_out_and_the_line_stays_open(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as ends:
+        refused = await ask(ends, Scale(("collection.workers=0",)))
+        assert refused == Refused("nobody would collect", "take one")
+        assert await ask(ends, Scale(("collection.workers=4", "gradients.workers=2"))) == Accepted()
+        assert run.scaled == [("collection.workers=4", "gradients.workers=2")]
 
 
 # --- a view's side
+
+
+async def test_a_client_scales_and_hears_why_not(folder: Path) -> None:
+    def scale(count: int) -> None:
+        client = open_control(folder)
+        try:
+            client.scale([f"collection.workers={count}"])
+        finally:
+            client.close()
+
+    async with serving(folder) as (server, run):
+        await asyncio.to_thread(scale, 3)
+        with pytest.raises(UsageError, match="nobody would collect") as caught:
+            await asyncio.to_thread(scale, 0)
+        assert caught.value.hint == "take one"
+        assert run.scaled == [("collection.workers=3",)]
+        await until(lambda: not server.views)
 
 
 async def test_a_client_asks_and_leaves(folder: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
+import pytest
 
 from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
@@ -37,12 +38,17 @@ class Watched:
         self.still: list[str] = []  # in state T
         self.kills: list[tuple[float, str, str]] = []
         self.statuses: dict[int, Status] = {}
+        self.while_asked: Callable[[], None] = lambda: None
         for number, record in enumerate(self.table.values()):
             record.begin("memory://x", self.clock.now_ns())
             record.pid = 100 + number
 
     def stopped(self) -> list[str]:
         return self.still
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        self.while_asked()
+        return {name: f"stack of {name}" for name in processes}
 
     def kill(self, process: ProcessRecord, why: str) -> None:
         process.why = why
@@ -179,3 +185,48 @@ def test_who_is_being_killed_already_is_left_alone() -> None:
         supervisor.table["two"].why = "somebody said so"
 
     assert watched(AT_ONCE, prepare) == []
+
+
+# --- where it is stuck
+
+
+def test_its_stack_is_read_before_it_is_killed() -> None:
+    seen: list[Watched] = []
+
+    def prepare(supervisor: Watched) -> None:
+        seen.append(supervisor)
+        supervisor.table["two"].listening = True
+        supervisor.runs(0, 2, 3)
+
+    assert [name for _, name, _ in watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0)] == ["two"]
+    assert seen[0].table["two"].stack == "stack of two"
+    assert seen[0].table["one"].stack == ""
+
+
+def test_one_that_does_not_listen_yet_is_not_asked() -> None:
+    """The signal would end it."""
+    seen: list[Watched] = []
+
+    def prepare(supervisor: Watched) -> None:
+        seen.append(supervisor)
+        supervisor.runs(0, 2, 3)
+
+    assert len(watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0)) == 1
+    assert seen[0].table["two"].stack == ""
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_one_that_dies_while_it_is_asked_is_not_killed_in_its_next_life(comes_back: bool) -> None:
+    def prepare(supervisor: Watched) -> None:
+        two = supervisor.table["two"]
+        two.listening = True
+        supervisor.runs(0, 2, 3)
+
+        def die() -> None:
+            two.alive = False
+            if comes_back:
+                two.begin("memory://y", supervisor.clock.now_ns())
+
+        supervisor.while_asked = die
+
+    assert watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0) == []

@@ -216,7 +216,7 @@ def test_one_that_is_asked_to_stop_stops(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
             supervisor.request("enough")
 
-        supervisor._spawn(stop())
+        supervisor.spawn(stop())
 
     began = time.monotonic()
     run = train(tmp_path, watch=stop_soon, **{**NEVER_ENDS, "run__steps": 10**9})

@@ -1,0 +1,84 @@
+"""Scaling: a run goes on with other numbers of workers.
+
+    hive scale -> the config that follows -> drain, save -> build -> the next stage of the same run -> ...
+
+A run has stages. Each is a topology of its own under a supervisor of its own, in the same process and directory and on
+the same axis; the next begins where the last one's drain has saved. So scaling is nothing new: it is the end of a run
+and the resumption of another, without what costs time in between (a process, imports), and everything that holds for
+those holds here, for actors of users too. What it costs is a pause, and that open episodes are cut; a run that was
+scaled is not exact.
+
+The stages of one run add up: restarts and the accounts of channels.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hive.config import Config, load_config
+from hive.errors import UsageError
+from hive.records import RunDirectory
+from hive.runtime.outcome import Outcome
+
+__all__ = ["SCALED", "added_up", "changed_config", "description"]
+
+SCALED = "scaled"  # the state in which a stage ends that another one follows
+
+KEYS = ("collection.workers", "gradients.workers")
+ROOM = 3  # times the newest checkpoint must fit the disk: what scaling saves, beside what is there
+
+
+def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
+    """The config with these keys changed. Raises UsageError or ConfigError for what cannot be."""
+    for text in sets:
+        key = text.partition("=")[0].strip()
+        if key not in KEYS:
+            raise UsageError(f"`{key}` cannot be changed while a run goes on", hint=f"these can: {', '.join(KEYS)}")
+    changed = load_config(directory.resolved_file, sets)
+    if not config.differences(changed):
+        raise UsageError(f"{directory.name} has that already: {description(None, changed)}")
+    needed = ROOM * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
+    free = shutil.disk_usage(directory.path).free
+    if free < needed:
+        raise UsageError(
+            f"scaling saves a checkpoint, and the disk has {free / 2**20:.0f} MiB left; it takes {needed / 2**20:.0f}",
+            hint="make room, or lower checkpoint.keep",
+        )
+    return changed
+
+
+def description(before: Config | None, after: Config) -> str:
+    """`collection.workers 1 -> 4`."""
+    if before is None:
+        return ", ".join(f"{key} = {after.value(key)}" for key in KEYS)
+    return ", ".join(f"{key} {before.value(key)} -> {after.value(key)}" for key in before.differences(after))
+
+
+def added_up(stages: Sequence[Outcome]) -> Outcome:
+    """The outcome of all of a run's stages: that of the last, with the restarts and accounts of all."""
+    restarts: dict[str, int] = {}
+    channels: dict[str, dict[str, Any]] = {}
+    for stage in stages:
+        for actor, count in stage.restarts.items():
+            restarts[actor] = restarts.get(actor, 0) + count
+        for name, account in stage.channels.items():
+            channels[name] = _sum(channels[name], account) if name in channels else account
+    exact = len(stages) == 1 and stages[0].exact
+    return replace(stages[-1], restarts=restarts, channels=channels, exact=exact)
+
+
+def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    reasons = {*one["dropped"], *other["dropped"]}
+    return {
+        "produced": one["produced"] + other["produced"],
+        "consumed": one["consumed"] + other["consumed"],
+        "dropped": {reason: one["dropped"].get(reason, 0) + other["dropped"].get(reason, 0) for reason in reasons},
+        "in_flight": one["in_flight"] + other["in_flight"],
+    }
+
+
+def _size(folder: Any) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())

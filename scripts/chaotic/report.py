@@ -1,0 +1,155 @@
+"""The report: times to recover as a table, promises, figures; the same as one JSON document. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.table import NOTHING, aligned, number
+
+from chaotic.leaks import growth_of
+from chaotic.promises import Outcome, promises_of
+from chaotic.strikes import Strike
+
+__all__ = ["Recovery", "document_of", "outcome_of", "quantile", "recoveries_of", "text_of"]
+
+HEAD = ("role", "signal", "strikes", "back", "p50 ms", "p99 ms", "max ms", "p50 alone", "p99 alone")
+WORDS = {True: "pass", False: "FAIL", None: NOTHING}
+ALL = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recovery:
+    """One line of the table. Times in ms; `alone`: of those during which nobody else was awaited. None: nobody."""
+
+    role: str
+    signal: str
+    strikes: int
+    back: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    alone_p50_ms: float | None
+    alone_p99_ms: float | None
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The least of the values that is not below `share` of them (nearest rank); None of none."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else None
+
+
+def recoveries_of(strikes: Sequence[Strike]) -> list[Recovery]:
+    """One line for every role and signal that occurred, and one for all of them."""
+    kinds = sorted({(strike.victim.role, strike.signal) for strike in strikes})
+    lines = [_recovery(*kind, [s for s in strikes if (s.victim.role, s.signal) == kind]) for kind in kinds]
+    return [*lines, _recovery(ALL, "", strikes)] if len(lines) > 1 else lines
+
+
+def _recovery(role: str, signal: str, strikes: Sequence[Strike]) -> Recovery:
+    times = [strike.back_ms for strike in strikes if strike.back_ms is not None]
+    alone = [strike.back_ms for strike in strikes if strike.back_ms is not None and strike.alone]
+    return Recovery(
+        role,
+        signal,
+        len(strikes),
+        len(times),
+        quantile(times, 0.5),
+        quantile(times, 0.99),
+        max(times, default=None),
+        quantile(alone, 0.5),
+        quantile(alone, 0.99),
+    )
+
+
+def outcome_of(outcome: Outcome) -> dict[str, Any]:
+    """One run as data."""
+    seen, summary, beside = outcome.seen, outcome.summary, outcome.beside
+    return {
+        "config": outcome.config,
+        "sets": outcome.sets,
+        "target_steps": outcome.target,
+        "calm_steps_per_s": outcome.calm_steps_per_s,
+        "chaos_s": seen.chaos_s,
+        "table": [dataclasses.asdict(line) for line in recoveries_of(seen.strikes)],
+        "promises": [dataclasses.asdict(promise) for promise in promises_of(outcome)],
+        "strikes": [_strike(strike) for strike in seen.strikes],
+        "missed": seen.missed,
+        "events": seen.kinds,
+        "deaths": seen.deaths,
+        "lost_updates": seen.lost_updates,
+        "updates_before": seen.updates_before,
+        "samples": [dataclasses.asdict(one) for one in seen.samples],
+        "growth": {what: _growth(outcome, what) for what in ("pss_bytes", "descriptors")},
+        "left": {what: list(items) for what, items in outcome.left.items()},
+        "hung": seen.hung,
+        "scene": seen.scene,
+        "summary": summary,
+        "beside": beside,
+    }
+
+
+def _strike(strike: Strike) -> dict[str, Any]:
+    flat = dataclasses.asdict(strike)
+    return {**flat.pop("victim"), "role": strike.victim.role, **flat}
+
+
+def _growth(outcome: Outcome, what: str) -> dict[str, float] | None:
+    growth = growth_of(outcome.seen.samples, what)
+    return None if growth is None else {**dataclasses.asdict(growth), "share": growth.share}
+
+
+def document_of(
+    outcomes: Sequence[Outcome], options: Mapping[str, Any], machine: Mapping[str, object]
+) -> dict[str, Any]:
+    """Everything, with stable keys. `machine` as benchmarks.machine.machine_facts tells it."""
+    broken = [
+        f"{outcome.config}: {promise.text}: {promise.measured}"
+        for outcome in outcomes
+        for promise in promises_of(outcome)
+        if promise.kept is False
+    ]
+    return {
+        "chaos": "actors killed and stopped at random",
+        "machine": dict(machine),
+        "options": dict(options),
+        "broken": broken,
+        "runs": [outcome_of(outcome) for outcome in outcomes],
+    }
+
+
+def text_of(outcome: Outcome) -> str:
+    """One run, for people."""
+    seen, summary = outcome.seen, outcome.summary
+    lines = [
+        f"{outcome.config}: {len(seen.strikes)} strikes in {seen.chaos_s:.0f} s of chaos",
+        *aligned(HEAD, [_row(line) for line in recoveries_of(seen.strikes)]),
+        "back: of these, the others saw the run's end first. alone: of those during which nobody else was awaited.",
+        "",
+        *aligned(("promise", ""), [(promise.text, WORDS[promise.kept]) for promise in promises_of(outcome)]),
+        "",
+    ]
+    lines += [f"{p.text}: {p.measured}" for p in promises_of(outcome) if p.kept is not True or p.measured != "all"]
+    if summary is not None:
+        lines.append(f"ran {summary['wall_s']:.1f} s; {_rate(summary)} steps/s, calm {outcome.calm_steps_per_s:,.0f}")
+        lines.append(f"mean return {_return(summary)} after {summary['updates']:,} updates")
+    if outcome.beside is not None:
+        same = summary is not None and summary["weights_sha256"] == outcome.beside["weights_sha256"]
+        lines.append(f"undisturbed: mean return {_return(outcome.beside)}; {'the same' if same else 'other'} weights")
+    return "\n".join(lines)
+
+
+def _row(line: Recovery) -> list[str]:
+    name = f"{line.role}"
+    times = (line.p50_ms, line.p99_ms, line.max_ms, line.alone_p50_ms, line.alone_p99_ms)
+    return [name, line.signal, str(line.strikes), str(line.back), *map(number, times)]
+
+
+def _rate(summary: Mapping[str, Any]) -> str:
+    return number(summary["env_steps"] / summary["train_s"] if summary["train_s"] else None)
+
+
+def _return(summary: Mapping[str, Any]) -> str:
+    return number(summary["mean_return_100"], 1)

@@ -1,0 +1,75 @@
+"""A full disk: training goes on, the last good checkpoint stays, and the run can still say how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import House
+
+SIZE = "4m"
+CHECKPOINTS = "[checkpoint]\nevery = { updates = 20 }\n[supervision]\nrestarts = 50\n"
+
+
+@pytest.fixture
+def small_disk(house: House) -> Iterator[House]:
+    """The house keeps its runs on a disk of 4 MiB."""
+    house.home.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", house.home], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can mount a small disk")
+    yield house
+    subprocess.run(["umount", house.home], check=True)
+
+
+def fill(folder: Path) -> Path:
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            pass
+        try:
+            while True:
+                file.write(b"x")
+        except OSError:
+            return ballast
+
+
+def test_training_outlives_a_full_disk(small_disk: House) -> None:
+    house, run = small_disk, small_disk.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: len(list((run / "checkpoints").glob("*/DONE"))) >= 2)
+    ballast = fill(house.home)
+    saved = sorted(path.name for path in (run / "checkpoints").iterdir() if not path.name.startswith("."))
+    steps = int(house.ps("cart-1")["learner-0"]["counters"]["env_steps"])
+    for name in ("collector-0", "recorder", "learner-0"):  # nor does a full disk keep anybody from coming back
+        os.kill(house.ps("cart-1")[name]["pid"], signal.SIGKILL)
+        house.until(lambda name=name: house.ps("cart-1")[name]["restarts"] == 1)  # type: ignore[misc]
+    house.until_steps("cart-1", steps + 20_000)
+    there = sorted(path.name for path in (run / "checkpoints").iterdir() if not path.name.startswith("."))
+    assert set(there) <= set(saved)
+    assert there
+    ballast.unlink()
+    house.until(lambda: any(path.parent.name > saved[-1] for path in (run / "checkpoints").glob("*/DONE")))
+    assert house.hive("down", "cart-1").returncode == 0
+    assert house.ended("cart-1")["state"] == "stopped"
+
+
+def test_a_run_whose_disk_is_full_to_the_end_says_how_it_ended(small_disk: House) -> None:
+    house, run = small_disk, small_disk.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    fill(house.home)
+    assert house.hive("down", "cart-1").returncode == 0
+    summary = house.ended("cart-1")
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
+    assert not (run / ".reserve").exists()

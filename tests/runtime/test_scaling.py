@@ -1,0 +1,111 @@
+"""What may be changed while a run goes on, what is refused, and what the stages of a run add up to."""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive.config import Config, load_config, render
+from hive.errors import ConfigError, UsageError
+from hive.records import RunDirectory
+from hive.runtime import scaling
+from hive.runtime.outcome import Outcome
+from hive.runtime.scaling import added_up, changed_config, description
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    directory = RunDirectory.create(tmp_path, "cart")
+    config = load_config("run.toml", ["collection.workers=2"], text='[env]\nid = "CartPole-v1"\n')
+    directory.resolved_file.write_text(render(config))
+    return directory
+
+
+def config_of(run: RunDirectory) -> Config:
+    return load_config(run.resolved_file)
+
+
+def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
+    before = config_of(run)
+    after = changed_config(run, before, ["collection.workers=4", "gradients.workers = 2"])
+    assert before.differences(after) == ["collection.workers", "gradients.workers"]
+    assert (after.collection.workers, after.gradients.workers) == (4, 2)
+    assert description(before, after) == "collection.workers 2 -> 4, gradients.workers 1 -> 2"
+    assert config_of(run) == before  # nothing is written yet
+
+
+@pytest.mark.parametrize(
+    ("sets", "error", "text"),
+    [
+        (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed while a run goes on"),
+        (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed while a run goes on"),
+        (["nonsense"], UsageError, "`nonsense` cannot be changed while a run goes on"),
+        (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
+        (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
+        (["collection.workers=2"], UsageError, "has that already: collection.workers = 2, gradients.workers = 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        changed_config(run, config_of(run), sets)
+
+
+def test_it_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for update, size in ((10, 1 << 20), (20, 2 << 20)):
+        (run.checkpoints / f"{update:06d}").mkdir()
+        (run.checkpoints / f"{update:06d}" / "weights.safetensors").write_bytes(bytes(size))
+    needed = scaling.ROOM * (2 << 20)
+    for free, fits in ((needed, True), (needed - 1, False)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: Usage(0, 0, free))
+        if fits:
+            changed_config(run, config_of(run), ["collection.workers=3"])
+        else:
+            with pytest.raises(UsageError, match="the disk has 6 MiB left; it takes 6"):
+                changed_config(run, config_of(run), ["collection.workers=3"])
+
+
+def outcome(**fields: Any) -> Outcome:
+    base = {"state": "scaled", "reason": "", "error": "", "hint": "", "exact": True, "restarts": {}, "channels": {}}
+    return Outcome(**(base | {"results": {}, "digest": ""} | fields))
+
+
+def account(produced: int, consumed: int, **dropped: int) -> dict[str, Any]:
+    in_flight = produced - consumed - sum(dropped.values())
+    return {"produced": produced, "consumed": consumed, "dropped": dropped, "in_flight": in_flight}
+
+
+def test_one_stage_is_its_outcome() -> None:
+    only = outcome(state="finished", restarts={"a-0": 1}, channels={"out": account(3, 2, stale=1)}, digest="d")
+    assert added_up([only]) == only
+
+
+def test_stages_add_up_and_are_not_exact() -> None:
+    first = outcome(
+        restarts={"a-0": 1, "a-1": 2},
+        channels={"out": account(10, 7, stale=2, run_ended=1), "old": account(1, 1)},
+        results={"updates": 5},
+    )
+    last = outcome(
+        state="finished",
+        reason="done",
+        restarts={"a-0": 3, "b-0": 0},
+        channels={"out": account(5, 4, run_ended=1), "new": account(2, 2)},
+        results={"updates": 9},
+        digest="d",
+    )
+    whole = added_up([first, last])
+    assert (whole.state, whole.reason, whole.results, whole.digest) == ("finished", "done", {"updates": 9}, "d")
+    assert not whole.exact
+    assert whole.restarts == {"a-0": 4, "a-1": 2, "b-0": 0}
+    assert whole.channels == {
+        "out": account(15, 11, stale=2, run_ended=2),
+        "old": account(1, 1),
+        "new": account(2, 2),
+    }
+    assert first.channels["out"] == account(10, 7, stale=2, run_ended=1)  # as it was
