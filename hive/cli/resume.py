@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from hive.cli.slips import listed
+from hive.config import Config, load_config, render
+from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.records import (
+    Checkpoint,
     RunDirectory,
     home_folder,
     list_checkpoints,
     newest_checkpoint,
     read_jsonl,
+    read_object,
     remove_folder,
     resolve_run,
     run_state,
@@ -26,11 +32,18 @@ from hive.records import (
 
 __all__ = ["prepare"]
 
+HARM = ("died", "scaled")  # events after which a run is not what it would have been
+# Keys, or tables of them, that change nothing of what is learned; and those that weights and moments were made for.
+FREE = ("record", "supervision", "evaluation", "checkpoint.keep", "run.name", "run.stop_at_return")
+STATE = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 
-def prepare(text: str, *, exact: bool) -> RunDirectory:
+
+def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | None = None) -> RunDirectory:
     """The directory of the run that `text` means, ready to go on. `exact`: from the last scheduled checkpoint.
 
-    Raises UsageError for a run that lives, has finished, or has nothing to go on from.
+    `sets` change keys of its config, as `--set` does; `given` is a config to go on with instead. Raises UsageError for
+    a run that lives, has finished, or has nothing to go on from, and for a change that its state or `exact` forbids;
+    ConfigError for a config with problems. Nothing has changed then.
     """
     directory = resolve_run(home_folder(), text)
     state = run_state(directory)
@@ -44,16 +57,66 @@ def prepare(text: str, *, exact: bool) -> RunDirectory:
             f"{directory.name} has no {'scheduled ' if exact else ''}checkpoint to go on from",
             hint="[checkpoint] every says how often one is written",
         )
+    changes, breaking = _change(directory, sets, given, exact)
+    unharmed = _unharmed(directory, chosen)
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
             remove_folder(later.path)  # what comes now is another story
     _keep_lines(directory.metrics_file, chosen.update)
     _keep_lines(directory.evaluations_file, chosen.update)
-    unharmed = not any(event.get("kind") == "died" for event in read_jsonl(directory.events_file))
-    write_json(directory.resume_file, {"update": chosen.update, "exact": chosen.scheduled and unharmed})
+    same = chosen.scheduled and unharmed and not breaking
+    write_json(directory.resume_file, {"update": chosen.update, "exact": same})
     where = "its last cut" if chosen.scheduled else "the state it was left in"
     print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)
+    for key, change in changes.items():
+        print(f"  {change}" + (" (not the same run from here on)" if key in breaking else ""), file=sys.stderr)
     return directory
+
+
+def _change(
+    directory: RunDirectory, sets: Sequence[str], given: Path | None, exact: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Writes the config that the run goes on with; what differs, in words, and the keys that make it another run."""
+    if not sets and given is None:
+        return {}, []
+    before = load_config(directory.resolved_file)
+    after = load_config(given or directory.resolved_file, [f"run.name={json.dumps(before.run.name)}", *sets])
+    changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
+    if bound := [key for key in changes if _is_of(key, STATE)]:
+        raise UsageError(
+            f"{directory.name} cannot go on with another {listed(bound)}: its weights were made with these",
+            hint="start another run with `hive up`",
+        )
+    # The end of the run is also the end of the learning rate's schedule, if it has one.
+    free = FREE if after.algorithm.learning_rate_schedule != "constant" else (*FREE, "run.steps")
+    breaking = [key for key in changes if not _is_of(key, free)]
+    if exact and breaking:
+        raise UsageError(
+            f"{directory.name} would not go on exactly with another {listed(breaking)}",
+            hint="without --exact it goes on with them, and says that it is not the same run",
+        )
+    if changes:
+        write_bytes(directory.resolved_file, render(after).encode())
+    return changes, breaking
+
+
+def _shown(config: Config, key: str) -> str:
+    """Its value; a key of another algorithm has none here."""
+    section, _, name = key.partition(".")
+    value = getattr(getattr(config, section), name, None)
+    return "none" if value is None else toml_text(value)
+
+
+def _is_of(key: str, names: Sequence[str]) -> bool:
+    """Whether it is one of these keys, or of these tables."""
+    return key in names or key.partition(".")[0] in names
+
+
+def _unharmed(directory: RunDirectory, chosen: Checkpoint) -> bool:
+    """Whether all that led to this checkpoint is what an undisturbed run would have done."""
+    before = read_object(directory.resume_file) if directory.resume_file.exists() else {"exact": True}
+    broken = before.get("exact") is not True and int(before.get("update", 0)) < chosen.update
+    return not broken and not any(event.get("kind") in HARM for event in read_jsonl(directory.events_file))
 
 
 def _warn(why: str) -> None:

@@ -65,7 +65,7 @@ def add_run_commands(commands: Any) -> None:
         epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
     )
     up.add_argument("config", type=Path, nargs="?", help="a TOML file; `hive init ENV` writes one")
-    up.add_argument("--resume", metavar="RUN", help="go on with an ended run instead, as `hive resume RUN` does")
+    up.add_argument("--resume", metavar="RUN", help="go on with an ended run, as `hive resume RUN` does")
     up.add_argument("--exact", action="store_true", help="with --resume: from the last scheduled checkpoint")
     up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
     up.add_argument(
@@ -79,17 +79,7 @@ def add_run_commands(commands: Any) -> None:
         help="everything in this one process, for debugging: no restarts, breakpoints work",
     )
     up.set_defaults(run=run_up)
-    resume = commands.add_parser(
-        "resume",
-        help="go on with an ended run",
-        description="Goes on with an ended run in its own directory, from its newest checkpoint.",
-        epilog="example: hive resume cartpole-1",
-    )
-    resume.add_argument("run_name", metavar="RUN", help="name, beginning of a name, path or `latest`")
-    resume.add_argument("--exact", action="store_true", help="from the last scheduled checkpoint: as if never stopped")
-    resume.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
-    resume.add_argument("--inline", action="store_true", help="everything in this one process")
-    resume.set_defaults(run=lambda options: launch(prepare(options.run_name, exact=options.exact), options))
+    _add_resume(commands)
     down = commands.add_parser(
         "down",
         help="end a run: drain, save, stop",
@@ -115,11 +105,31 @@ def add_run_commands(commands: Any) -> None:
     scale.set_defaults(run=run_scale)
 
 
+def _add_resume(commands: Any) -> None:
+    resume = commands.add_parser(
+        "resume",
+        help="go on with an ended run",
+        description="Goes on with an ended run in its own directory, from its newest checkpoint.",
+        epilog="example: hive resume cartpole-1",
+    )
+    resume.add_argument("run_name", metavar="RUN", help="name, beginning of a name, path or `latest`")
+    resume.add_argument("--exact", action="store_true", help="from the last scheduled checkpoint: as if never stopped")
+    resume.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
+    resume.add_argument("--inline", action="store_true", help="everything in this one process")
+    resume.add_argument(
+        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="go on with another value (repeat)"
+    )
+    resume.set_defaults(
+        run=lambda options: launch(prepare(options.run_name, exact=options.exact, sets=options.set), options)
+    )
+
+
 def run_up(options: argparse.Namespace) -> int:
     if options.resume is not None:
-        if options.config is not None or options.set or options.seed is not None or options.name is not None:
-            raise UsageError("a resumed run keeps its config", hint="hive up --resume RUN, and no other config")
-        return launch(prepare(options.resume, exact=options.exact), options)
+        if options.name is not None:
+            raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
+        sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
+        return launch(prepare(options.resume, exact=options.exact, sets=sets, given=options.config), options)
     if options.config is None:
         raise UsageError("no config", hint="hive up CONFIG, or hive up --resume RUN")
     overrides = list(options.set)

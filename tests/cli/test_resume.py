@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from hive.cli.resume import prepare
-from hive.errors import UsageError
+from hive.config import Config, load_config, render
+from hive.errors import ConfigError, UsageError
 from hive.records import (
     JsonlWriter,
     RunDirectory,
@@ -19,6 +20,7 @@ from hive.records import (
     Summary,
     list_checkpoints,
     process_start_time,
+    remove_folder,
     write_checkpoint,
     write_run_facts,
 )
@@ -104,3 +106,115 @@ def test_a_run_without_checkpoints_is_refused(tmp_path: Path, monkeypatch: pytes
     ENDED.write(RunDirectory.create(tmp_path, "bare").summary_file)
     with pytest.raises(UsageError, match="bare-1 has no checkpoint to go on from"):
         prepare("bare-1", exact=False)
+
+
+@pytest.mark.parametrize("reason", ["scaled", "died"])
+def test_what_follows_something_inexact_is_not_exact(run: RunDirectory, reason: str) -> None:
+    run.events_file.write_text(json.dumps({"kind": reason}) + "\n")
+    prepare("cart-1", exact=True)
+    assert chosen(run)["exact"] is False
+
+
+@pytest.mark.parametrize(("from_update", "exact"), [(90, False), (100, True), (150, True)])
+def test_a_cut_after_an_inexact_resumption_is_not_exact_one_before_is(
+    run: RunDirectory, from_update: int, exact: bool
+) -> None:
+    run.resume_file.write_text(json.dumps({"update": from_update, "exact": False}))
+    prepare("cart-1", exact=True)
+    assert chosen(run) == {"update": 100, "exact": exact}
+
+
+# --- onto another config
+
+
+@pytest.fixture
+def configured(run: RunDirectory) -> RunDirectory:
+    config = load_config("cart.toml", text='[env]\nid = "CartPole-v1"\n')
+    run.resolved_file.write_text(render(config))
+    return run
+
+
+def config_of(run: RunDirectory) -> Config:
+    return load_config(run.resolved_file)
+
+
+@pytest.mark.parametrize(
+    "change", ["run.steps=9", "record.every_s=5.0", "supervision.restarts=9", "run.stop_at_return=9.0"]
+)
+def test_what_changes_nothing_of_training_stays_exact_and_is_told(
+    configured: RunDirectory, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, _, value = change.partition("=")
+    before = config_of(configured).value(key)
+    prepare("cart-1", exact=True, sets=[change])
+    assert chosen(configured) == {"update": 100, "exact": True}
+    assert str(config_of(configured).value(key)) == value
+    shown = "none" if before is None else str(before)
+    assert capsys.readouterr().err.splitlines()[1].replace("_", "") == f"  {key}: {shown} -> {value}".replace("_", "")
+
+
+@pytest.mark.parametrize(
+    ("sets", "keys"),
+    [
+        (["collection.workers=2"], "collection.workers"),
+        (["algorithm.learning_rate=0.1", "run.seed=2"], "run.seed, algorithm.learning_rate"),
+        (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
+    ],
+)
+def test_what_breaks_exactness_is_refused_when_it_was_asked_for(
+    configured: RunDirectory, sets: list[str], keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = configured.resolved_file.read_bytes()
+    with pytest.raises(UsageError, match=f"cart-1 would not go on exactly with another {keys}"):
+        prepare("cart-1", exact=True, sets=sets)
+    assert configured.resolved_file.read_bytes() == before
+    assert len(list_checkpoints(configured.checkpoints)) == 2  # nothing was taken away
+    assert not configured.resume_file.exists()
+    prepare("cart-1", exact=False, sets=sets)
+    assert chosen(configured)["exact"] is False
+    assert f"{keys.split(', ')[-1]}: " in capsys.readouterr().err
+    assert config_of(configured) != load_config("cart.toml", text=before.decode())
+
+
+def test_from_a_cut_too_it_is_another_run(configured: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    remove_folder(configured.checkpoints / "000150")
+    prepare("cart-1", exact=False, sets=["algorithm.learning_rate=0.1"])
+    assert chosen(configured) == {"update": 100, "exact": False}
+    assert "-> 0.1 (not the same run from here on)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("network.middleware=[8]", "network.middleware"),
+        ("env.id=Acrobot-v1", "env.id"),
+        ("run.scheme=ppo", "run.scheme"),
+        ("algorithm.optimizer=sgd", "algorithm.optimizer"),
+    ],
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_weights_were_made_for_cannot_change(configured: RunDirectory, change: str, key: str, exact: bool) -> None:
+    before = configured.resolved_file.read_bytes()
+    with pytest.raises(UsageError, match=rf"cannot go on with another .*{key}"):
+        prepare("cart-1", exact=exact, sets=[change])
+    assert configured.resolved_file.read_bytes() == before
+
+
+def test_a_config_of_another_name_is_the_same_run_with_its_values(configured: RunDirectory, tmp_path: Path) -> None:
+    given = tmp_path / "other.toml"
+    given.write_text('[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
+    prepare("cart-1", exact=False, given=given)
+    after = config_of(configured)
+    assert (after.run.name, after.algorithm.learning_rate) == ("cart", 0.5)
+
+
+def test_the_same_config_changes_nothing(configured: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare("cart-1", exact=True, sets=["run.seed=1"])
+    assert chosen(configured)["exact"] is True
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_bad_value_is_a_config_error(configured: RunDirectory) -> None:
+    with pytest.raises(ConfigError, match=r"run\.seed=many: expected"):
+        prepare("cart-1", exact=False, sets=["run.seed=many"])
+    assert not configured.resume_file.exists()

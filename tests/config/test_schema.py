@@ -77,6 +77,7 @@ DEFAULTS = {
     "supervision.window_s": 60.0,
     "supervision.phase_limit_s": 60.0,
     "supervision.drain_s": 30.0,
+    "supervision.non_finite": "skip",
 }
 
 OWN = {
