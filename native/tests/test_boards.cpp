@@ -340,6 +340,45 @@ void the_writer_is_never_locked_out(int turns) {
   for (auto& reader : readers) reader.join();
 }
 
+// A writer that waits for nobody and four readers of the latest: what each reads is all of one version, no older than the
+// one before, and each really reads beside the writer. `scripts/sanitize 20` makes it ten million publications.
+void four_readers_never_read_a_torn_version(std::int64_t last) {
+  constexpr int kFour = 4, kWords = 16;
+  Memory memory(kFour + 1 + 1, kFour, 1);
+  std::uint64_t goods_of[kFour + 2][kWords]{};
+  const auto publish = [&](Board& board, std::int64_t version) {
+    const int block = board.begin();
+    CHECK(block >= 0);
+    for (int i = 0; i < kWords; ++i) goods_of[block][i] = good(version, i);
+    board.seal(block, version);
+    board.publish(version);
+  };
+  Board board = memory.board();
+  publish(board, 0);
+  std::vector<std::thread> readers;
+  std::atomic<int> reading{0};
+  for (int r = 0; r < kFour; ++r) {
+    readers.emplace_back([&, r] {
+      Board mine = memory.board();
+      std::int64_t versions = 0;
+      for (std::int64_t seen = -1; seen < last;) {
+        const int block = mine.pin(r, -1);
+        CHECK(block >= 0);
+        const std::int64_t version = mine.version(block);
+        CHECK(version >= seen);
+        for (int i = 0; i < kWords; ++i) CHECK(goods_of[block][i] == good(version, i));
+        mine.unpin(r);
+        if (version > seen && ++versions == 2) ++reading;
+        seen = version;
+      }
+    });
+  }
+  std::int64_t version = 1;
+  for (; version <= last; ++version) publish(board, version);
+  for (auto& reader : readers) reader.join();
+  CHECK(reading == kFour);  // nobody slept through it
+}
+
 // A writer that waits for nobody: the latest is there all the same, whichever it is by now.
 void the_latest_is_always_there(std::int64_t last) {
   Memory memory(3, 1, 1);
@@ -373,4 +412,5 @@ int main(int argc, char** argv) {
   Hammer(5000 * scale).run();
   the_writer_is_never_locked_out(50000 * scale);
   the_latest_is_always_there(200000 * scale);
+  four_readers_never_read_a_torn_version(500000 * scale);
 }

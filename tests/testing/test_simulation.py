@@ -174,7 +174,6 @@ class Speaker(Actor):
             await self.rollouts.send(Rollout(value))
 
 
-@pytest.mark.xfail(strict=False, reason="a waiter keeps its sleepers in a set: by address, which no seed decides")
 def test_the_seed_decides_the_order_of_two_waits_of_one_actor_too() -> None:
     t = Topology()
     speaker, ears = t.add(Speaker), t.add(Ears)
