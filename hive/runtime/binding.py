@@ -51,7 +51,7 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             planned.shared,
         )
 
-    def deliver(consumer: tuple[int, int], sequence: int, message: Message) -> None:
+    def deliver(consumer: tuple[int, int], sequence: int, message: Message | None) -> None:
         node.deliver(channel, number, consumer, sequence, message)
 
     sender = MessageSender(planned.name, planned.pattern, planned.when_full, waiter, deliver)  # type: ignore[arg-type]

@@ -6,7 +6,10 @@
 
 The consumer grants credit: `window` is how many messages of this producer may be on their way or in its queue. The
 producer sends while  sent - consumed - dropped < window. `consumed` and `dropped` are running totals of this pair of
-incarnations, so an Ack that is lost, repeated or late does no harm.
+incarnations, so an Ack that is lost, repeated or late does no harm, as long as another follows. Where none would,
+because the last message of a window or the Ack of an emptied queue was lost to a full mailbox, the producer asks: a
+Deliver without a message says how much it has sent, and is answered by an Ack that counts what never came as dropped.
+It asks only while it waits, every 50 ms.
 
 The producer keeps the channel's account, on its status page, because it alone knows what it has not been told about:
 
@@ -18,6 +21,7 @@ each consumer as one. A consumer in the same process gets the object itself; it 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +30,7 @@ from hive.errors import HiveError
 from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
 from hive.runtime.status import WAIT_IN, WAIT_OUT, Status
-from hive.runtime.waiting import Waiter
+from hive.runtime.waiting import RESCAN_S, Waiter
 
 __all__ = ["ChannelFull", "MessageReceiver", "MessageSender"]
 
@@ -36,8 +40,9 @@ class ChannelFull(HiveError):
 
 
 Identity = tuple[int, int]  # actor index, incarnation
-# (consumer, sequence, message): hands a message to the transport, or to the inlet when it lives in this process
-Deliver = Callable[[Identity, int, Message], None]
+# (consumer, sequence, message): hands a message to the transport, or to the inlet when it lives in this process;
+# without a message it asks for an Ack of all up to that sequence
+Deliver = Callable[[Identity, int, Message | None], None]
 # (producer, consumed, dropped, window)
 Acknowledge = Callable[[Identity, int, int, int], None]
 
@@ -93,6 +98,7 @@ class MessageSender:
         self.account = _Account(name, waiter.status)
         self.consumers: dict[int, _Consumer] = {}
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+        self.asked_s: float | None = None  # when it last asked, or began to wait, by the loop's clock
 
     def joined(self, consumer: Identity, window: int) -> None:
         """A consumer is there. A later incarnation of one replaces it; an earlier one changes nothing."""
@@ -128,7 +134,21 @@ class MessageSender:
 
     def settled(self) -> bool | None:
         """True when nothing is in flight, else None: an attempt to wait with."""
-        return None if any(consumer.in_flight for consumer in self.consumers.values()) else True
+        if not any(consumer.in_flight for consumer in self.consumers.values()):
+            return True
+        self._ask()
+        return None
+
+    def _ask(self) -> None:
+        """Asks what has arrived, if it has waited for a while: messages and answers may have been lost."""
+        now_s = asyncio.get_running_loop().time()
+        if self.asked_s is None:
+            self.asked_s = now_s
+        elif now_s - self.asked_s >= RESCAN_S:
+            self.asked_s = now_s
+            for consumer in self.consumers.values():
+                if consumer.in_flight:
+                    self.deliver(consumer.identity, consumer.sent, None)
 
     def _settle(self, reason: str, count: int) -> None:
         self.account.drop(reason, count)
@@ -137,7 +157,7 @@ class MessageSender:
     async def send(self, message: Message) -> None:
         """Sends to one consumer (balance) or to all (broadcast); waits or raises ChannelFull when there is no room."""
         if self.when_full == "wait":
-            targets = await self.waiter.until(self._targets, self.phase)
+            targets = await self.waiter.until(self._room, self.phase)
         else:
             targets = self._targets() or []
             if self.when_full == "fail" and not targets:
@@ -153,6 +173,14 @@ class MessageSender:
             self.waiter.status.add(self.account.in_flight, 1)
             consumer.sent += 1
             self.deliver(consumer.identity, consumer.sent, message)
+
+    def _room(self) -> list[_Consumer] | None:
+        targets = self._targets()
+        if targets is None:
+            self._ask()
+        else:
+            self.asked_s = None
+        return targets
 
     def _targets(self) -> list[_Consumer] | None:
         if self.pattern == "balance":
@@ -177,19 +205,22 @@ class MessageReceiver:
         self.owed: set[Identity] = set()  # producers that have not been told their totals
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
-    def deliver(self, producer: Identity, sequence: int, message: Message) -> None:
-        """A message from the transport. Repeats are ignored; beyond the window the oldest is dropped.
+    def deliver(self, producer: Identity, sequence: int, message: Message | None) -> None:
+        """A message from the transport, or a producer's question. Beyond the window the oldest is dropped.
 
-        The wire keeps the order, so a gap in the sequence was lost to a full mailbox: dropped, and said at once.
+        Repeats are ignored. The wire keeps the order, so a gap in the sequence was lost to a full mailbox: dropped, and
+        said at once.
         """
         totals = self.totals.setdefault(producer, [0, 0, 0])
-        if sequence <= totals[0]:
+        missing = sequence - totals[0] - (message is not None)
+        if message is not None and missing < 0:
             return
-        missing = sequence - totals[0] - 1
-        totals[0] = sequence
-        if missing:
-            totals[2] += missing
+        totals[0] = max(totals[0], sequence)
+        totals[2] += max(missing, 0)
+        if missing > 0 or message is None:
             self._acknowledge(producer)
+        if message is None:
+            return
         self.queue.append((producer, message))
         if self.when_full == "drop_oldest" and totals[0] - totals[1] - totals[2] > self.window:
             self._drop_oldest(producer)

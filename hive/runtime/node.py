@@ -303,17 +303,19 @@ class Node:
 
     # --- channels
 
-    def deliver(self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, message: Message) -> None:
-        """Hands a message to an inlet: the object itself in this process, its frames to another."""
+    def deliver(
+        self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, message: Message | None
+    ) -> None:
+        """Hands a message, or a question, to an inlet: the object itself in this process, its frames to another."""
         local = self.receivers.get((channel, consumer[0]))
         if local is not None:
             local.deliver((producer, self.context.incarnation), sequence, message)
             return
         envelope = Deliver(channel, producer, self.context.incarnation, consumer[0], sequence)
-        self.post(consumer[0], [*encode(envelope), *encode(message)])
+        self.post(consumer[0], [*encode(envelope), *(encode(message) if message is not None else ())])
 
     def _on_deliver(self, envelope: Deliver, frames: Frames) -> None:
-        message = decode(frames, self.types[envelope.channel])
+        message = decode(frames, self.types[envelope.channel]) if frames else None
         receiver = self.receivers[envelope.channel, envelope.consumer]
         receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, message)
 

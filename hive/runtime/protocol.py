@@ -116,7 +116,10 @@ class Drain(Message):
 
 
 class Deliver(Message):
-    """The frames after this one are a message over `channel`. `sequence` counts from 1 per pair of incarnations."""
+    """The frames after this one are a message over `channel`. `sequence` counts from 1 per pair of incarnations.
+
+    Without a message it asks for an Ack of all up to `sequence`.
+    """
 
     channel: int
     producer: int

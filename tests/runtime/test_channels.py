@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive import _native
+from hive.clock import VirtualLoop
 from hive.runtime.accounting import holds
 from hive.runtime.channels import ChannelFull, MessageReceiver, MessageSender, account_of
 from hive.runtime.memory import Segment
 from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
 from hive.runtime.status import PAGE_BYTES, WAIT_OUT, Status, read_status
-from hive.runtime.waiting import Waiter
+from hive.runtime.waiting import RESCAN_S, Waiter
 
 PRODUCER = 0
 Identity = tuple[int, int]
@@ -48,7 +50,7 @@ class Channel:
         self.pattern: Pattern = pattern
         self.when_full: WhenFull = when_full
         self.window = window
-        self.mail: dict[Identity, list[tuple[int, int, Message]]] = {}
+        self.mail: dict[Identity, list[tuple[int, int, Message | None]]] = {}
         self.acks: list[Ack] = []
         self.latest_acks: dict[tuple[Identity, Identity], Ack] = {}
         self.heard: dict[tuple[Identity, int], int] = {}  # (consumer, producer's incarnation) -> last sequence
@@ -67,7 +69,7 @@ class Channel:
         for consumer, incarnation in self.living.items():
             self.sender.joined((consumer, incarnation), self.window)
 
-    def _post(self, consumer: Identity, sequence: int, message: Message) -> None:
+    def _post(self, consumer: Identity, sequence: int, message: Message | None) -> None:
         self.mail[consumer].append((self.incarnation, sequence, message))
 
     def join(self, consumer: int, incarnation: int) -> None:
@@ -662,3 +664,85 @@ def test_the_account_holds_whatever_happens(
         channel.check_end()
 
     asyncio.run(main())
+
+
+# --- what a full mailbox loses
+
+
+def waits_for_room(channel: Channel, lose: Callable[[list[tuple[int, int, Message | None]]], None]) -> list[int]:
+    """Two messages fill the window and `lose` takes some of them; the producer sends a third. What was received."""
+    received: list[int] = []
+
+    async def main() -> None:
+        await channel.send(0, 1)
+        lose(channel.mail[1, 0])
+        sending = asyncio.ensure_future(channel.sender.send(Number(2)))
+        for _ in range(20):
+            await asyncio.sleep(RESCAN_S)
+            channel.deliver((1, 0))
+            received.extend(channel.receive((1, 0)))
+            channel.acknowledge(*channel.acks)
+            channel.acks.clear()
+        assert sending.done()
+        await sending
+        channel.deliver((1, 0))
+        received.extend(channel.receive((1, 0)))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    return received
+
+
+def test_the_last_messages_of_a_window_are_missed_and_counted() -> None:
+    channel = Channel(window=2)
+    assert waits_for_room(channel, lambda mail: mail.clear()) == [2]
+    channel.settle()
+    account = channel.account
+    assert (account["produced"], account["consumed"], account["dropped"]) == (3, 1, {"overflow": 2})
+    assert holds(account)
+    assert account["in_flight"] == 0
+
+
+def test_one_of_two_is_missed() -> None:
+    channel = Channel(window=2)
+    assert waits_for_room(channel, lambda mail: mail.__delitem__(-1)) == [0, 2]
+    channel.settle()
+    assert channel.account["dropped"] == {"overflow": 1}
+
+
+def test_an_answer_that_was_lost_is_given_again() -> None:
+    """The consumer has taken both and its queue is empty: it has nothing more to say by itself."""
+    channel = Channel(window=2)
+
+    def lose_the_answers(mail: list[tuple[int, int, Message | None]]) -> None:
+        channel.deliver((1, 0))
+        assert channel.receive((1, 0)) == [0, 1]
+        assert channel.acks
+        channel.acks.clear()
+
+    assert waits_for_room(channel, lose_the_answers) == [2]
+    channel.settle()
+    account = channel.account
+    assert (account["produced"], account["consumed"], account["dropped"]) == (3, 3, {})
+
+
+def test_a_question_changes_nothing_where_nothing_was_lost() -> None:
+    receiver, acks = receiver_with(window=4)
+    for sequence in (1, 2):
+        receiver.deliver((PRODUCER, 0), sequence, Number(sequence))
+    receiver.deliver((PRODUCER, 0), 2, None)
+    assert acks == [((PRODUCER, 0), 0, 0, 4)]
+    receiver.deliver((PRODUCER, 0), 1, None)  # an old one
+    assert [receiver.receive_nowait(), receiver.receive_nowait(), receiver.receive_nowait()] == [
+        Number(1),
+        Number(2),
+        None,
+    ]
+    receiver.deliver((PRODUCER, 0), 3, Number(3))
+    assert receiver.receive_nowait() == Number(3)
+
+
+async def test_nobody_is_asked_who_has_room() -> None:
+    channel = Channel(window=8)
+    await channel.send(*range(5))
+    assert [message for _, _, message in channel.mail[1, 0] if message is None] == []

@@ -187,6 +187,32 @@ def test_the_seed_decides_the_order_of_two_waits_of_one_actor_too() -> None:
     assert all(story == stories[0] for story in stories)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_mailboxes_that_are_full_lose_messages_and_block_nobody(seed: int) -> None:
+    """Also the last of a window, and the one answer of a queue that is empty: nobody would say it again by himself."""
+
+    class Herald(Speaker):
+        async def run(self) -> None:
+            await super().run()
+            self.end_run("all is said")
+
+    class Patient(Ears):
+        async def _hear(self, inlet: Inlet[Any]) -> None:
+            async for _ in inlet:
+                pass
+
+    t = Topology()
+    speaker, ears = t.add(Herald), t.add(Patient)
+    t.connect(speaker.numbers, ears.numbers, window=2)
+    t.connect(speaker.rollouts, ears.rollouts, window=2)
+    simulation = simulate(t, seed, Faults(full=0.3), limit_s=60.0)
+    assert simulation.wrong == []
+    assert simulation.outcome is not None
+    accounts = simulation.outcome.channels
+    assert accounts["numbers"]["produced"] == accounts["rollouts"]["produced"] == 20
+    assert simulation.virtual_s < 10
+
+
 def test_a_calm_world_is_exact_and_says_what_it_took() -> None:
     simulation = finished(simulate(topology(), 0))
     assert simulation.outcome is not None
