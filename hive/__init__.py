@@ -30,9 +30,12 @@ _HOMES = {
     "Subscription": "hive.runtime",
     "Topology": "hive.runtime",
     "endpoint": "hive.runtime",
+    "run": "hive.cli.scripting",
+    "train": "hive.cli.scripting",
 }
 _MODULES = (
     "algorithms",
+    "approximation",
     "config",
     "envs",
     "errors",

@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "runtime/overview.py": "live/test_commands.py",
     "runtime/recovery.py": "live/test_death.py",
     "runtime/supervisor.py": "runtime/test_inline.py",
+    "runtime/planning.py": "runtime/test_topology.py",
     "runtime/processes.py": "runtime/test_inline.py",
     "runtime/forked.py": "live/test_death.py",
     "runtime/hosting.py": "live/test_training.py",

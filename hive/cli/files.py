@@ -86,7 +86,7 @@ def run_check(options: argparse.Namespace) -> int:
     from hive.runtime.building import build
 
     config = load_config(options.config, options.set)
-    topology = build(config, Path("runs") / config.run.name)
+    topology = build(config, Path("runs") / config.run.name, options.config)
     plan = topology.plan()
     if options.json:
         print(json.dumps(_as_data(plan), indent=2))

@@ -24,7 +24,7 @@ from typing import Any
 
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, raise_failure, start
-from hive.config import load_config, render
+from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.records import (
@@ -39,7 +39,7 @@ from hive.records import (
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_run_commands"]
+__all__ = ["add_run_commands", "launch", "new_run"]
 
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
@@ -70,6 +70,9 @@ def add_run_commands(commands: Any) -> None:
     up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
     up.add_argument(
         "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)"
+    )
+    up.add_argument(
+        "--topology", metavar="FILE.py[:FUNCTION]", help="a topology of your own; the same as --set run.topology=..."
     )
     up.add_argument("--seed", type=int, help="the same as --set run.seed=SEED")
     up.add_argument("-n", "--name", help="the same as --set run.name=NAME; a number is appended")
@@ -130,18 +133,38 @@ def run_up(options: argparse.Namespace) -> int:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
         sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
         return launch(prepare(options.resume, exact=options.exact, sets=sets, given=options.config), options)
-    if options.config is None:
-        raise UsageError("no config", hint="hive up CONFIG, or hive up --resume RUN")
+    if options.config is None and options.topology is None:
+        raise UsageError("no config", hint="hive up CONFIG, hive up --topology FILE.py, or hive up --resume RUN")
     overrides = list(options.set)
     if options.seed is not None:
         overrides.append(f"run.seed={options.seed}")
     if options.name is not None:
         overrides.append(f"run.name={json.dumps(options.name)}")
-    config = load_config(options.config, overrides)
+    if options.topology is not None:
+        overrides.append(f"run.topology={json.dumps(options.topology)}")
+    return launch(new_run(options.config, overrides), options)
+
+
+def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
+    """The directory of a new run, with its config as given and as resolved. Raises ConfigError, RecordError.
+
+    Without a file `content` is the config, and the run has the name of its topology's file if it is given no other.
+    """
+    text = None if given is not None else content
+
+    def load(more: list[str]) -> Config:
+        return load_config(given or "run.toml", [*overrides, *more], text=text)
+
+    config = load([])
+    if config.run.topology is not None:  # from wherever it will be loaded
+        more = [f"run.topology={json.dumps(absolute(config.run.topology))}"]
+        if given is None and config.origin("run.name") == "default":
+            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
+        config = load(more)
     directory = RunDirectory.create(home_folder(), config.run.name)
-    write_bytes(directory.config_file, options.config.read_bytes())
+    write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
     write_bytes(directory.resolved_file, render(config).encode())
-    return launch(directory, options)
+    return directory
 
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:

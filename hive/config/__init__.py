@@ -4,7 +4,9 @@
     schema.py     all keys, table by table      positions.py   where in the file they stand
     algorithms.py those of [algorithm]          problems.py    how mistakes are told
     schemes.py    what a scheme sets            load.py        document + `--set` -> Config
-    syntax.py     bytes -> document             render.py      Config -> TOML
+    rules.py      what keys demand of others    render.py      Config -> TOML
+    syntax.py     bytes -> document             custom.py      problems that a user's code finds
+    references.py "package.module:name"
 
 Torch-free. It checks form, ranges and what keys demand of each other; whether an environment, a module or a
 device exists is for those who open it.
@@ -13,10 +15,13 @@ device exists is for those who open it.
 from __future__ import annotations
 
 from hive.config.algorithms import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
+from hive.config.custom import ConfigProblems
 from hive.config.keys import is_reference
 from hive.config.load import load_config
+from hive.config.references import absolute, load_reference
 from hive.config.render import render, template
 from hive.config.schema import (
+    CUSTOM,
     CollectionConfig,
     Config,
     Entry,
@@ -30,11 +35,13 @@ from hive.config.schema import (
 from hive.config.schemes import SCHEMES
 
 __all__ = [
+    "CUSTOM",
     "SCHEMES",
     "A2CConfig",
     "AlgorithmConfig",
     "CollectionConfig",
     "Config",
+    "ConfigProblems",
     "Entry",
     "EnvConfig",
     "GradientsConfig",
@@ -44,8 +51,10 @@ __all__ = [
     "RecordConfig",
     "RunConfig",
     "SupervisionConfig",
+    "absolute",
     "is_reference",
     "load_config",
+    "load_reference",
     "render",
     "template",
 ]

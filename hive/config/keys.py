@@ -20,7 +20,7 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "key", "keys_of", "with_default"]
+__all__ = ["REQUIRED", "Key", "Limits", "is_place", "is_reference", "key", "keys_of", "with_default"]
 
 REQUIRED: Any = dataclasses.MISSING
 """The default of a key that has none."""
@@ -161,3 +161,10 @@ def is_reference(text: str) -> bool:
     """Whether `text` has the form `package.module:name`, which names a class or a function of one's own."""
     module, _, name = text.partition(":")
     return all(part.isidentifier() for part in (*module.split("."), name))
+
+
+def is_place(text: str) -> bool:
+    """Whether it names a module or a file, `package.module` or `path/file.py`, and perhaps a function: `...:name`."""
+    place, colon, name = text.partition(":")
+    module = all(part.isidentifier() for part in place.split("."))
+    return (module or (place.endswith(".py") and place.isprintable())) and (not colon or name.isidentifier())

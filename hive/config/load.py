@@ -22,9 +22,9 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, keys_of
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
-from hive.config.schema import NAME_LENGTH, SECTIONS, Config
+from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
 from hive.config.schemes import SCHEMES
-from hive.config.values import SHOWN_LENGTH, printable, shown
+from hive.config.values import SHOWN_LENGTH, free_fault, printable, shown
 
 __all__ = ["load_config"]
 
@@ -74,7 +74,9 @@ class _Loader:
     def take(self, document: Mapping[str, Any], source: Source) -> None:
         """Takes every key of `document`; what stands in no table becomes a problem."""
         for section, table in document.items():
-            if section not in SECTIONS:
+            if section == CUSTOM and isinstance(table, dict):
+                self._take_custom(table, source)
+            elif section not in SECTIONS:
                 self._unknown_section(section, table, source)
             elif not isinstance(table, dict):
                 self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
@@ -82,6 +84,18 @@ class _Loader:
                 for name, value in table.items():
                     self.given[section, name] = _Given(value, source)
                     self.named.append((section, name, source))
+
+    def _take_custom(self, groups: Mapping[str, Any], source: Source) -> None:
+        """[custom.<group>]: anything that TOML can say; what it means is known where the actors are."""
+        for group, table in groups.items():
+            if not isinstance(table, dict):
+                problem = source.problem((CUSTOM, group), f"expected a table [custom.GROUP], got {shown(table)}")
+                self._add(f"{CUSTOM}.{group}", problem)
+            elif (fault := free_fault(table)) is not None:
+                problem = source.problem((CUSTOM, group, *fault), "expected strings, finite numbers, booleans, arrays")
+                self._add(f"{CUSTOM}.{group}", problem)
+            else:
+                self.given[CUSTOM, group] = _Given(table, source)
 
     def take_override(self, text: str, index: int) -> None:
         """Takes one `KEY=VALUE`."""
@@ -113,7 +127,10 @@ class _Loader:
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
                 self._unknown_key(section, sections[section], name, source)
-        config = Config(**tables, origins=self.origins)
+        custom = {group: given.value for (section, group), given in self.given.items() if section == CUSTOM}
+        for group in custom:
+            self.origins[f"{CUSTOM}.{group}"] = self.given[CUSTOM, group].source.origin((CUSTOM, group))
+        config = Config(**tables, custom=custom, origins=self.origins)
         for rule in RULES:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
@@ -143,7 +160,10 @@ class _Loader:
             if values[name] is REQUIRED and key.limits.resolve is not None:
                 values[name] = key.limits.resolve(values)
             elif values[name] is REQUIRED and given is None and section not in self.faulty:
-                self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
+                if ("run", "topology") in self.given:
+                    values[name] = ""  # a topology of one's own may have no environment
+                else:
+                    self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
         return values
 
     def _fits(self, section: str, key: Key, given: _Given) -> bool:

@@ -33,7 +33,8 @@ TEMPLATE_KEYS = (
 
 def render(config: Config) -> str:
     """Every key with its value, origin and meaning."""
-    entries = list(config.entries())
+    # An environment that is not there cannot be read back: a run without one has a topology of its own.
+    entries = [entry for entry in config.entries() if entry.name != "env.id" or entry.value]
     width = max(len(entry.origin) for entry in entries)
     return _lines((entry.name, entry.value, f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
 
@@ -52,7 +53,7 @@ def _lines(rows: Iterable[tuple[str, Any, str]]) -> str:
     lines: list[str] = []
     open_section = ""
     for full, value, comment in rows:
-        section, name = full.split(".")
+        section, _, name = full.rpartition(".")
         if section != open_section:
             lines += [""] * bool(lines) + [f"[{section}]"]
             open_section = section

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig
-from hive.config.keys import REQUIRED, is_reference, key, keys_of
+from hive.config.keys import REQUIRED, is_place, is_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 
 __all__ = [
+    "CUSTOM",
     "SECTIONS",
     "CheckpointConfig",
     "CollectionConfig",
@@ -46,6 +47,8 @@ WORKERS = 1024  # of a kind on one machine: each is a process, and a slip of the
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
+CUSTOM = "custom"  # the table whose keys are those of actors of one's own
+
 CLASS = {"accepts": is_reference, "expected": '"package.module:Class"'}
 
 
@@ -87,6 +90,12 @@ class RunConfig:
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
     )
     seed: int = key(1, "everything that is random follows from it", minimum=0)
+    topology: str | None = key(
+        None,
+        'your own function of the config: "file.py", "package.module", or one of them with ":function"',
+        accepts=is_place,
+        expected='"file.py", "package.module", or one of them with ":function"',
+    )
     steps: int = key(500_000, "environment steps, then the run has finished", minimum=1)
     stop_at_return: float | None = key(None, "finish once the mean of the last 100 training returns is this high")
 
@@ -302,6 +311,8 @@ class Config:
     evaluation: EvaluationConfig
     checkpoint: CheckpointConfig
     supervision: SupervisionConfig
+    custom: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
+    """[custom.<group>]: parameters of actors of one's own. Their constructors say what they may be."""
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
 
     def origin(self, name: str) -> str:
@@ -317,15 +328,21 @@ class Config:
     def value(self, name: str) -> Any:
         """The value of `collection.envs`."""
         section, _, key_name = name.partition(".")
+        if section == CUSTOM:
+            group, _, key_name = key_name.partition(".")
+            return self.custom[group][key_name]
         return getattr(getattr(self, section), key_name)
 
     def entries(self) -> Iterator[Entry]:
-        """Every key, table by table."""
+        """Every key, table by table; those of [custom.<group>] last."""
         for section in SECTIONS:
             table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
                 full = f"{section}.{name}"
                 yield Entry(full, self.value(full), self.origins[full], declared.limits.doc)
+        for group, parameters in self.custom.items():
+            for name, value in parameters.items():
+                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], f"of `{group}`")
 
     def differences(self, other: Config) -> list[str]:
         """The names of the keys whose values differ, and of those that only the algorithm of one has."""
@@ -335,6 +352,6 @@ class Config:
 
 
 SECTIONS: Mapping[str, type] = {
-    name: table for name, table in typing.get_type_hints(Config).items() if name != "origins"
+    name: table for name, table in typing.get_type_hints(Config).items() if name not in ("custom", "origins")
 }
 """Table -> its dataclass; of [algorithm] the one that its algorithms share."""

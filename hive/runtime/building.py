@@ -14,6 +14,7 @@ import importlib
 import os
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, ModuleType
 
@@ -31,14 +32,18 @@ BROUGHT_ALONG = ("gymnasium", "numpy", "torch")  # with hive: what they raise wa
 
 # The functions of hive that call what `run.scheme` and `network.module` name.
 SCHEME_CALLERS = ("hive.schemes.build",)
+TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = ("hive.networks.network.build_network", "hive.networks.network.from_module")
 MODULE_IMPORTER = "hive.workers.blueprint.load_module"
 
 
-def load(directory: str) -> Topology:
-    """The topology of a run directory. Raises HiveError; what raised outside of hive leaves a crash report there."""
+def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:
+    """The topology of a run directory. Raises HiveError; what raised outside of hive leaves a crash report there.
+
+    `function` makes it, in the place of what the config names.
+    """
     try:
-        topology: Topology = _schemes().load(directory)
+        topology: Topology = _schemes().load(directory, function)
         return topology
     except Exception as error:
         folder = RunDirectory.open(Path(directory))
@@ -51,10 +56,10 @@ def load(directory: str) -> Topology:
         raise told from error
 
 
-def build(config: Config, directory: Path) -> Topology:
+def build(config: Config, directory: Path, given: Path | None = None) -> Topology:
     """The topology of a run that only might be. `directory` is where it would keep its files. Raises HiveError."""
     try:
-        topology: Topology = _schemes().build(config, directory)
+        topology: Topology = _schemes().assemble(config, directory, given)
         return topology
     except Exception as error:
         told = _as_told(error, config)
@@ -113,6 +118,8 @@ def _reference(caller: str, config: Config) -> str:
     """What the config names, when `caller` is what calls it; or nothing."""
     if caller in SCHEME_CALLERS and ":" in config.run.scheme:
         return f"`{config.run.scheme}`"
+    if caller in TOPOLOGY_CALLERS and config.run.topology:
+        return f"`{config.run.topology}`"
     return f"`{config.network.module}`" if caller in MODULE_CALLERS and config.network.module else ""
 
 

@@ -103,15 +103,15 @@ async def _forked(run: LiveRun) -> Outcome:
         await control.close()
 
 
-async def _inline(run: LiveRun, factory: str) -> Outcome:
-    module, _, function = factory.partition(":")
+async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Outcome:
+    module, _, factory = FACTORY.partition(":")
     run.write_facts()
     control = ControlServer(control_path(run.socket_folder), run)
     await control.start()
     built: list[Topology] = []
 
     async def build() -> Plan:
-        built[:] = [getattr(importlib.import_module(module), function)(str(run.directory.path))]
+        built[:] = [getattr(importlib.import_module(module), factory)(str(run.directory.path), function)]
         return built[0].plan()
 
     def log_of(name: str) -> logging.Logger:
@@ -153,12 +153,15 @@ def run_forked(directory: RunDirectory) -> int:
         run.close()
 
 
-def run_inline(directory: RunDirectory) -> int:
-    """The whole run in this process. Raises HiveError when it cannot start."""
+def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:
+    """The whole run in this process. Raises HiveError when it cannot start.
+
+    `function` makes the topology of the config, in the place of what the config names.
+    """
     run = LiveRun(directory)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            outcome = runner.run(_inline(run, FACTORY))
+            outcome = runner.run(_inline(run, function))
         return FORCED if run.now else EXIT_CODES[outcome.state]
     finally:
         run.close()

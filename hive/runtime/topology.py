@@ -8,8 +8,7 @@
 `plan()` checks it and describes it as data (`Plan`, a message): that is all the supervisor ever sees. The classes and
 their parameters stay in the process that built the topology, which forks the actors: nothing is pickled.
 
-Checks: every port connected or optional, message types equal, carriers and slots sufficient, no cycle of waiting
-channels without room for one full turn. Each error names actor, port and the way out.
+What can be judged at once is: message types, patterns, names. The rest is checked by `plan()` (hive.runtime.planning).
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ from typing import Any, Literal
 from hive.errors import TopologyError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.memory import Layout
-from hive.runtime.messages import type_set
-from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_cycles
+from hive.runtime.plan import Plan
+from hive.runtime.planning import make_plan
 from hive.runtime.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
 
 __all__ = ["Group", "PortRef", "Topology"]
 
-MAX_ACTORS = 1000  # a slot word has ten bits for its owner
 MAX_NAME_BYTES = 40  # fits a status page and a socket path
 MAX_CHANNEL_BYTES = 16  # "<channel>:consumer_died" is a counter name of at most 31 bytes
-MAX_SLOTS = 4096  # of a slab, kMaxSlots there: bounds what a damaged header can make its readers believe
-MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
 
 Carrier = Literal["message", "slab", "board"]
 OnDeath = Literal["drop", "reoffer"]
@@ -74,7 +70,7 @@ class Group:
 
 
 @dataclass
-class _Channel:
+class Channel:
     name: str
     source: PortRef
     targets: list[PortRef]
@@ -87,10 +83,10 @@ class Topology:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self._channels: dict[str, _Channel] = {}
+        self.channels: dict[str, Channel] = {}
         self.layouts: dict[str, Layout] = {}  # of slab channels, by channel name
-        self._results: tuple[str, tuple[str, ...]] = ("", ())
-        self._digest: tuple[str, int] = ("", 0)
+        self.result_counters: tuple[str, tuple[str, ...]] = ("", ())
+        self.digest_of: tuple[str, int] = ("", 0)
 
     def add(
         self,
@@ -177,7 +173,7 @@ class Topology:
         """
         self._check_pair(source, target)
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
-        known = self._channels.get(str(source))
+        known = self.channels.get(str(source))
         if known is not None:
             if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
                 raise TopologyError(
@@ -204,6 +200,51 @@ class Topology:
         if layout is not None:
             self.layouts[channel.name] = layout
 
+    def replace(self, group: Group | str, cls: type[Actor], **parameters: Any) -> Group:
+        """Puts another class in the place of a group's: a subclass, or one with the ports that are connected.
+
+        `parameters` change some of those that its actors are built with. Names and placement stay.
+        """
+        group = self[group] if isinstance(group, str) else group
+        ports = ports_of(cls)
+        for channel in self.channels.values():
+            for ref in (channel.source, *channel.targets):
+                if ref.group is not group:
+                    continue
+                port = ports.get(ref.port.name)
+                if port is None or type(port) is not type(ref.port) or port.message is not ref.port.message:
+                    raise TopologyError(
+                        f"{cls.__name__} cannot take the place of {group.cls.__name__}: it has no port "
+                        f"`{ref.port.name}` ({type(ref.port).__name__} of {ref.port.message.__name__})",
+                        hint=f"derive it from {group.cls.__name__}, or declare the port",
+                    )
+        group.cls = cls
+        group.parameters.update(parameters)
+        return group
+
+    def insert(self, source: PortRef, group: Group, inlet: str, outlet: str) -> None:
+        """Puts `group` into the channel that begins at `source`: it receives at `inlet` and sends on at `outlet`.
+
+        Both halves carry as the channel did, with its options. It can look (a tap), change, hold back or drop.
+        """
+        channel = self.channels.get(str(source))
+        if channel is None:
+            raise TopologyError(f"`{source}` is not connected", hint="connect it first; insert goes between")
+        layout = self.layouts.pop(channel.name, None)
+        targets, options = self.disconnect(source), channel.options
+        here, there = PortRef(group, ports_of(group.cls)[inlet]), PortRef(group, ports_of(group.cls)[outlet])
+        self.connect(source, here, name=channel.name, layout=layout, **options)
+        for target in targets:
+            self.connect(there, target, layout=layout, **(options | {"commit_with": ""}))
+
+    def disconnect(self, source: PortRef) -> list[PortRef]:
+        """Takes away the channel that begins at `source`; where it led to."""
+        channel = self.channels.pop(str(source), None)
+        if channel is None:
+            raise TopologyError(f"`{source}` is not connected")
+        self.layouts.pop(channel.name, None)
+        return channel.targets
+
     def publish(
         self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None
     ) -> None:
@@ -217,13 +258,13 @@ class Topology:
             "keep": keep,
             "commit_with": commit_with,
         }
-        if not isinstance(source.port, Publication) or str(source) in self._channels:
+        if not isinstance(source.port, Publication) or str(source) in self.channels:
             raise TopologyError(f"`{source}` is not a publication, or is connected already")
         self._open(name, source, "board", options)
 
-    def _open(self, name: str | None, source: PortRef, carrier: Carrier, options: dict[str, Any]) -> _Channel:
+    def _open(self, name: str | None, source: PortRef, carrier: Carrier, options: dict[str, Any]) -> Channel:
         """A new channel without targets. Its name is its port's, or "group.port" where that is taken."""
-        taken = {"status", *(c.name for c in self._channels.values())}  # the status pages are a segment too
+        taken = {"status", *(c.name for c in self.channels.values())}  # the status pages are a segment too
         name = name or (source.port.name if source.port.name not in taken else str(source))
         if name in taken:
             raise TopologyError(f"two channels are called `{name}`", hint="pass another name=... to connect")
@@ -243,7 +284,7 @@ class Topology:
             raise TopologyError(
                 f"`{source}` has a layout and so must balance and wait", hint="connect it without a layout"
             )
-        channel = self._channels[str(source)] = _Channel(name, source, [], carrier, options)
+        channel = self.channels[str(source)] = Channel(name, source, [], carrier, options)
         return channel
 
     def _check_pair(self, source: PortRef, target: PortRef) -> None:
@@ -252,7 +293,7 @@ class Topology:
             if self.groups.get(ref.group.key) is not ref.group:
                 raise TopologyError(f"`{ref}` belongs to another topology")
         if any(
-            str(target) == str(known) and str(source) != key for key, c in self._channels.items() for known in c.targets
+            str(target) == str(known) and str(source) != key for key, c in self.channels.items() for known in c.targets
         ):
             raise TopologyError(
                 f"`{target}` is connected to two sources", hint="declare a second port; each takes one source"
@@ -272,105 +313,15 @@ class Topology:
 
     def results(self, group: Group, *counters: str) -> None:
         """The summary shows these counters of the group's first actor."""
-        self._results = (group.names[0], counters)
+        self.result_counters = (group.names[0], counters)
 
     def digest(self, source: PortRef, count: int) -> None:
         """The summary shows the sha256 of the first `count` bytes of this publication's latest version."""
-        self._digest = (str(source), count)
-
-    # --- the plan
+        self.digest_of = (str(source), count)
 
     def plan(self) -> Plan:
         """Checks the topology and describes it as data. Raises TopologyError."""
-        actors = tuple(
-            PlanActor(name, g.key, i, g.processes[i], g.restart, g.last)
-            for g in self.groups.values()
-            for i, name in enumerate(g.names)
-        )
-        if not actors:
-            raise TopologyError("a topology without actors", hint="add one with topology.add(...)")
-        if len(actors) > MAX_ACTORS:
-            raise TopologyError(f"{len(actors)} actors; at most {MAX_ACTORS} fit")
-        self._check_connected()
-        numbers = {actor.name: number for number, actor in enumerate(actors)}
-        channels, segments = [], []
-        for channel in self._channels.values():
-            made, needs = self._plan_channel(channel, numbers)
-            channels.append(made)
-            segments.extend(needs)
-        plan = Plan(actors, tuple(channels), tuple(segments), *self._results, *self._digest_segment())
-        check_cycles(plan)
-        return plan
-
-    def _digest_segment(self) -> tuple[str, int]:
-        key, count = self._digest
-        if key and key not in self._channels:
-            raise TopologyError(f"the digest is of `{key}`, which is not connected")
-        return (self._channels[key].name, count) if key else ("", 0)
-
-    def _check_connected(self) -> None:
-        ends = {str(ref) for c in self._channels.values() for ref in (c.source, *c.targets)}
-        for group in self.groups.values():
-            for name, port in ports_of(group.cls).items():
-                if group.names and not port.optional and f"{group.key}.{name}" not in ends:
-                    raise TopologyError(
-                        f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
-                        hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
-                    )
-
-    def _plan_channel(self, channel: _Channel, numbers: dict[str, int]) -> tuple[PlanChannel, list[PlanSegment]]:
-        o, name = channel.options, channel.name
-        try:
-            type_set([channel.source.port.message])
-        except (TypeError, NameError) as error:
-            raise TopologyError(f"channel `{name}` cannot carry its messages: {error}") from None
-        producers = tuple(numbers[n] for n in channel.source.group.names)
-        consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
-        segments: list[PlanSegment] = []
-        if channel.carrier == "message" and o["window"] < 1:
-            raise TopologyError(f"channel `{name}` has a window of {o['window']} messages", hint="one is the least")
-        if channel.carrier == "slab":
-            if o["slots"] < 2:
-                raise TopologyError(
-                    f"channel `{name}` has {o['slots']} slots per producer",
-                    hint="one to write and one to read are the least",
-                )
-            size, owners = self.layouts[name].bytes, channel.source.group.names
-            segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "", o["first"]) for n in owners]
-        elif channel.carrier == "board":
-            if o["block_bytes"] <= 0:
-                raise TopologyError(
-                    f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect"
-                )
-            if o["commit_with"] and not any(
-                c.name == o["commit_with"] and c.carrier == "board" for c in self._channels.values()
-            ):
-                raise TopologyError(f"channel `{name}` commits with `{o['commit_with']}`, which is no board here")
-            readers = len(consumers)
-            segments = [
-                PlanSegment(
-                    name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"]
-                )
-            ]
-        for segment in segments[:1]:  # they are all alike
-            _check_count(name, segment)
-        port = channel.source.port
-        made = PlanChannel(
-            name=name,
-            carrier=channel.carrier,
-            pattern=getattr(port, "pattern", "broadcast"),
-            when_full=getattr(port, "when_full", "drop_oldest"),
-            by_share=o["by_share"],
-            reoffer=o["on_death"] == "reoffer",
-            shared=o.get("shared", False),
-            window=o["window"],
-            source=str(channel.source),
-            targets=tuple(str(target) for target in channel.targets),
-            producers=producers,
-            consumers=consumers,
-            segments=tuple(s.name for s in segments),
-        )
-        return made, segments
+        return make_plan(self)
 
     def actor_of(self, number: int) -> tuple[Group, int]:
         """The group of actor `number` of the plan, and its index there."""
@@ -385,14 +336,3 @@ def _named(function: Callable[..., Any]) -> set[str]:
     """The parameters that can be given by name."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds}
-
-
-def _check_count(channel: str, segment: PlanSegment) -> None:
-    """Raises TopologyError where the native part would refuse to format the segment."""
-    unit, most, option = ("slots", MAX_SLOTS, "slots") if segment.kind == "slab" else ("blocks", MAX_BLOCKS, "keep")
-    if segment.count > most:
-        raise TopologyError(
-            f"channel `{channel}` needs a {segment.kind} of {segment.count} {unit}, and {most} is the most: what says "
-            f"more is taken for damaged memory",
-            hint=f"connect it with a smaller {option}=...; in a config that is slots, max_lag or bootstrap_rounds",
-        )

@@ -24,6 +24,7 @@ FREE = st.recursive(
 SPECIAL = {
     "run.name": st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,9}", fullmatch=True),
     "run.scheme": st.sampled_from(["a2c", "ppo", "impala", "single", "my.schemes:build"]),
+    "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "gradients.device": st.just("cpu"),
@@ -93,7 +94,7 @@ def test_what_is_rendered_loads_as_the_same_config(config: Config) -> None:
     again = load_config("resolved.toml", text=text)
     assert again == config
     assert again.differences(config) == []
-    unset = [name for name in ("run.stop_at_return", "network.module") if config.value(name) is None]
+    unset = [name for name in ("run.topology", "run.stop_at_return", "network.module") if config.value(name) is None]
     from_the_file = {entry.name for entry in again.entries() if entry.origin.startswith("resolved.toml:")}
     assert from_the_file == {entry.name for entry in config.entries()} - set(unset)
 
@@ -103,11 +104,12 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:7] == [
+    assert lines[:8] == [
         "[run]",
         f'name = "x"                          # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
         f"seed = 7                            # --set          {docs['run.seed']}",
+        f"# topology is not set               # default        {docs['run.topology']}",
         f"steps = 500_000                     # default        {docs['run.steps']}",
         f"# stop_at_return is not set         # default        {docs['run.stop_at_return']}",
         "",

@@ -23,6 +23,7 @@ DEFAULTS = {
     "run.name": "cartpole",
     "run.scheme": "a2c",
     "run.seed": 1,
+    "run.topology": None,
     "run.steps": 500_000,
     "run.stop_at_return": None,
     "env.id": "CartPole-v1",

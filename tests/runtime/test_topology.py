@@ -14,8 +14,9 @@ from hive.runtime.actor import Actor, Handle, endpoint
 from hive.runtime.memory import BoardPlan, Layout, SlabPlan
 from hive.runtime.messages import Message
 from hive.runtime.plan import PlanActor, PlanChannel, PlanSegment
+from hive.runtime.planning import MAX_ACTORS, MAX_BLOCKS, MAX_SLOTS
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.topology import MAX_ACTORS, MAX_BLOCKS, MAX_SLOTS, Group, Topology
+from hive.runtime.topology import Group, Topology
 
 
 class Rollout(Message):
@@ -541,3 +542,84 @@ def test_a_digest_is_of_something_connected() -> None:
     t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
     t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
     assert refusal(t.plan)[0] == "the digest is of `learner.moments`, which is not connected"
+
+
+# --- changing one that is there
+
+
+class Many(Message):
+    value: int
+
+
+class Feeder(Actor):
+    out = Outlet(Many)
+    wide = Outlet(Many, pattern="broadcast", optional=True)
+
+
+class Eater(Actor):
+    inn = Inlet(Many)
+
+    def __init__(self, size: int = 1) -> None: ...
+
+
+class Between(Actor):
+    inn = Inlet(Many)
+    out = Outlet(Many)
+
+
+def pair() -> Topology:
+    t = Topology()
+    source, target = t.add(Feeder), t.add(Eater, count=2)
+    t.connect(source.out, target.inn, window=5)
+    return t
+
+
+def test_a_class_can_be_replaced_by_one_with_the_same_ports() -> None:
+    class Better(Eater):
+        """Better."""
+
+    class Another(Actor):
+        inn = Inlet(Many)
+
+    t = pair()
+    group = t.replace("eaters", Better, size=3)
+    assert (group.cls, group.names, group.parameters) == (Better, ["eater-0", "eater-1"], {"size": 3})
+    t.replace(t["eaters"], Another)
+    assert t["eaters"].cls is Another
+    t.plan()
+
+
+@pytest.mark.parametrize("port", [None, Inlet(Rollout), Outlet(Many)])
+def test_one_without_a_port_that_is_connected_is_refused(port: Any) -> None:
+    t, other = pair(), type("Other", (Actor,), {} if port is None else {"inn": port})
+    with pytest.raises(TopologyError, match=r"cannot take the place of Eater: it has no port `inn` \(Inlet of Many\)"):
+        t.replace("eaters", other)
+    assert t["eaters"].cls is Eater
+
+
+def test_an_actor_can_be_put_into_a_channel() -> None:
+    t = pair()
+    t.insert(t["feeder"].out, t.add(Between), "inn", "out")
+    ways = {channel.source: (channel.targets, channel.window) for channel in t.plan().channels}
+    assert ways == {"feeder.out": (("between.inn",), 5), "between.out": (("eaters.inn",), 5)}
+
+
+def test_into_a_channel_with_a_layout_too() -> None:
+    t = pair()
+    assert [str(ref) for ref in t.disconnect(t["feeder"].out)] == ["eaters.inn"]
+    t.connect(t["feeder"].out, t["eaters"].inn, layout=Layout({"value": ("int64", ())}), slots=3)
+    t.insert(t["feeder"].out, t.add(Between), "inn", "out")
+    plan = t.plan()
+    assert {channel.carrier for channel in plan.channels} == {"slab"}
+    assert {(segment.name, segment.count) for segment in plan.segments} == {
+        ("out:feeder-0", 3),
+        ("between.out:between-0", 3),
+    }
+
+
+def test_what_is_not_connected_cannot_be_taken_away_or_parted() -> None:
+    t = pair()
+    with pytest.raises(TopologyError, match=r"`feeder\.wide` is not connected"):
+        t.disconnect(t["feeder"].wide)
+    with pytest.raises(TopologyError, match=r"`feeder\.wide` is not connected"):
+        t.insert(t["feeder"].wide, t.add(Between), "inn", "out")

@@ -1,0 +1,130 @@
+"""Planning: checks a topology and describes it as data.
+
+Every port connected or optional, carriers and slots sufficient, no cycle of waiting channels without room for one full
+turn. Each error names actor, port and the way out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hive.errors import TopologyError
+from hive.runtime.messages import type_set
+from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_cycles
+from hive.runtime.ports import ports_of
+
+if TYPE_CHECKING:
+    from hive.runtime.topology import Channel, Topology
+
+__all__ = ["make_plan"]
+
+MAX_ACTORS = 1000  # a slot word has ten bits for its owner
+MAX_SLOTS = 4096  # of a slab, kMaxSlots there: bounds what a damaged header can make its readers believe
+MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
+
+
+def make_plan(topology: Topology) -> Plan:
+    """Checks the topology and describes it as data. Raises TopologyError."""
+    actors = tuple(
+        PlanActor(name, g.key, i, g.processes[i], g.restart, g.last)
+        for g in topology.groups.values()
+        for i, name in enumerate(g.names)
+    )
+    if not actors:
+        raise TopologyError("a topology without actors", hint="add one with topology.add(...)")
+    if len(actors) > MAX_ACTORS:
+        raise TopologyError(f"{len(actors)} actors; at most {MAX_ACTORS} fit")
+    _check_connected(topology)
+    numbers = {actor.name: number for number, actor in enumerate(actors)}
+    channels, segments = [], []
+    for channel in topology.channels.values():
+        made, needs = _plan_channel(topology, channel, numbers)
+        channels.append(made)
+        segments.extend(needs)
+    plan = Plan(actors, tuple(channels), tuple(segments), *topology.result_counters, *_digest_segment(topology))
+    check_cycles(plan)
+    return plan
+
+
+def _digest_segment(topology: Topology) -> tuple[str, int]:
+    key, count = topology.digest_of
+    if key and key not in topology.channels:
+        raise TopologyError(f"the digest is of `{key}`, which is not connected")
+    return (topology.channels[key].name, count) if key else ("", 0)
+
+
+def _check_connected(topology: Topology) -> None:
+    ends = {str(ref) for c in topology.channels.values() for ref in (c.source, *c.targets)}
+    for group in topology.groups.values():
+        for name, port in ports_of(group.cls).items():
+            if group.names and not port.optional and f"{group.key}.{name}" not in ends:
+                raise TopologyError(
+                    f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
+                    hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
+                )
+
+
+def _plan_channel(
+    topology: Topology, channel: Channel, numbers: dict[str, int]
+) -> tuple[PlanChannel, list[PlanSegment]]:
+    o, name = channel.options, channel.name
+    try:
+        type_set([channel.source.port.message])
+    except (TypeError, NameError) as error:
+        raise TopologyError(f"channel `{name}` cannot carry its messages: {error}") from None
+    producers = tuple(numbers[n] for n in channel.source.group.names)
+    consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
+    segments: list[PlanSegment] = []
+    if channel.carrier == "message" and o["window"] < 1:
+        raise TopologyError(f"channel `{name}` has a window of {o['window']} messages", hint="one is the least")
+    if channel.carrier == "slab":
+        if o["slots"] < 2:
+            raise TopologyError(
+                f"channel `{name}` has {o['slots']} slots per producer",
+                hint="one to write and one to read are the least",
+            )
+        size, owners = topology.layouts[name].bytes, channel.source.group.names
+        segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "", o["first"]) for n in owners]
+    elif channel.carrier == "board":
+        if o["block_bytes"] <= 0:
+            raise TopologyError(
+                f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect"
+            )
+        if o["commit_with"] and not any(
+            c.name == o["commit_with"] and c.carrier == "board" for c in topology.channels.values()
+        ):
+            raise TopologyError(f"channel `{name}` commits with `{o['commit_with']}`, which is no board here")
+        readers = len(consumers)
+        segments = [
+            PlanSegment(name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"])
+        ]
+    for segment in segments[:1]:  # they are all alike
+        _check_count(name, segment)
+    port = channel.source.port
+    made = PlanChannel(
+        name=name,
+        carrier=channel.carrier,
+        pattern=getattr(port, "pattern", "broadcast"),
+        when_full=getattr(port, "when_full", "drop_oldest"),
+        by_share=o["by_share"],
+        reoffer=o["on_death"] == "reoffer",
+        shared=o.get("shared", False),
+        window=o["window"],
+        source=str(channel.source),
+        targets=tuple(str(target) for target in channel.targets),
+        producers=producers,
+        consumers=consumers,
+        segments=tuple(s.name for s in segments),
+    )
+    return made, segments
+
+
+def _check_count(channel: str, segment: PlanSegment) -> None:
+    """Raises TopologyError where the native part would refuse to format the segment."""
+    unit, most, option = ("slots", MAX_SLOTS, "slots") if segment.kind == "slab" else ("blocks", MAX_BLOCKS, "keep")
+    if segment.count > most:
+        raise TopologyError(
+            f"channel `{channel}` needs a {segment.kind} of {segment.count} {unit}, and {most} is the most: what says "
+            f"more is taken for damaged memory",
+            hint=f"connect it with a smaller {option}=...; in a config that is slots, max_lag or bootstrap_rounds",
+        )

@@ -1,0 +1,110 @@
+"""[custom.<group>]: parameters of a group's actors, from the config, typed by their constructor.
+
+class Curriculum(hive.Actor):
+    def __init__(self, level: int = 3, names: list[str] | None = None) -> None: ...
+
+[custom.curriculum]          all that is wrong is told at once, each with its line and "did you mean", as for
+level = 5                    the keys of hive itself
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any
+
+from hive.config import CUSTOM, Config, ConfigProblems
+from hive.config.values import shown
+from hive.runtime import Topology
+
+__all__ = ["apply_custom"]
+
+NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+
+
+def apply_custom(topology: Topology, config: Config, given: Path | None = None) -> None:
+    """Gives the groups of `topology` what [custom] says. `given`: the file to point at. Raises ConfigError."""
+    problems = ConfigProblems(given)
+    for group, table in config.custom.items():
+        if group not in topology:
+            problems.add((CUSTOM, group), f"no group `{group}` in this topology", _meant(group, topology.groups))
+            continue
+        known = _parameters(topology[group].cls)
+        for name, value in table.items():
+            path = (CUSTOM, group, name)
+            if name not in known:
+                problems.add(path, f"`{topology[group].cls.__name__}` takes no `{name}`", _meant(name, known))
+            elif not _fits(known[name], value):
+                problems.add(path, f"expected {_expected(known[name])}, got {shown(value)}")
+            else:
+                topology[group].parameters[name] = _converted(known[name], value)
+    problems.raise_all()
+
+
+def _parameters(cls: type) -> Mapping[str, Any]:
+    """What the constructor takes by name, with the types it declares."""
+    init = cls.__init__  # type: ignore[misc]
+    hints = typing.get_type_hints(init)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    named = [p.name for p in inspect.signature(init).parameters.values() if p.kind in kinds and p.name != "self"]
+    return {name: hints.get(name, Any) for name in named}
+
+
+def _options(kind: Any) -> Iterator[Any]:
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        for option in typing.get_args(kind):
+            yield from _options(option)
+    else:
+        yield kind
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    return any(_fits_one(option, value) for option in _options(kind) if option is not NoneType)
+
+
+def _fits_one(kind: Any, value: Any) -> bool:
+    """TOML's values are bool, int, float, str, lists and tables; of other types only code can make a value."""
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin is Any:
+        return True
+    if origin is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if origin in (bool, int, str):
+        return type(value) is origin
+    if origin is Path:
+        return isinstance(value, str)
+    if origin is typing.Literal:
+        return value in inner
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, dict) and (len(inner) < 2 or all(_fits(inner[1], item) for item in value.values()))
+    if (isinstance(origin, type) and issubclass(list, origin)) or origin is tuple:
+        return isinstance(value, list) and (not inner or all(_fits(inner[0], item) for item in value))
+    return False
+
+
+def _converted(kind: Any, value: Any) -> Any:
+    for option in _options(kind):
+        if option is not NoneType and _fits_one(option, value):
+            origin = typing.get_origin(option) or option
+            return origin(value) if origin in (float, Path, tuple) else value
+    return value
+
+
+def _expected(kind: Any) -> str:
+    words = []
+    for option in _options(kind):
+        origin, inner = typing.get_origin(option) or option, typing.get_args(option)
+        if origin is typing.Literal:
+            words += [shown(choice) for choice in inner]
+        elif option is not NoneType:
+            words.append(NOUNS.get(origin, option.__name__ if option is origin else str(option).replace("typing.", "")))
+    return " or ".join(words)
+
+
+def _meant(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known) or 'none'}"

@@ -1,0 +1,79 @@
+"""Runs from a script: what a config may be, and which functions another process finds. (Runs: live/test_scripting.py)"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive.cli.scripting import _prepared, _reference, _toml
+from hive.config import load_config
+from hive.errors import ConfigError, TopologyError
+from hive.records import RunDirectory
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+TABLES: list[dict[str, Any]] = [
+    {"run": {"steps": 5, "name": 'odd "name"'}, "env": {"id": "CartPole-v1", "options": {"a": [1, 2.5, True]}}},
+    {"custom": {"curriculum": {"level": 3, "table": {"x": 1}}, "other": {}}},
+    {"checkpoint": {"every": {"updates": 3}}, "run": {"steps": 1}},
+    {},
+]
+
+
+@pytest.mark.parametrize("tables", TABLES)
+def test_a_mapping_of_tables_is_the_toml_that_says_the_same(tables: dict[str, Any]) -> None:
+    assert tomllib.loads(_toml(tables)) == tables
+
+
+def config_of(directory: RunDirectory) -> Any:
+    return load_config(directory.resolved_file)
+
+
+def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
+    file = tmp_path / "cart.toml"
+    file.write_text('[env]\nid = "CartPole-v1"\n[run]\nsteps = 7\n')
+    of_file = _prepared(file, ["run.seed=3"])
+    of_text = _prepared(str(file), ["run.seed=3"])
+    of_mapping = _prepared({"env": {"id": "CartPole-v1"}, "run": {"steps": 7, "name": "cart"}}, ["run.seed=3"])
+    of_config = _prepared(load_config(file), ["run.seed=3"])
+    assert config_of(of_file) == config_of(of_text) == config_of(of_mapping) == config_of(of_config)
+    assert [d.name for d in (of_file, of_text, of_mapping, of_config)] == ["cart-1", "cart-2", "cart-3", "cart-4"]
+    assert of_file.config_file.read_bytes() == file.read_bytes()
+
+
+def test_all_that_is_wrong_with_a_mapping_is_told(home: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _prepared({"run": {"steps": "many"}, "colection": {}}, [])
+    assert "run.steps: expected an integer" in str(caught.value)
+    assert "did you mean `collection`?" in str(caught.value)
+    assert not home.exists()
+
+
+def own(config: Any) -> Any: ...
+
+
+def test_a_function_of_a_file_is_found_by_its_place() -> None:
+    assert _reference(own, inline=False) == f"{Path(__file__).resolve()}:own"
+
+
+def nested() -> Callable[..., Any]:
+    def inner(config: Any) -> Any: ...
+
+    return inner
+
+
+@pytest.mark.parametrize("function", [lambda config: None, nested(), len, object()])
+def test_one_that_nobody_else_could_import_only_runs_here(function: Any) -> None:
+    with pytest.raises(TopologyError, match="cannot be imported by the processes of a run") as caught:
+        _reference(function, inline=False)
+    assert "inline=True" in caught.value.hint
+    assert _reference(function, inline=True) == "inline.py:topology"

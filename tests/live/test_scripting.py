@@ -1,0 +1,70 @@
+"""A user's own topology: from a script, from the command line, with its parameters in the config."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import House
+
+SCRIPT = Path(__file__).parent / "own_topology.py"
+
+
+def test_a_script_runs_its_own_topology(house: House) -> None:
+    done = subprocess.run(
+        [sys.executable, SCRIPT], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "the sum is 45",
+        "the sum is 4950",
+        "the sum is 45",
+        f"`{SCRIPT}:no_topology` returned int",
+    ]
+    names = sorted(path.name for path in house.home.iterdir() if path.name != "latest")
+    assert names[:3] == ["here-1", "own_topology-1", "own_topology-2"]
+    for name in names[:3]:
+        summary = house.ended(name)
+        assert (summary["state"], summary["exact"]) == ("finished", summary["exact"])
+        numbers = summary["channels"]["numbers"]
+        assert numbers["produced"] == numbers["consumed"] in (10, 100)
+
+
+def test_the_command_line_runs_a_file(house: House) -> None:
+    config = house.config("[custom.counter]\namount = 7\n[custom.sum]\namount = 7\n")
+    done = house.hive("up", config, "--topology", f"{SCRIPT}:topology")
+    assert done.returncode == 0, done.stderr
+    assert "finished: the sum is 21" in done.stderr
+    alone = house.hive("up", "--topology", SCRIPT)
+    assert alone.returncode == 0, alone.stderr
+    assert house.summary("own_topology-1")["stop_reason"] == "the sum is 45"
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "text"),
+    [
+        ("nowhere.py", 2, "error: there is no file `"),
+        (f"{SCRIPT}:topologi", 2, "error: `{script}` has no `topologi`"),
+        (f"{SCRIPT}:no_topology", 2, "returned int\n\nhint: it is to return a hive.Topology"),
+        (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:48 raised KeyError: 'mine'"),
+    ],
+)
+def test_a_topology_that_cannot_be_had(house: House, place: str, code: int, text: str) -> None:
+    done = house.hive("up", "--topology", place)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert text.format(script=SCRIPT) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_in_custom_is_told_with_its_line(house: House) -> None:
+    config = house.config("[custom.counter]\namuont = 7\n")
+    done = house.hive("up", config, "--topology", SCRIPT)
+    assert done.returncode == 2
+    assert ":2: custom.counter.amuont: `Counter` takes no `amuont`" in done.stderr
+    assert "did you mean `amount`?" in done.stderr
+    assert not list(house.home.glob("run-*"))
