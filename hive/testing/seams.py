@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import contextvars
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from hive import _native
 from hive.runtime.memory import PAGE, Bytes, SlabPlan, aligned
-from hive.runtime.messages import Frames
+from hive.runtime.messages import Frames, decode
 from hive.runtime.plan import Plan
 from hive.runtime.processes import SharedMemory
+from hive.runtime.protocol import NODE_TYPES, Deliver
 from hive.runtime.status import PAGE_BYTES
 from hive.runtime.transport import Receive
 from hive.testing.places import PlacedLoop, current_place
 
-__all__ = ["DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
+__all__ = ["At", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
 
 # Of a slab, in words of 8 bytes: its header, the position of `produced` in it, a slot's words; and two half states.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
@@ -46,6 +48,20 @@ class Faults:
     slow_s: float = 0.003  # how long at most
     lost: float = 0.1  # chance that a doorbell is lost; half as often one comes twice
     full: float = 0.0  # chance that a mailbox is full for a message of a channel or its acknowledgement
+
+
+@dataclass(frozen=True)
+class At:
+    """One thing that goes wrong at a known moment: with the message that is the `number`-th of a channel, from 1 on.
+
+    drop, duplicate, delay (by `delay_s`); or its producer is killed right after it has sent it, its consumer right when
+    it would hear it. Of a channel of slots only its producer can be killed so, after its `number`-th commit.
+    """
+
+    channel: str
+    number: int
+    do: Literal["drop", "duplicate", "delay", "kill producer", "kill consumer"]
+    delay_s: float = 0.5
 
 
 class LocalMemory(SharedMemory):
@@ -92,6 +108,9 @@ class SimulatedTransport:
         self.faults = faults
         self.boxes: dict[str, tuple[Receive, contextvars.Context]] = {}
         self.last: dict[tuple[str, str], float] = {}  # (from, to) -> when the last message arrives
+        self.at: dict[tuple[int, int], list[At]] = {}  # (channel, number) -> what happens to that message
+        self.counts: dict[int, int] = {}  # messages of each channel so far
+        self.kill: Callable[[str], None] = lambda process: None
 
     def bind(self, address: str, receive: Receive) -> None:
         self.boxes[address] = receive, contextvars.copy_context()
@@ -101,10 +120,28 @@ class SimulatedTransport:
         if address not in self.boxes or (place is not None and place.dead):
             return False
         copies = self._copies(bytes(frames[0][:16]))
-        parcel = [bytes(frame) for frame in frames]
+        parcel, late_s = [bytes(frame) for frame in frames], 0.0
+        for fault in self._planned(frames):
+            if fault.do == "delay":
+                late_s += fault.delay_s
+            elif fault.do == "kill consumer":
+                self.loop.call_soon(self.kill, _process_at(address), context=contextvars.Context())
+            elif fault.do == "kill producer" and place is not None:
+                self.loop.call_soon(self.kill, place.name, context=contextvars.Context())
+            else:
+                copies = 0 if fault.do == "drop" else copies + 1
         for _ in range(copies):
-            self._send(str(place), address, parcel)
+            self._send(str(place), address, parcel, late_s)
         return True
+
+    def _planned(self, frames: Frames) -> Sequence[At]:
+        """What is to happen to this message, if it is one of a channel."""
+        if not self.at or len(frames) < 2 or b"Deliver" not in bytes(frames[0][:16]):
+            return ()
+        envelope = decode(frames[:1], NODE_TYPES)
+        assert isinstance(envelope, Deliver)
+        number = self.counts[envelope.channel] = self.counts.get(envelope.channel, 0) + 1
+        return self.at.get((envelope.channel, number), ())
 
     def _copies(self, head: bytes) -> int:
         """How many of this message arrive. Only what is said to be safe to lose gets lost."""
@@ -115,10 +152,10 @@ class SimulatedTransport:
             return int(draw >= self.faults.full)
         return 1
 
-    def _send(self, sender: str, address: str, parcel: list[bytes]) -> None:
+    def _send(self, sender: str, address: str, parcel: list[bytes], late_s: float = 0.0) -> None:
         now = self.loop.time()
         delay = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0
-        at = max(now + delay, self.last.get((sender, address), 0.0))
+        at = max(now + delay + late_s, self.last.get((sender, address), 0.0))
         self.last[sender, address] = at
         context = self.boxes[address][1]
         self.loop.call_at(at, self._arrive, address, parcel, context=context.copy())
@@ -137,6 +174,11 @@ class SimulatedTransport:
         """There is nothing to close."""
 
 
+def _process_at(address: str) -> str:
+    """`simulated://run/worker-1-7` is the mailbox of the seventh incarnation of process `worker-1`."""
+    return address.rpartition("/")[2].rpartition("-")[0]
+
+
 class DyingSlab(_native.Slab):
     """Slot words that can let their caller die in the middle of a transition: in its half state, counted or not yet.
 
@@ -145,6 +187,7 @@ class DyingSlab(_native.Slab):
 
     dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this transition
     die: Callable[[Callable[[bool], None]], None]  # after the half that it is given, counted or not
+    done: Callable[[DyingSlab], None] = staticmethod(lambda slab: None)  # after a commit
 
     def __init__(self, memory: Bytes) -> None:
         super().__init__(memory)
@@ -172,7 +215,9 @@ class DyingSlab(_native.Slab):
     def commit(self, slot: int, actor: int, incarnation: int) -> int:
         if self.dies():
             self.die(lambda counted: self._half_commit(counted, slot))
-        return super().commit(slot, actor, incarnation)
+        sequence = super().commit(slot, actor, incarnation)
+        self.done(self)
+        return sequence
 
     def retire(self, slot: int, actor: int, incarnation: int, reason: int = 0) -> None:
         if self.dies():

@@ -30,12 +30,12 @@ from hive.runtime.memory import SlabView
 from hive.runtime.messages import Tree
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.outcome import Journal, Outcome
-from hive.runtime.plan import Plan
+from hive.runtime.plan import Plan, PlanChannel
 from hive.runtime.processes import Exit, OnExit
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.testing.places import NEVER, Killed, Place, PlacedLoop, current_place
-from hive.testing.seams import DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from hive.testing.seams import At, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 
 __all__ = ["Simulation", "simulate"]
 
@@ -164,6 +164,34 @@ class _World:
         assert isinstance(self.memory.pages, Pages)
         self.memory.pages.rung = self.ring
 
+    def plan_faults(self, faults: Sequence[At]) -> None:
+        """Faults at known moments: of messages by the transport, of slots by the words of a producer's slab."""
+        names = [channel.name for channel in self.plan.channels]
+        for fault in faults:
+            if fault.channel not in names:
+                raise ValueError(f"no channel `{fault.channel}` in this topology; it has: {', '.join(names)}")
+            channel = names.index(fault.channel)
+            if self.plan.channels[channel].carrier != "message" and fault.do != "kill producer":
+                raise ValueError(f"`{fault.channel}` carries no messages: only its producer can be killed at a number")
+            self.transport.at.setdefault((channel, fault.number), []).append(fault)
+        self.transport.kill = self.processes.kill
+
+    def committed(self, slab: DyingSlab) -> None:
+        """A slot was committed: if that was the one, its producer dies here."""
+        place, transport = current_place(), self.transport
+        if not transport.at or place is None or place.dead:
+            return
+        for channel, planned in enumerate(self.plan.channels):
+            if planned.carrier == "slab" and self._is_of(slab, planned):
+                number = transport.counts[channel] = transport.counts.get(channel, 0) + 1
+                if (channel, number) in transport.at:
+                    self.processes.kill(place.name)
+
+    def _is_of(self, slab: DyingSlab, planned: PlanChannel) -> bool:
+        """Whether these words are those of one of the channel's slabs."""
+        own = slab.control.ctypes.data
+        return any(self.memory.open(name).ctypes.data == own for name in planned.segments)
+
     def ring(self, actor: int) -> None:
         """The bell on the page of an actor that sleeps alone in its process."""
         place = self.processes.places.get(self.plan.actors[actor].process)
@@ -249,8 +277,11 @@ def simulate(
     settings: Settings | None = None,
     limit_s: float = LIMIT_S,
     plan: Plan | None = None,
+    at: Sequence[At] = (),
 ) -> Simulation:
     """Runs `topology` until it ends itself, in virtual time, on the schedule of `seed`. Deaths are restarted.
+
+    `at`: faults at known moments, beside those that the seed deals out. Raises ValueError for one that cannot be.
 
     The result says how it ended, and which promises were broken on the way: accounts of slabs and channels, bounds of
     queues, versions that went back, and a run that came to no end within `limit_s`.
@@ -260,7 +291,8 @@ def simulate(
     chance = random.Random(seed)
     loop = PlacedLoop(chance, faults.away, faults.away_s)  # type: ignore[abstract]  # it has what asyncio asks for
     world = _World(topology, plan, faults, loop)
-    with _slots_that_tear(world) if faults.deaths and faults.torn else nullcontext():
+    world.plan_faults(at)
+    with _slots_that_tear(world) if (faults.deaths and faults.torn) or at else nullcontext():
         result: Simulation = loop.run_until_complete(_simulate(world, settings or Settings(restarts=NO_LIMIT), limit_s))
     return result
 
@@ -269,7 +301,11 @@ def simulate(
 def _slots_that_tear(world: _World) -> Iterator[None]:
     """Slot words ask the world, while it lasts, whether their caller dies."""
     words = SlabView.Words
-    hooks = {"dies": staticmethod(world.dies_torn), "die": staticmethod(world.tear)}
+    hooks = {
+        "dies": staticmethod(world.dies_torn),
+        "die": staticmethod(world.tear),
+        "done": staticmethod(world.committed),
+    }
     SlabView.Words = type("DyingSlab", (DyingSlab, words) if words is not _native.Slab else (DyingSlab,), hooks)
     try:
         yield

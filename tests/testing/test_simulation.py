@@ -20,7 +20,7 @@ from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.topology import Topology
 from hive.runtime.waiting import RESCAN_S
 from hive.runtime.watching import WATCH_S
-from hive.testing import Faults, Simulation, simulate
+from hive.testing import At, Faults, Simulation, simulate
 from hive.testing.places import current_place
 
 
@@ -488,3 +488,91 @@ def test_slot_words_are_put_back_when_a_simulation_cannot_go_on() -> None:
     with pytest.raises(ValueError, match="format code"):
         simulate(topology(), 0, DEADLY, limit_s="soon")  # type: ignore[arg-type]
     assert SlabView.Words is _native.Slab
+
+
+# --- faults at known moments
+
+CALM = Faults(away=0.0, slow=0.0, lost=0.0)
+
+
+class Tells(Actor):
+    """Says 0 ... 9, one a tenth of a virtual second."""
+
+    numbers = Outlet(Number)
+
+    async def run(self) -> None:
+        for value in range(10):
+            await self.numbers.send(Number(value))
+            await asyncio.sleep(0.1)
+
+
+class Hears(Actor):
+    """Notes what it hears, and in which life."""
+
+    numbers = Inlet(Number)
+
+    async def run(self) -> None:
+        async for number in self.numbers:
+            self.note("heard", f"{number.value} in life {self.incarnation}")
+            if number.value == 9:
+                self.end_run("all of it")
+
+
+def heard(*at: At) -> tuple[list[str], dict[str, Any]]:
+    """What was heard, and the account."""
+    t = Topology()
+    tells, hears = t.add(Tells), t.add(Hears)
+    t.connect(tells.numbers, hears.numbers, window=16)
+    simulation = finished(simulate(t, 0, CALM, at=at), "all of it")
+    assert simulation.outcome is not None
+    texts = [event.partition("heard: ")[2] for event in simulation.events if " heard: " in event]
+    return texts, simulation.outcome.channels["numbers"]
+
+
+def calm(lives: dict[int, int] | None = None, but: int = -1) -> list[str]:
+    return [f"{value} in life {(lives or {}).get(value, 0)}" for value in range(10) if value != but]
+
+
+def test_the_fifth_message_is_dropped() -> None:
+    texts, account = heard(At("numbers", 5, "drop"))
+    assert texts == calm(but=4)
+    assert account == {"produced": 10, "consumed": 9, "dropped": {"overflow": 1}, "in_flight": 0}
+
+
+def test_a_message_that_comes_twice_is_heard_once() -> None:
+    assert heard(At("numbers", 1, "duplicate"), At("numbers", 7, "duplicate"))[0] == calm()
+
+
+def test_one_that_is_late_holds_up_those_behind_it() -> None:
+    texts, account = heard(At("numbers", 3, "delay", delay_s=0.35))
+    assert texts == calm()
+    assert account["consumed"] == 10
+
+
+def test_a_consumer_that_is_killed_at_a_message_does_not_hear_it() -> None:
+    texts, account = heard(At("numbers", 4, "kill consumer"))
+    assert texts == calm(dict.fromkeys(range(4, 10), 1), but=3)
+    assert account["dropped"] == {"consumer_died": 1}
+
+
+def test_a_producer_that_is_killed_after_a_message_begins_anew() -> None:
+    texts, account = heard(At("numbers", 4, "kill producer"))
+    assert texts == ["0 in life 0", "1 in life 0", "2 in life 0", "3 in life 0", *calm()]
+    assert account["produced"] == 14
+    assert account["dropped"] == {"process_died": 1}  # it was heard, and could not be said
+
+
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_a_producer_of_slots_is_killed_after_a_commit(number: int) -> None:
+    at = [At("rollouts", number, "kill producer")]
+    simulation = finished(simulate(topology(60), 0, WORLD, at=at))
+    assert simulation.outcome is not None
+    assert sum(simulation.outcome.restarts.values()) == 1
+    assert [line.split()[1] for line in simulation.story] == ["killed"]
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    with pytest.raises(ValueError, match="no channel `nubmers` in this topology; it has: rollouts, numbers, progress"):
+        simulate(topology(), 0, at=[At("nubmers", 1, "drop")])
+    with pytest.raises(ValueError, match="only its producer can be killed"):
+        simulate(topology(), 0, at=[At("rollouts", 1, "drop")])
