@@ -156,11 +156,14 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    if config.run.topology is not None:  # from wherever it will be loaded
-        more = [f"run.topology={json.dumps(absolute(config.run.topology))}"]
+    more: list[str] = []  # what means the same from wherever it is loaded
+    if config.run.topology is not None:
+        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
         if given is None and config.origin("run.name") == "default":
             more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
-        config = load(more)
+    if config.run.init_from is not None and Path(config.run.init_from).exists():
+        more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
+    config = load(more) if more else config
     directory = RunDirectory.create(home_folder(), config.run.name)
     write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
     write_bytes(directory.resolved_file, render(config).encode())

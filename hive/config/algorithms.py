@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from hive.config.keys import key, with_default
+from hive.config.keys import is_reference, key, with_default
 
 __all__ = ["ALGORITHMS", "A2CConfig", "AlgorithmConfig", "IMPALAConfig", "PPOConfig"]
 
@@ -18,7 +19,14 @@ __all__ = ["ALGORITHMS", "A2CConfig", "AlgorithmConfig", "IMPALAConfig", "PPOCon
 class AlgorithmConfig:
     """[algorithm]: the keys that every algorithm has."""
 
-    name: str = key("a2c", "the algorithm; default: as the scheme", choices=("a2c", "ppo", "impala"))
+    name: str = key(
+        "a2c",
+        'the algorithm, or your own: "package.module:Class"; default: as the scheme',
+        choices=("a2c", "ppo", "impala"),
+        accepts=is_reference,
+        expected='"a2c", "ppo", "impala" or "package.module:Class"',
+    )
+    options: Mapping[str, Any] = key({}, "of an algorithm of your own: keyword arguments of its class")
     discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
     gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)

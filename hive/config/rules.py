@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hive.config.keys import is_reference
+
 __all__ = ["RULES", "Rule"]
 
 
@@ -65,6 +67,10 @@ def _clock_breach(every: Mapping[str, Any], collection: str, gradients: str) -> 
     return "{0} with {1} demands {{ updates = N }}"
 
 
+def _options_breach(options: Mapping[str, Any], name: str) -> str:
+    return "" if not options or is_reference(name) else "{0} takes none: its keys stand in [algorithm]"
+
+
 RULES = (
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
@@ -73,6 +79,7 @@ RULES = (
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
+    Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )
 """Rules that hold between keys."""

@@ -49,7 +49,7 @@ NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
 CUSTOM = "custom"  # the table whose keys are those of actors of one's own
 
-CLASS = {"accepts": is_reference, "expected": '"package.module:Class"'}
+CLASS = {"accepts": is_reference, "expected": '"package.module:name"'}
 
 
 def _cores_but_one() -> int:
@@ -96,6 +96,10 @@ class RunConfig:
         accepts=is_place,
         expected='"file.py", "package.module", or one of them with ":function"',
     )
+    init_from: str | None = key(
+        None, "a run or a checkpoint whose weights this run begins with; all else begins anew", accepts=str.isprintable
+    )
+    update_hook: str | None = key(None, 'shown every update: your own "package.module:function"', **CLASS)
     steps: int = key(500_000, "environment steps, then the run has finished", minimum=1)
     stop_at_return: float | None = key(None, "finish once the mean of the last 100 training returns is this high")
 
@@ -214,6 +218,12 @@ class NetworkConfig:
     separate_networks: bool = key(False, "policy and value share no layer")
 
 
+def _are_sinks(sinks: list[str]) -> bool:
+    """Metrics are always written down; nothing is written twice."""
+    known = all(sink in ("jsonl", "tensorboard") or is_reference(sink) for sink in sinks)
+    return known and "jsonl" in sinks and len(set(sinks)) == len(sinks)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordConfig:
     """[record]: what is written down."""
@@ -221,9 +231,9 @@ class RecordConfig:
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics go: "jsonl" always, "tensorboard" if you like',
-        accepts=lambda sinks: sorted(sinks) in (["jsonl"], ["jsonl", "tensorboard"]),
-        expected='["jsonl"] or ["jsonl", "tensorboard"]',
+        'where metrics go: "jsonl" always; "tensorboard" and your own "package.module:Class" if you like',
+        accepts=_are_sinks,
+        expected='an array with "jsonl", and with "tensorboard" or "package.module:Class" once each',
     )
     log_level: str = key("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
 

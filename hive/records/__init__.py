@@ -27,6 +27,7 @@ from hive.records.atomic import (
 )
 from hive.records.checkpoints import (
     Checkpoint,
+    checkpoint_at,
     list_checkpoints,
     newest_checkpoint,
     retain,
@@ -67,6 +68,7 @@ __all__ = [
     "TensorBoardSink",
     "atomic_folder",
     "check_folder",
+    "checkpoint_at",
     "close_log",
     "find_runs",
     "home_folder",

@@ -27,14 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.errors import RecordError
-from hive.records.atomic import FILES, Files, atomic_folder, check_folder, remove_folder
-from hive.records.directory import STATE_FILE
+from hive.records.atomic import DONE, FILES, Files, atomic_folder, check_folder, remove_folder
+from hive.records.directory import STATE_FILE, home_folder
 from hive.records.documents import JSON, failure, read_object
+from hive.records.runs import resolve_run
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Checkpoint", "list_checkpoints", "newest_checkpoint", "retain", "write_checkpoint"]
+__all__ = ["Checkpoint", "checkpoint_at", "list_checkpoints", "newest_checkpoint", "retain", "write_checkpoint"]
 
 # What f"{update:06d}" makes, and nothing else: two names never mean the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
@@ -102,6 +103,24 @@ def write_checkpoint(
             block = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers for mypy from 3.12 on
             files.write(_part_file(temporary, name), block)
     return folder
+
+
+def checkpoint_at(place: str) -> Checkpoint:
+    """The checkpoint that `place` names: its folder, or a run (a folder or a name below $HIVE_HOME), then its newest.
+
+    Every byte is compared with its checksum. Raises RecordError, and UsageError for a run that is not there.
+    """
+    folder = Path(place)
+    if (folder / DONE).exists():
+        return _open(folder, verify=True)
+    root = folder / "checkpoints"
+    if not root.is_dir():
+        root = resolve_run(home_folder(), place).checkpoints
+    newest = newest_checkpoint(root)
+    if newest is None:
+        hint = "[checkpoint] every says how often one is written"
+        raise RecordError(f"`{root}` holds no complete checkpoint", hint=hint)
+    return newest
 
 
 def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:

@@ -6,6 +6,7 @@ from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
 from hive.workers.gradient_worker import GWorker
+from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
 from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, Metrics, RolloutReady, Weights
@@ -31,6 +32,8 @@ __all__ = [
     "Recorder",
     "Replica",
     "RolloutReady",
+    "Update",
+    "UpdateHook",
     "Weights",
     "replica_slots",
 ]

@@ -31,7 +31,7 @@ from hive.networks import (
     Spaces,
     distribution_for,
 )
-from hive.records import Checkpoint
+from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
@@ -138,9 +138,25 @@ class Blueprint:
             self._resume_ledger(self.resume, ledger)
             return self.resume.update
         self.flat.initialize_into(state[: self.flat.block_bytes])
+        if self.config.run.init_from is not None:
+            self._copy_weights(self.config.run.init_from, state)
         self.moments_in(state)[:] = 0.0, 1.0
         ledger[:] = 0
         return 0
+
+    def _copy_weights(self, place: str, state: NDArray[np.uint8]) -> None:
+        """Overwrites the initial weights with those of another run. Raises RecordError where they do not fit."""
+        checkpoint = checkpoint_at(place)
+        given, own = checkpoint.tensors(), self.flat.arrays(state[: self.flat.block_bytes])
+        for name, array in own.items():
+            theirs = given.get(name)
+            if theirs is None or theirs.shape != array.shape or theirs.dtype != array.dtype:
+                found = "is not there" if theirs is None else f"is {theirs.dtype}{list(theirs.shape)}"
+                raise RecordError(
+                    f"`{name}` of {checkpoint.path} {found}, this network has {array.dtype}{list(array.shape)}",
+                    hint="run.init_from needs the same network, observations and actions",
+                )
+            array[...] = theirs
 
     def _resume_ledger(self, resume: Checkpoint, ledger: NDArray[np.uint8]) -> None:
         """The ledger of a checkpoint, which may be of another number of workers."""

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms import Moments, merged
+from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot
 from hive.workers.blueprint import Blueprint
+from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Count, Turn, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
 
@@ -61,6 +63,9 @@ class LearnerActor(Actor):
         self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.skipping = False  # the evaluation that was due last
         self.skipped = 0  # turns in a row that were not finite
+        hook = config.run.update_hook
+        self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
+        self.told: dict[str, float] = {}  # by the hook, since the last Metrics
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
@@ -145,9 +150,21 @@ class LearnerActor(Actor):
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
         self.window.append((turn, max(used, default=0), self.behaviour.board.latest - min(policy) if policy else 0))
         self._show()
+        if self.hook is not None and turn.applied:
+            self._call_hook(self.hook, turn)
         self.skipped = self.skipped + 1 if turn.cause else 0
         if turn.cause:
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
+
+    def _call_hook(self, hook: UpdateHook, turn: Turn) -> None:
+        """Shows an update to a user's own function; numbers that it returns go into the metrics."""
+        now, flat = self.now, self.blueprint.flat
+        statistics = dict(zip(self.algorithm.statistics, turn.statistics.tolist(), strict=False))
+        weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
+        for array in weights.values():
+            array.flags.writeable = False
+        counts = int(now["updates"]), int(now["env_steps"]), now["mean_return_100"]
+        self.told.update(hook(Update(*counts, turn.norm, turn.learning_rate, statistics, weights)) or {})
 
     def _judge_finite(self) -> None:
         """Raises NotFinite where the run is to stop at the first, or has nothing else any more."""
@@ -276,6 +293,8 @@ class LearnerActor(Actor):
         }
         means = np.mean([turn.statistics for turn, _, _ in self.window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
+        values |= self.told
+        self.told = {}
         self.window.clear()
         self.reported_s, self.reported_steps = now["train_s"], now["env_steps"]
         await self.metrics.send(Metrics(int(now["updates"]), int(now["env_steps"]), now["train_s"], values))

@@ -10,6 +10,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from hive.config import is_reference, load_reference
 from hive.errors import RecordError, VersionGone
 from hive.records import (
     JSON,
@@ -51,6 +52,9 @@ class Recorder(Actor):
         sinks: list[Sink] = [JsonlSink(self.directory.metrics_file)]
         if "tensorboard" in blueprint.config.record.sinks:
             sinks.append(TensorBoardSink(self.directory.path / "tensorboard"))
+        # A user's own is called with the run's folder. One that cannot even be made ends the run at its start.
+        own = [name for name in blueprint.config.record.sinks if is_reference(name)]
+        sinks += [load_reference(name)(self.directory.path) for name in own]
         self.sinks = SinkSet(sinks, self.log.warning)
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
 

@@ -122,7 +122,7 @@ def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str
 
 def test_an_algorithm_that_is_not_there() -> None:
     text = problem("pppo", "epochs = 2")
-    assert 'expected "a2c", "ppo" or "impala", got "pppo"' in text
+    assert 'expected "a2c", "ppo", "impala" or "package.module:Class", got "pppo"' in text
     assert "did you mean `ppo`?" in text
 
 

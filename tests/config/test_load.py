@@ -147,8 +147,11 @@ def test_overrides_reach_into_options() -> None:
             "did you mean `single`?",
         ),
         ("run.scheme=[]", 'expected "a2c", "ppo", "impala", "single" or "package.module:function", got an array'),
-        ("algorithm.name=pp", 'expected "a2c", "ppo" or "impala", got "pp"; did you mean `ppo`?'),
-        ("algorithm.name=[]", 'expected "a2c", "ppo" or "impala", got an array'),
+        (
+            "algorithm.name=pp",
+            'expected "a2c", "ppo", "impala" or "package.module:Class", got "pp"; did you mean `ppo`?',
+        ),
+        ("algorithm.name=[]", 'expected "a2c", "ppo", "impala" or "package.module:Class", got an array'),
         ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("run.epochs=2", "unknown key; did you mean `algorithm.epochs`?"),

@@ -32,8 +32,12 @@ SPECIAL = {
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),
     "network.module": st.just("my.networks:Torso"),
+    "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
+    "run.update_hook": st.just("my.hooks:watch"),
+    "algorithm.options": st.just({}),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
+NEVER_SET = ("run.topology", "run.init_from", "run.update_hook", "run.stop_at_return", "network.module")
 RULED = {
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
@@ -94,7 +98,7 @@ def test_what_is_rendered_loads_as_the_same_config(config: Config) -> None:
     again = load_config("resolved.toml", text=text)
     assert again == config
     assert again.differences(config) == []
-    unset = [name for name in ("run.topology", "run.stop_at_return", "network.module") if config.value(name) is None]
+    unset = [name for name in NEVER_SET if config.value(name) is None]
     from_the_file = {entry.name for entry in again.entries() if entry.origin.startswith("resolved.toml:")}
     assert from_the_file == {entry.name for entry in config.entries()} - set(unset)
 
@@ -104,12 +108,14 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:8] == [
+    assert lines[:10] == [
         "[run]",
         f'name = "x"                          # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
         f"seed = 7                            # --set          {docs['run.seed']}",
         f"# topology is not set               # default        {docs['run.topology']}",
+        f"# init_from is not set              # default        {docs['run.init_from']}",
+        f"# update_hook is not set            # default        {docs['run.update_hook']}",
         f"steps = 500_000                     # default        {docs['run.steps']}",
         f"# stop_at_return is not set         # default        {docs['run.stop_at_return']}",
         "",

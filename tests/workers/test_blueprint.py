@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from small_trainer import config_of
 
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
-from hive.errors import EnvironmentMissing, NetworkError
-from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, NetworkPerHead, build_network
+from hive.errors import EnvironmentMissing, NetworkError, RecordError, UsageError
+from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, NetworkPerHead, aligned_block, build_network
+from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import Purpose, stream_seed
 from hive.workers import Blueprint, Learner
 from hive.workers.blueprint import load_module, network_parameters
+from hive.workers.learner import Count
 
 
 def config(kind: str = "Drift", **values: Any) -> Config:
@@ -175,3 +179,77 @@ def test_the_vector_has_the_environments_of_one_collector() -> None:
     vector = Blueprint(config(collection__envs=5)).vector()
     assert vector.count == 5
     vector.close()
+
+
+# --- what it begins with
+
+
+def begun(blueprint: Blueprint) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8], int]:
+    """Its first weights by name, its first ledger, and the turn."""
+    state, ledger = aligned_block(blueprint.state_bytes), aligned_block(blueprint.ledger_bytes)
+    turn = blueprint.initialize(state, ledger)
+    return blueprint.flat.arrays(state[: blueprint.flat.block_bytes]), ledger, turn
+
+
+def saved(folder: Path, blueprint: Blueprint, update: int = 7) -> Path:
+    """A checkpoint of that network, of other weights than it begins with."""
+    tensors = {name: array + 1.0 for name, array in begun(blueprint)[0].items()}
+    return write_checkpoint(folder, update, tensors=tensors, parts={}, state={})
+
+
+def test_a_run_can_begin_with_the_weights_of_another(tmp_path: Path) -> None:
+    there = saved(tmp_path, Blueprint(config()))
+    weights_now, ledger, turn = begun(Blueprint(config(run__init_from=f'"{there}"', run__seed=5)))
+    for name, array in begun(Blueprint(config()))[0].items():
+        np.testing.assert_array_equal(weights_now[name], array + 1.0)
+    assert turn == 0
+    assert not ledger.any()  # all else begins anew
+
+
+def test_of_a_run_its_newest_checkpoint_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    run = RunDirectory.create(tmp_path, "other")
+    saved(run.checkpoints, Blueprint(config(run__seed=3)), 5)
+    saved(run.checkpoints, Blueprint(config(run__seed=4)), 9)
+    for place in (str(run.path), "other-1", "other"):
+        found = begun(Blueprint(config(run__init_from=f'"{place}"')))[0]
+        for name, array in begun(Blueprint(config(run__seed=4)))[0].items():
+            np.testing.assert_array_equal(found[name], array + 1.0)
+
+
+def test_weights_of_another_network_are_refused_by_name(tmp_path: Path) -> None:
+    there = saved(tmp_path, Blueprint(config(network__middleware="[8]")))
+    with pytest.raises(RecordError, match=r"of .*000007 is float32\[8, 3\], this network has float32\[\d+, 3\]"):
+        begun(Blueprint(config(run__init_from=f'"{there}"', network__middleware="[9]")))
+
+
+def test_a_place_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    RunDirectory.create(tmp_path, "bare")
+    with pytest.raises(RecordError, match="holds no complete checkpoint"):
+        begun(Blueprint(config(run__init_from='"bare-1"')))
+    with pytest.raises(UsageError, match="no run"):
+        begun(Blueprint(config(run__init_from='"nowhere-1"')))
+
+
+@pytest.mark.parametrize(("collectors", "rollouts"), [(1, 7), (2, 14), (4, 28)])
+def test_a_ledger_of_other_numbers_of_workers_is_taken_over(tmp_path: Path, collectors: int, rollouts: int) -> None:
+    """Counters, returns and moments stay; gradients are numbered anew; the policy's version does not go back."""
+    old = Blueprint(config(gradients__workers=3, collection__workers=1))
+    state, ledger = aligned_block(old.state_bytes), aligned_block(old.ledger_bytes)
+    old.initialize(state, ledger)
+    views = old.learner().views(ledger)
+    views["counters"][[Count.updates, Count.rollouts, Count.episodes]] = 6, 7, 40
+    views["applied"][:] = 3, 4, 5
+    views["returns"][:] = np.arange(100)
+    views["moments"][:] = 0.5
+    parts = {"weights": state, "ledger": ledger}
+    write_checkpoint(tmp_path, 6, tensors={}, parts=parts, state={"gradient_workers": 3, "per_version": 1})
+    new = Blueprint(
+        config(gradients__workers=2, collection__workers=collectors), checkpoint_at(str(tmp_path / "000006"))
+    )
+    now = new.learner().views(begun(new)[1])
+    assert now["applied"].tolist() == [6, 6]
+    assert now["counters"][[Count.updates, Count.rollouts, Count.episodes]].tolist() == [6, rollouts, 40]
+    np.testing.assert_array_equal(now["returns"], np.arange(100))
+    assert (now["moments"] == 0.5).all()

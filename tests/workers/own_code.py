@@ -1,0 +1,50 @@
+"""Code of a user's own, as a config names it: an algorithm, a sink, an update hook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hive.algorithms import A2C
+from hive.config import A2CConfig
+from hive.workers import Update
+
+seen: list[Update] = []
+
+
+class Cautious(A2C):
+    """A2C with the entropy that its option says, and a name of its own in the statistics."""
+
+    def __init__(self, config: Any, distribution: Any, workers: int, *, entropy: float = 0.0) -> None:
+        super().__init__(A2CConfig(entropy_weight=entropy), distribution, workers)
+        self.statistics = ("own_loss", *self.statistics[1:])
+
+
+class NotOne:
+    def __init__(self, config: Any, distribution: Any, workers: int) -> None:
+        self.distribution = distribution
+
+
+class LinesSink:
+    """Every record as a line of a file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = (folder / "own_lines.txt").open("w")
+
+    def write(self, record: Any) -> None:
+        self.file.write(json.dumps([record.updates, sorted(record.values)]) + "\n")
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def watch(update: Update) -> dict[str, float]:
+    seen.append(update)
+    return {"own/weight_norm": float(np.sqrt(sum(np.square(array).sum() for array in update.weights.values())))}
+
+
+def meddles(update: Update) -> None:
+    next(iter(update.weights.values()))[...] = 0.0

@@ -1,0 +1,79 @@
+"""An update hook sees every update with its weights, adds to the metrics, and changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_code
+import pytest
+from test_actors import train
+
+from hive.errors import TopologyError
+from hive.records import read_jsonl
+from hive.records.weights import load_weights
+
+
+def test_it_is_shown_every_update_and_tells_the_metrics(tmp_path: Path) -> None:
+    own_code.seen.clear()
+    run = train(tmp_path, run__update_hook='"own_code:watch"', record__every_s=60)
+    assert [update.number for update in own_code.seen] == list(range(1, 17))
+    assert [update.env_steps for update in own_code.seen] == [16 * number for number in range(1, 17)]
+    assert all(update.gradient_norm > 0 and update.learning_rate > 0 for update in own_code.seen)
+    assert own_code.seen[0].statistics.keys() == {"policy_loss", "value_loss", "entropy", "value_mean"}
+    (line,) = read_jsonl(run.directory.metrics_file)
+    weights, _ = load_weights(run.checkpoint())
+    norm = float(np.sqrt(sum(np.square(array).sum() for array in weights.values())))
+    assert line["own/weight_norm"] == pytest.approx(norm)
+
+
+def test_a_run_is_the_same_with_and_without(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    one = train(tmp_path / "one", run__update_hook='"own_code:watch"')
+    other = train(tmp_path / "other")
+    assert one.outcome.digest == other.outcome.digest
+
+
+def test_weights_can_only_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        train(tmp_path, run__update_hook='"own_code:meddles"')
+
+
+@pytest.mark.parametrize("name", ["no_such_module:watch", "own_code:no_such"])
+def test_one_that_is_not_there_ends_the_run_at_its_start(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TopologyError, match="no_such"):
+        train(tmp_path, run__update_hook=f'"{name}"')
+
+
+# --- other code of one's own
+
+
+def test_an_algorithm_of_ones_own_with_its_options(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"algorithm__name": '"own_code:Cautious"', "record__every_s": 60}
+    run = train(tmp_path, **options, algorithm__options="{entropy=0.5}")
+    (line,) = read_jsonl(run.directory.metrics_file)
+    assert {"learner/own_loss", "learner/value_loss"} <= line.keys()
+    assert run.results["updates"] == 16
+
+
+def test_its_options_matter(tmp_path: Path) -> None:
+    digests = set()
+    for entropy in (0.0, 0.5):
+        folder = tmp_path / str(entropy)
+        folder.mkdir()
+        options = f"{{entropy={entropy}}}"
+        digests.add(train(folder, algorithm__name='"own_code:Cautious"', algorithm__options=options).outcome.digest)
+    assert len(digests) == 2
+
+
+def test_what_is_no_algorithm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TopologyError, match=r"`own_code:NotOne` has no statistics, gradients_per_round"):
+        train(tmp_path, algorithm__name='"own_code:NotOne"')
+
+
+def test_a_sink_of_ones_own_gets_every_record(tmp_path: Path) -> None:
+    run = train(tmp_path, record__sinks='["jsonl", "own_code:LinesSink"]', record__every_s=60)
+    (line,) = (run.directory.path / "own_lines.txt").read_text().splitlines()
+    assert line.startswith("[16, [")
