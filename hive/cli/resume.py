@@ -62,8 +62,8 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
             remove_folder(later.path)  # what comes now is another story
-    _keep_lines(directory.metrics_file, chosen.update)
-    _keep_lines(directory.evaluations_file, chosen.update)
+    _keep_lines(directory.metrics_file, chosen)
+    _keep_lines(directory.evaluations_file, chosen)
     same = chosen.scheduled and unharmed and not breaking
     write_json(directory.resume_file, {"update": chosen.update, "exact": same})
     where = "its last cut" if chosen.scheduled else "the state it was left in"
@@ -123,7 +123,13 @@ def _warn(why: str) -> None:
     print(f"warning: {why}", file=sys.stderr)
 
 
-def _keep_lines(path: Path, update: int) -> None:
+def _keep_lines(path: Path, chosen: Checkpoint) -> None:
+    """Takes away the lines that will be written again: of later updates, and of a round that had only begun."""
+    updates, steps = chosen.state.get("updates", chosen.update), chosen.state.get("env_steps")
     if path.exists():
-        kept = [json.dumps(line) for line in read_jsonl(path) if line.get("updates", 0) <= update]
+        kept = [
+            json.dumps(line)
+            for line in read_jsonl(path)
+            if line.get("updates", 0) <= updates and (steps is None or line.get("steps", 0) <= steps)
+        ]
         write_bytes(path, "".join(f"{line}\n" for line in kept).encode())

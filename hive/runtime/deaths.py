@@ -46,6 +46,7 @@ class Deaths:
             await self._last_words(process)
         self.run.transport.poll()
         process.alive = False
+        process.cut_short = bool(self.run.ending) and not how.clean and not process.why
         ended = self.run.ending and self._expects_end(process) and how.clean
         for actor in process.actors:
             self.run.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")

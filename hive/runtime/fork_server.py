@@ -175,8 +175,10 @@ class _Server:
             told.close()
             number = int.from_bytes(answer.read(4), "little", signed=True)
         os.waitpid(middle, 0)
-        if number <= 0:  # 0: the middle process was killed before it could say
-            raise OSError(-number or errno.EAGAIN, os.strerror(-number or errno.EAGAIN))
+        if number == 0:
+            raise OSError(errno.EINTR, "Killed before it was there")
+        if number < 0:
+            raise OSError(-number, os.strerror(-number))
         return number
 
     def _become(self, request: Fork) -> NoReturn:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hive.errors import ActorFailed, HiveError
 from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
+from hive.runtime.messages import Message
 from hive.runtime.plan import Plan
 from hive.runtime.processes import Exit, OnExit
 from hive.runtime.stacks import read_stacks
@@ -30,6 +31,10 @@ PR_SET_CHILD_SUBREAPER = 36
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
 FORK_LIMIT_S = 10.0  # a fork takes milliseconds
+ATTEMPTS = 5  # to build or to fork: each is lost with a fork server that dies meanwhile
+AGAIN_S = 0.02  # before the next; the death of a child is noticed within milliseconds
+NOTICE_S = 1.0  # for that, on a machine that is busy
+LOOK_S = 0.25  # as often as the supervisor looks at its actors
 LIMITS = "`ulimit -a` shows what a user may have of processes, descriptors and memory"
 
 
@@ -60,6 +65,7 @@ class ForkedProcesses:
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
         self.turn = asyncio.Lock()
+        self.server_exit = Exit()  # of the latest fork server that has died
         self.closing = False
         self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
@@ -68,14 +74,25 @@ class ForkedProcesses:
     # --- the fork server
 
     async def build_plan(self) -> Plan:
-        """The plan of the run directory as it is now, built by the fork server. Raises BuildError."""
-        async with self.turn:
-            if self.server is None or self.server.pid not in self.pidfds:
-                return await self.start_server()
-            return await self._build()
+        """The plan of the run directory as it is now, built by the fork server. Raises BuildError, ActorFailed."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self.turn:
+                    return await self._build() if self._serves else await self._start_server()
+            except ActorFailed:
+                if attempt == ATTEMPTS:
+                    raise
+            await asyncio.sleep(AGAIN_S)
+        raise AssertionError
 
-    async def start_server(self) -> Plan:
-        """Starts a fork server and has it build the topology. Raises BuildError."""
+    @property
+    def _serves(self) -> bool:
+        """Whether a fork server is there, as far as is known."""
+        return self.server is not None and self.server.pid in self.pidfds
+
+    async def _start_server(self) -> Plan:
+        """Starts a fork server and has it build the topology. `turn` is held. Raises BuildError, ActorFailed."""
+        await self._end_orphans()
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-P", "-m", "hive.runtime.fork_server", str(theirs.fileno())]
         environment = {**os.environ, **THREADS}
@@ -92,59 +109,90 @@ class ForkedProcesses:
         self._watch_pid(self.server.pid)
         self.reader, self.writer = await asyncio.open_unix_connection(sock=ours)
         plan = await self._build()
-        self.writer.write(pack(Adopt(tuple(pid for pid, _ in self.pids.values()))))
+        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))
         return plan
 
     async def _build(self) -> Plan:
-        assert self.writer is not None
-        self.writer.write(pack(self.build))
-        reply = await self._reply(BUILD_LIMIT_S)
+        reply = await self._ask(self.build, BUILD_LIMIT_S)
         if isinstance(reply, BuildFailed):
             raise BuildError(reply)
         assert isinstance(reply, Built)
         return reply.plan
 
-    async def _reply(self, limit_s: float) -> object:
+    async def _ask(self, request: Message, limit_s: float) -> object:
+        """The fork server's answer. Raises ActorFailed when it dies over it, is stopped, or takes too long."""
         assert self.reader is not None
+        looking = asyncio.ensure_future(self._look())
         try:
+            self._write(request)
             async with asyncio.timeout(limit_s):
                 return await read(self.reader, REPLIES)
-        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
+        except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+            fate = await self._fate(error, limit_s)
             raise ActorFailed(
-                f"the fork server did not answer ({type(error).__name__})",
-                hint=f"its output is in {self.build.log_folder}/fork-server.out",
+                f"the fork server {fate}", hint=f"its output is in {self.build.log_folder}/fork-server.out"
             ) from None
+        finally:
+            looking.cancel()
+
+    def _write(self, message: Message) -> None:
+        assert self.writer is not None
+        try:
+            self.writer.write(pack(message))
+        except RuntimeError as error:  # what uvloop raises on a line that has ended
+            raise ConnectionError(str(error)) from None
+
+    async def _look(self) -> None:
+        """While it is waited for: one that is stopped will never answer, and nobody else watches at the start."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._kill_stopped_server()
+
+    async def _fate(self, error: Exception, limit_s: float) -> str:
+        """What has become of the fork server that did not answer: it is dead for certain when this returns."""
+        assert self.server is not None
+        if isinstance(error, TimeoutError) and self._serves:
+            os.kill(self.server.pid, signal.SIGKILL)
+            return f"did not answer within {limit_s:g} s"
+        for _ in range(round(NOTICE_S / AGAIN_S)):
+            if not self._serves:
+                break
+            await asyncio.sleep(AGAIN_S)
+        return f"died: {self.server_exit}" if not self._serves else f"did not answer ({type(error).__name__})"
+
+    async def _end_orphans(self) -> None:
+        """What a fork server had forked and not told when it died: nobody knows who that is, so it must not be."""
+        for _ in range(round(NOTICE_S / AGAIN_S)):
+            orphans = [pid for pid in _children() if pid not in self.pidfds and _is_forked(pid)]
+            if not orphans:
+                return
+            for pid in orphans:
+                _kill_all_of(pid)
+            await asyncio.sleep(AGAIN_S)
+            self._reap_strays()
 
     async def _renew(self) -> None:
         """After the death of the fork server."""
         async with self.turn:
-            if self.server is None or self.server.pid not in self.pidfds:  # else a build was first
-                await self.start_server()
+            if not self._serves:  # else a build was first
+                await self._start_server()
         self.event("restarted", "fork-server is back")
 
     # --- ProcessTable
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
         request = Fork(process, incarnation, address, self.supervisor_address, self.segments)
-        for attempt in (1, 2):
-            if self.renewal is not None:
-                await asyncio.shield(self.renewal)
-            async with self.turn:
-                assert self.writer is not None
-                try:
-                    self.writer.write(pack(request))
-                    reply = await self._reply(FORK_LIMIT_S)
-                    break
-                except ActorFailed:
-                    if attempt == 2:
-                        raise
-            await asyncio.sleep(0.05)  # its death is noticed, then it is renewed
-        if isinstance(reply, NotForked):
-            raise ActorFailed(f"{process} cannot be started: {reply.text.lower()}", hint=LIMITS)
-        assert isinstance(reply, Forked)
-        self.pids[process] = (reply.pid, incarnation)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                pid = await self._fork(request)
+                break
+            except ActorFailed:
+                if attempt == ATTEMPTS:
+                    raise
+            await asyncio.sleep(AGAIN_S)  # its death is noticed, then it is renewed
+        self.pids[process] = (pid, incarnation)
         try:
-            self._watch_pid(reply.pid)
+            self._watch_pid(pid)
         except ProcessLookupError:  # dead already, and reaped as a stray
             self.pids.pop(process)
             asyncio.get_running_loop().call_soon(self.on_exit, process, incarnation, Exit(code=1))
@@ -153,20 +201,31 @@ class ForkedProcesses:
             self.pids.pop(process)
             cause = f"{process} cannot be watched: {(error.strerror or str(error)).lower()}"
             raise ActorFailed(cause, hint=LIMITS) from None
+        return pid
+
+    async def _fork(self, request: Fork) -> int:
+        """The pid of a new process. Raises ActorFailed when there is none, for certain."""
+        if self.renewal is not None:
+            await asyncio.shield(self.renewal)
+        async with self.turn:
+            reply = await self._ask(request, FORK_LIMIT_S)
+        if isinstance(reply, NotForked):
+            raise ActorFailed(f"{request.process} cannot be started: {reply.text.lower()}", hint=LIMITS)
+        assert isinstance(reply, Forked)
         return reply.pid
 
     def kill(self, process: str) -> None:
         known = self.pids.get(process)
         if known is not None:
-            try:
-                os.killpg(known[0], signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            _kill_all_of(known[0])
 
-    def stopped(self) -> list[str]:
-        if self.server is not None and _state_of(self.server.pid) == "T":
+    def _kill_stopped_server(self) -> None:
+        if self.server is not None and self._serves and _state_of(self.server.pid) == "T":
             self.event("killed", "fork-server was stopped (SIGSTOP) and so was killed")
             os.kill(self.server.pid, signal.SIGKILL)  # it is not reaped yet, so the number is still its
+
+    def stopped(self) -> list[str]:
+        self._kill_stopped_server()
         return [process for process, (pid, _) in self.pids.items() if _state_of(pid) == "T"]
 
     async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
@@ -220,7 +279,7 @@ class ForkedProcesses:
         how = Exit.of_status(status, self._memory_note())
         self._reap_strays()
         if self.server is not None and pid == self.server.pid:
-            self.server.returncode = status
+            self.server.returncode, self.server_exit = status, how
             if not self.closing:
                 self.event("died", f"fork-server died: {how}; a new one is started")
                 self.renewal = asyncio.ensure_future(self._renew())
@@ -238,12 +297,35 @@ class ForkedProcesses:
 
     def _reap_strays(self) -> None:
         """Orphans of actors (their own children) become ours too; they must not stay zombies."""
-        for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
-            if int(child) not in self.pidfds:
+        for child in _children():
+            if child not in self.pidfds:
                 try:
-                    os.waitpid(int(child), os.WNOHANG)
+                    os.waitpid(child, os.WNOHANG)
                 except ChildProcessError:
                     pass
+
+
+def _children() -> list[int]:
+    """The pids of this process's children."""
+    return [int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()]
+
+
+def _is_forked(pid: int) -> bool:
+    """Whether it lives and bears the name of a fork server or of what one has forked, not that of an actor's tool."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return False
+    return name.startswith(("fork-server", "hive:")) and _state_of(pid) not in ("", "Z")
+
+
+def _kill_all_of(pid: int) -> None:
+    """A process that is not reaped yet and its group, which it may not have made yet."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 def _out_of_memory_kills() -> int:

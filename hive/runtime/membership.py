@@ -48,21 +48,25 @@ class ProcessRecord:
     deaths: deque[int] = field(default_factory=deque)  # times in ns, within the window
     short_lives: int = 0  # in a row
     why: str = ""  # set before the supervisor itself kills it
+    by_hand: bool = False  # somebody asked for a new incarnation: no failure of this one
     failures: list[Failed] = field(default_factory=list)  # of this incarnation
+    cut_short: bool = False  # killed by somebody else while the run was ending
     stack: str = ""  # what it was executing when it was found stuck
 
     def begin(self, address: str, now_ns: int) -> None:
         """A new incarnation is about to start."""
         self.incarnation += 1
-        self.why, self.stack, self.failures, self.listening = "", "", [], False
+        self.why, self.stack, self.failures = "", "", []
+        self.listening = self.by_hand = self.cut_short = False
         self.address = address
         self.started_ns = now_ns
         self.alive = True
 
     def died(self, how: Exit, now_ns: int, window_s: float) -> None:
         """Counts a death that nobody had asked for."""
-        self.deaths.append(now_ns)
-        while self.deaths[0] < now_ns - window_s * 1e9:
+        if not self.by_hand:
+            self.deaths.append(now_ns)
+        while self.deaths and self.deaths[0] < now_ns - window_s * 1e9:
             self.deaths.popleft()
         short = now_ns - self.started_ns < SHORT_LIFE_S * 1e9 and how.signal != signal.SIGKILL
         self.short_lives = self.short_lives + 1 if short else 0

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hive.clock import Clock
-from hive.errors import WireError
+from hive.errors import HiveError, WireError
 from hive.runtime.accounting import channel_accounts, results_of
 from hive.runtime.deaths import Deaths
 from hive.runtime.membership import ProcessRecord, Settings
@@ -56,6 +56,8 @@ from hive.runtime.watching import WATCH_S, watch
 __all__ = ["Supervisor"]
 
 ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}
+
+LAST_TRIES = 3  # of one that is killed while the run ends: who does that again and again means it
 
 ANNOUNCE_S = 0.02  # while the run starts, newcomers are announced together; nobody sends before it has begun
 EVENTS_TOLD = 20  # in a crash report: what happened before is seldom to blame
@@ -294,7 +296,29 @@ class Supervisor:
             left = deadline - self.clock.now_ns() / 1e9
             if not await self._until(lambda wave=wave: not any(p.alive for p in wave), left):  # type: ignore[misc]
                 await self._kill_rest(wave)
+        for process in last if self.processes.restarts else ():
+            await self._finish_again(process, deadline)
         self.recovery.drain()
+
+    async def _finish_again(self, process: ProcessRecord, deadline: float) -> None:
+        """One that was to be last has something to save: killed over it, it is started once more, to save it."""
+        for _ in range(LAST_TRIES):
+            left = deadline - self.clock.now_ns() / 1e9
+            if not process.cut_short or left <= 0:
+                return
+            text = f"{process.name} was killed before it had finished and is started again"
+            self.event("restarted", text, {"process": process.name})
+            for actor in process.actors:
+                self.machines[actor].handle(ActorEvent.restart)
+                self.machines[actor].handle(ActorEvent.stop, self.reason)
+            try:
+                await self.start(process)  # as soon as it listens it is told to drain
+            except HiveError as error:
+                process.alive = False
+                self.event("not started", str(error), {"process": process.name})
+                return
+            if not await self._until(lambda: not process.alive, left):
+                await self._kill_rest([process])
 
     async def _kill_rest(self, wave: list[ProcessRecord]) -> None:
         for process in wave:

@@ -136,6 +136,7 @@ class Recorder(Actor):
         }
         try:
             weights, ledger = held_block(self.weights, turn), held_block(self.ledger, turn)
+            state["updates"] = int(blueprint.learner().views(ledger)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
             write_checkpoint(root, turn, tensors=tensors, parts={"weights": weights, "ledger": ledger}, state=state)
             retain(root, blueprint.config.checkpoint.keep)

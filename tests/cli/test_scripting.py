@@ -1,4 +1,4 @@
-"""Runs from a script: what a config may be, and which functions another process finds. (Runs: live/test_scripting.py)"""
+"""Runs from a script: what a config may be, and which functions others find. (Runs: live/test_scripting.py)"""
 
 from __future__ import annotations
 

@@ -130,6 +130,9 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
         "env": "small_environments:OneState",
         "scheduled": False,
         "env_steps": 0,
+        "updates": 0,
+        "gradient_workers": 1,
+        "per_version": 1,
     }
     assert {name: array.shape for name, array in weights.items()} == dict(desk.blueprint.flat.describe())
     assert all((array.view(np.uint8) == 42).all() for array in weights.values())
