@@ -1,1 +1,1 @@
-"""The benches behind `scripts/bench`: what is measured, with what, and how it is reported. No part of the package."""
+"""What `scripts/bench` and `scripts/soak` measure, with what, and how it is reported. No part of the package."""

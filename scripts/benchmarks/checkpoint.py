@@ -8,7 +8,8 @@ Each is a run of its own, started by `hive up`: 1 collector, 1 gradient worker, 
 times, and the time to its successor's first turn is taken. Then the run is ended as usual.
 
     pause       from the end of a turn to the checkpoint being handed over: a pin on the blocks, and a message. The
-                recorder reads them later, from where they lie
+                recorder reads them later, from where they lie. CPU: what of it the learner itself was busy. The rest
+                is waiting for a core, where the recorder that has just been woken takes it away
     turn        gradients to new weights, the learner's own work; while nobody writes, as the first after a checkpoint
                 was handed over (it takes another block, which at first nobody has ever touched), while the recorder
                 writes
@@ -63,7 +64,7 @@ class Kind:
     every: str
 
 
-KINDS = (Kind("asynchronous", "{ seconds = 5 }"), Kind("pipelined", "{ updates = 50 }"))
+KINDS = (Kind("asynchronous", "{ seconds = 5 }"), Kind("pipelined", "{ updates = 20 }"))
 
 CONFIG = """\
 [run]
@@ -177,7 +178,7 @@ def figures_of(records: Sequence[Record], killed: Sequence[int]) -> dict[str, li
 
 
 NAMES = (
-    *("pause", "no_pause", "turn", "turn_after", "turn_written", "gap", "gap_after", "gap_written"),
+    *("pause", "pause_cpu", "no_pause", "turn", "turn_after", "turn_written", "gap", "gap_after", "gap_written"),
     *("publish", "copy", "recovery", "born", "constructed", "taken_up", "first_turn"),
 )
 REQUIRED = ("pause", "turn", "turn_after", "turn_written", "gap", "gap_written", "publish", "copy")
@@ -204,6 +205,8 @@ def _of_life(life: Sequence[Record]) -> Iterator[tuple[str, float]]:
         elif record.kind == CHECKPOINT:
             handed_over = bool(record.mark)
             yield ("pause" if handed_over else "no_pause"), record.ms
+            if handed_over:
+                yield "pause_cpu", record.cpu_ms
         elif record.kind == PUBLISH:
             yield "publish", record.ms
         elif record.kind == UNIT:

@@ -9,9 +9,11 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from benchmarks.machine import cores, load_average, machine_facts
+from benchmarks import checkpoint_report
+from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
+from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import REQUIREMENTS, cache_folder, peer_python
 from benchmarks.programs import BenchError
 from benchmarks.report import checks_of, document_of, text_of
@@ -21,11 +23,13 @@ __all__ = ["main"]
 
 REPETITIONS, SECONDS = 3, 8.0
 QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
+CHECKPOINT_SECONDS, KILLS = 60.0, 5  # of each run
 
 EXAMPLES = """examples:
   scripts/bench throughput --sketch ../sketch.py --json throughput.json
   scripts/bench throughput --quick --no-peers --only 'python-16/*'
 """
+CHECKPOINT_EXAMPLE = "example: scripts/bench checkpoint --json checkpoint.json --check"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,7 +61,25 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
     one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
     one.set_defaults(run=throughput)
+    _add_checkpoint(benches)
     return top
+
+
+def _add_checkpoint(benches: Any) -> None:
+    one = benches.add_parser(
+        "checkpoint",
+        help="what checkpoints, publications and recoveries cost the learner",
+        description="What checkpoints, publications and recoveries cost the learner of 25 million parameters.",
+        epilog=CHECKPOINT_EXAMPLE,
+    )
+    one.add_argument(
+        "--only", choices=[kind.name for kind in KINDS], action="append", default=[], help="default: each of them"
+    )
+    one.add_argument("--seconds", type=_seconds, default=CHECKPOINT_SECONDS, help="of each run (default %(default)g)")
+    one.add_argument("--kills", type=_count, default=KILLS, help="of the learner of each run (default %(default)d)")
+    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
+    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.set_defaults(run=checkpoint)
 
 
 def _count(text: str) -> int:
@@ -83,8 +105,7 @@ def say(line: str) -> None:
 def throughput(options: argparse.Namespace) -> int:
     if options.sketch is not None and not options.sketch.is_file():
         raise BenchError(f"there is no sketch `{options.sketch}`")
-    if options.json is not None and not options.json.parent.is_dir():
-        raise BenchError(f"there is no folder for `{options.json}`")
+    _check_folder(options)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     known = contenders(options.sketch, options.peers, options.cache)
@@ -94,8 +115,7 @@ def throughput(options: argparse.Namespace) -> int:
     for peer in REQUIREMENTS:
         if any(contender.shape == peer for contender in those):
             peer_python(peer, options.cache)  # now: an installation would disturb what is measured beside it
-    machine = machine_facts()
-    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    machine = _machine()
     results = measure(those, repetitions, seconds, say)
     machine["load_after"] = load_average()
     if options.json is not None:
@@ -104,6 +124,36 @@ def throughput(options: argparse.Namespace) -> int:
     print(text_of(those, results, repetitions, seconds, cores()))
     failed = [check for check in checks_of(results, cores()) if check.passed is False]
     return 1 if options.check and failed else 0
+
+
+def checkpoint(options: argparse.Namespace) -> int:
+    _check_folder(options)
+    machine = _machine()
+    results: dict[str, dict[str, Any]] = {}
+    for kind in KINDS:
+        if kind.name in options.only or not options.only:
+            say(f"{kind.name}: {options.seconds:g} s, {options.kills} kills")
+            meter = CpuMeter()
+            found = measure_checkpoints(kind, options.seconds, options.kills)
+            results[kind.name] = {**found, "others_cores": meter.others_cores()}
+    machine["load_after"] = load_average()
+    if options.json is not None:
+        document = checkpoint_report.document_of(results, PARAMETERS, options.seconds, machine)
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    print(checkpoint_report.text_of(results, PARAMETERS, options.seconds, cores()))
+    failed = [check for check in checkpoint_report.checks_of(results, cores()) if check.passed is False]
+    return 1 if options.check and failed else 0
+
+
+def _check_folder(options: argparse.Namespace) -> None:
+    if options.json is not None and not options.json.parent.is_dir():
+        raise BenchError(f"there is no folder for `{options.json}`")
+
+
+def _machine() -> dict[str, object]:
+    machine = machine_facts()
+    say(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load_before']}, hive at {machine['commit']}")
+    return machine
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -57,6 +57,7 @@ __all__ = [
     "lags_of",
     "last_words",
     "measure_run",
+    "processes_of",
     "results_of",
     "started",
 ]
@@ -164,7 +165,7 @@ def last_words(folder: Path, directory: RunDirectory) -> str:
 
 def _look(client: ControlClient) -> Look:
     status = client.status()
-    return Look(time.monotonic(), status, {pid: _cpu_seconds(pid) for pid in {pid for _, pid in _processes(status)}})
+    return Look(time.monotonic(), status, {pid: _cpu_seconds(pid) for pid in {pid for _, pid in processes_of(status)}})
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -175,7 +176,7 @@ def _cpu_seconds(pid: int) -> float:
     return float(used.user + used.system)
 
 
-def _processes(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+def processes_of(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
     """Who lives in which process; several actors may share one."""
     yield "supervisor", status["pid"]
     for one in (*status["helpers"], *status["actors"]):
@@ -185,7 +186,7 @@ def _processes(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
 def _tenants(status: Mapping[str, Any]) -> dict[int, list[str]]:
     """Process -> who lives in it."""
     found: dict[int, list[str]] = {}
-    for name, pid in _processes(status):
+    for name, pid in processes_of(status):
         found.setdefault(pid, []).append(name)
     return found
 

@@ -1,9 +1,12 @@
 """A learner that writes down when it did what, and the scheme of the built-in trainer with it. No figures here.
 
 `run.scheme = "benchmarks.timed_learner:topology"`. What it does is appended to `times.bin` of the run as records of
-five numbers, each by one write, so that they outlive a kill:
+six numbers, each by one write, so that they outlive a kill:
 
-    kind    turn    start    end    mark           times in ns of the monotonic clock, which all processes share
+    kind    turn    start    end    cpu    mark
+
+Start and end are in ns of the monotonic clock, which all processes share; cpu is what the learner's thread had of a
+processor between them, in ns: where there are fewer cores than processes, the rest is mostly others' turn on them.
 
     BORN        from the beginning of the constructor to its end
     SETUP       the first look at the state; of a successor: taking up where the dead one committed
@@ -12,7 +15,7 @@ five numbers, each by one write, so that they outlive a kill:
     PUBLISH     one copy of the weights into the behaviour board, where one was due
     UNIT        a plain copy of as many bytes from the same place, after every tenth PUBLISH: what to compare with
 
-A record costs two looks at the clock and a write, some 2 us.
+A record costs four looks at clocks and a write, some 3 us.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ __all__ = [
 
 TIMES = "times.bin"
 BORN, SETUP, TURN, CHECKPOINT, PUBLISH, UNIT = range(6)
-LAYOUT = struct.Struct("<5q")
+LAYOUT = struct.Struct("<6q")
 PUBLICATIONS_OF_A_UNIT = 10  # a plain copy takes the learner's time, so there are few
 
 
@@ -58,17 +61,27 @@ class Record:
     turn: int
     start: int
     end: int
+    cpu: int = 0
     mark: int = 0
 
     @property
     def ms(self) -> float:
         return (self.end - self.start) / 1e6
 
+    @property
+    def cpu_ms(self) -> float:
+        return self.cpu / 1e6
+
 
 def records_in(data: bytes) -> list[Record]:
     """The records in `times.bin`, in the order in which they ended. Half a record at the end is none."""
     whole = len(data) // LAYOUT.size * LAYOUT.size
     return [Record(*fields) for fields in LAYOUT.iter_unpack(data[:whole])]
+
+
+def now() -> tuple[int, int]:
+    """The time, and the CPU time of this thread, in ns."""
+    return time.monotonic_ns(), time.thread_time_ns()
 
 
 def topology(config: Config, directory: Path) -> Topology:
@@ -84,7 +97,7 @@ class TimedLearner(LearnerActor):
     """See the module."""
 
     def __init__(self, blueprint: Blueprint, times: Path) -> None:
-        start = time.monotonic_ns()
+        start = now()
         self.times = os.open(times, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self.turn = -1  # unknown before the state was looked at
         self.publications = 0
@@ -92,36 +105,37 @@ class TimedLearner(LearnerActor):
         super().__init__(blueprint)
         self._record(BORN, start)
 
-    def _record(self, kind: int, start: int, mark: bool = False) -> None:
-        os.write(self.times, LAYOUT.pack(kind, self.turn, start, time.monotonic_ns(), mark))
+    def _record(self, kind: int, start: tuple[int, int], mark: bool = False) -> None:
+        end, cpu = now()
+        os.write(self.times, LAYOUT.pack(kind, self.turn, start[0], end, cpu - start[1], mark))
 
     def _is_written(self) -> bool:
         """Whether the recorder has a checkpoint to write: the learner pins its blocks in the recorder's name."""
         return bool(self.weights.board.view.words.pinned(len(self.gradients.lines.producers)))
 
     async def setup(self) -> None:
-        start = time.monotonic_ns()
+        start = now()
         await super().setup()
         self._record(SETUP, start)
 
     def _turn(self, held: list[Slot]) -> None:
-        start = time.monotonic_ns()
+        start = now()
         super()._turn(held)
         self._record(TURN, start, self._is_written())
 
     async def _checkpoint(self) -> None:
-        before, start = self._is_written(), time.monotonic_ns()
+        before, start = self._is_written(), now()
         await super()._checkpoint()
         self._record(CHECKPOINT, start, self._is_written() and not before)
 
     def _publish_behaviour(self, held: list[Slot]) -> None:
-        before, start = self.behaviour.board.latest, time.monotonic_ns()
+        before, start = self.behaviour.board.latest, now()
         super()._publish_behaviour(held)
         if self.behaviour.board.latest == before:
             return
         self._record(PUBLISH, start)
         self.publications += 1
         if self.publications % PUBLICATIONS_OF_A_UNIT == 0:
-            start = time.monotonic_ns()
+            start = now()
             self.spare[:] = self.weights.board.read(self.turn)[: len(self.spare)]
             self._record(UNIT, start)

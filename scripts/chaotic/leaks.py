@@ -1,11 +1,16 @@
 """What a run holds while it runs: descriptors of the supervisor, memory and processes; and whether they grow.
 
-    memory        the sum of PSS over all processes of the run: pages that n of them share count 1 / n for each
     descriptors   entries in the supervisor's /proc/<pid>/fd
+    rss           resident memory, summed over all processes of the run, shared pages counted for each
+    pss           the same with pages that n of them share counted 1 / n for each: what the run takes of the machine
     strangers     children of the supervisor or the fork server that nobody knows: alive, and in no list of the run
 
+Growth of memory is judged by RSS. PSS says more of a moment and less of a leak: an actor shares torch's pages with the
+fork server that forked it, so after each death of a fork server one more copy of them is there until the last actor of
+the old one is gone. With eight processes the sum swings between one and some five copies, 150 MiB each.
+
 A sample is *calm* if everybody was there when it was taken: whoever is dead at the moment holds nothing. Growth is
-judged by the medians of the calm samples of the second and the last quarter of the chaos; the first one fills caches.
+judged by the medians of the calm samples of the second and the last quarter of the run; the first one fills caches.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from pathlib import Path
 
 __all__ = ["Growth", "Sample", "growth_of", "sample"]
 
-LEAST_SAMPLES = 5  # calm ones in a quarter: a median of fewer says little
+LEAST_SAMPLES = 3  # calm ones in a quarter: a median of fewer says little
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Sample:
     calm: bool
     descriptors: int
     pss_bytes: int
+    rss_bytes: int
     processes: int
     strangers: dict[int, str]
 
@@ -51,8 +57,8 @@ def sample(supervisor: int, known: Iterable[int], at_s: float, calm: bool) -> Sa
     family = descendants(supervisor)
     friends = {supervisor, *known}
     strangers = {pid: name for pid in family if pid not in friends and (name := name_of(pid))}
-    pss = sum(pss_of(pid) for pid in (supervisor, *family))
-    return Sample(at_s, calm, descriptors, pss, 1 + len(family), strangers)
+    pss, rss = map(sum, zip(*(memory_of(pid) for pid in (supervisor, *family)), strict=True))
+    return Sample(at_s, calm, descriptors, pss, rss, 1 + len(family), strangers)
 
 
 def descendants(pid: int) -> list[int]:
@@ -76,24 +82,26 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def pss_of(pid: int) -> int:
-    """Bytes; 0 of a process that is gone."""
+def memory_of(pid: int) -> tuple[int, int]:
+    """PSS and RSS in bytes; 0 of a process that is gone."""
     try:
-        return pss_in(Path(f"/proc/{pid}/smaps_rollup").read_text())
+        return memory_in(Path(f"/proc/{pid}/smaps_rollup").read_text())
     except OSError:
-        return 0
+        return 0, 0
 
 
-def pss_in(rollup: str) -> int:
-    """`Pss:     1234 kB` of /proc/<pid>/smaps_rollup, in bytes."""
-    for line in rollup.splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def memory_in(rollup: str) -> tuple[int, int]:
+    """`Pss:     1234 kB` and `Rss:` of /proc/<pid>/smaps_rollup, in bytes."""
+    found = {
+        name: int(rest.split()[0]) * 1024
+        for name, _, rest in (line.partition(":") for line in rollup.splitlines())
+        if name in ("Pss", "Rss")
+    }
+    return found.get("Pss", 0), found.get("Rss", 0)
 
 
 def growth_of(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Of `descriptors` or `pss_bytes`, over the time from the first to the last sample."""
+    """Of a field of the samples, over the time from the first to the last sample."""
     if not samples:
         return None
     begun, span = samples[0].at_s, samples[-1].at_s - samples[0].at_s

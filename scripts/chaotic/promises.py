@@ -18,6 +18,7 @@ __all__ = ["BACK_S", "Outcome", "Promise", "promises_of"]
 BACK_S = 30.0  # for one process to come back: a fork server imports torch first, and may be hit again meanwhile
 MOST_GROWTH = 0.05
 SHOWN = 3  # examples in a line
+WITHOUT_TRACE = frozenset({"learner", "evaluator", "recorder", "fork-server"})  # their deaths change no weights
 LOST_UPDATES = 1  # a kill of the learner may cost the one in progress
 
 
@@ -47,7 +48,12 @@ class Promise:
 
 def promises_of(outcome: Outcome) -> list[Promise]:
     """All of them, in the order of the report."""
-    return [*_of_the_end(outcome), *_of_strikes(outcome.seen, outcome.strikes_wanted), *_of_leaks(outcome)]
+    return [
+        *_of_the_end(outcome),
+        *_of_strikes(outcome.seen, outcome.strikes_wanted),
+        *_of_leaks(outcome),
+        *_of_learning(outcome),
+    ]
 
 
 def _of_the_end(outcome: Outcome) -> list[Promise]:
@@ -113,13 +119,15 @@ def _of_strikes(seen: Observation, wanted: int) -> list[Promise]:
 
 def _of_leaks(outcome: Outcome) -> list[Promise]:
     samples, found = outcome.seen.samples, []
-    memory, descriptors = growth_of(samples, "pss_bytes"), growth_of(samples, "descriptors")
+    memory, descriptors = growth_of(samples, "rss_bytes"), growth_of(samples, "descriptors")
     few = f"{len(samples)} samples, too few calm ones"
     text = f"memory grows by at most {MOST_GROWTH:.0%}"
     if memory is None:
         found.append(Promise(text, few, None))
     else:
+        most = max(one.pss_bytes for one in samples)
         mib = f"{memory.second / 2**20:.0f} -> {memory.last / 2**20:.0f} MiB ({memory.share:+.1%})"
+        mib += f", at most {most / 2**20:.0f} MiB with shared pages counted once"
         found.append(Promise(text, mib, memory.share <= MOST_GROWTH))
     text = "the supervisor's descriptors do not grow"
     if descriptors is None:
@@ -130,6 +138,19 @@ def _of_leaks(outcome: Outcome) -> list[Promise]:
     strangers = lasting_strangers(outcome.seen)
     found.append(Promise("the supervisor knows every process", listed(strangers), not strangers))
     return found
+
+
+def _of_learning(outcome: Outcome) -> list[Promise]:
+    """Beside an undisturbed run: the same weights, where nobody was hit whose death may change them."""
+    summary, beside = outcome.summary, outcome.beside
+    if summary is None or beside is None:
+        return []
+    returns = f"mean return {summary['mean_return_100']}, undisturbed {beside['mean_return_100']}"
+    roles = {strike.victim.role for strike in outcome.seen.strikes}
+    same = bool(summary["weights_sha256"] == beside["weights_sha256"])
+    judged = roles <= WITHOUT_TRACE and beside["exact"]
+    measured = f"{'the same' if same else 'others'}; {returns}"
+    return [Promise("the weights are those of an undisturbed run", measured, same if judged else None)]
 
 
 def lasting_strangers(seen: Observation) -> list[str]:

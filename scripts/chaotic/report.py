@@ -82,7 +82,7 @@ def outcome_of(outcome: Outcome) -> dict[str, Any]:
         "lost_updates": seen.lost_updates,
         "updates_before": seen.updates_before,
         "samples": [dataclasses.asdict(one) for one in seen.samples],
-        "growth": {what: _growth(outcome, what) for what in ("pss_bytes", "descriptors")},
+        "growth": {what: _growth(outcome, what) for what in ("rss_bytes", "pss_bytes", "descriptors")},
         "left": {what: list(items) for what, items in outcome.left.items()},
         "hung": seen.hung,
         "scene": seen.scene,
@@ -135,16 +135,12 @@ def text_of(outcome: Outcome) -> str:
     if summary is not None:
         lines.append(f"ran {summary['wall_s']:.1f} s; {_rate(summary)} steps/s, calm {outcome.calm_steps_per_s:,.0f}")
         lines.append(f"mean return {_return(summary)} after {summary['updates']:,} updates")
-    if outcome.beside is not None:
-        same = summary is not None and summary["weights_sha256"] == outcome.beside["weights_sha256"]
-        lines.append(f"undisturbed: mean return {_return(outcome.beside)}; {'the same' if same else 'other'} weights")
     return "\n".join(lines)
 
 
 def _row(line: Recovery) -> list[str]:
-    name = f"{line.role}"
     times = (line.p50_ms, line.p99_ms, line.max_ms, line.alone_p50_ms, line.alone_p99_ms)
-    return [name, line.signal, str(line.strikes), str(line.back), *map(number, times)]
+    return [line.role, line.signal, str(line.strikes), str(line.back), *map(number, times)]
 
 
 def _rate(summary: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ can fork again. A stopped process is found by the supervisor first, which looks 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -29,8 +30,9 @@ from chaotic.looks import Watched, results_of
 from chaotic.strikes import Rhythm, Strike, Victim, victims_of
 from hive.errors import UsageError
 from hive.records import RunDirectory, is_alive
+from hive.runtime.stacks import read_stacks
 
-__all__ = ["Limits", "Observation", "Trial"]
+__all__ = ["Limits", "Observation", "Trial", "pidfd_of"]
 
 LOOK_S = 0.02  # between two looks while everybody is there
 LOOK_AWAITING_S = 0.002  # and while somebody is awaited: the precision of a time to recover, with the asking itself
@@ -91,7 +93,7 @@ class Trial:
                 self._observe(status, now)
                 if self._chaos(now) and now >= self.next_strike and status["state"] == "running":
                     self._strike(status, now)
-                if now >= self.next_sample and self._chaos(now):
+                if now >= self.next_sample and status["state"] == "running":
                     self.next_sample = now + self.limits.sample_s
                     self._sample(status, now)
                 if now - self.progress[0] > HANG_S:
@@ -229,7 +231,13 @@ class Trial:
             "status": {key: value for key, value in status.items() if key != "actors"},
             "actors": [{k: v for k, v in actor.items() if k != "phases"} for actor in status["actors"]],
             "events": self.watched.events.all[-LAST_EVENTS:],
+            "stacks": self._stacks(status),
         }
+
+    def _stacks(self, status: Mapping[str, Any]) -> dict[str, str]:
+        """What everybody is executing, from the processes themselves; "" of one that does not answer."""
+        pids = {actor["name"]: actor["pid"] for actor in status["actors"] if actor["state"] == "running"}
+        return asyncio.run(read_stacks(self.watched.directory.logs, pids))
 
 
 def pidfd_of(victim: Victim, supervisor: int) -> int | None:

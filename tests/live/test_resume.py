@@ -52,10 +52,6 @@ MODES = {
     "impala pipelined": [
         *("run.scheme=impala", "collection.communication=pipelined", "gradients.communication=pipelined")
     ],
-    "impala synchronous, pipelined, 2 x 1": [
-        *("run.scheme=impala", "collection.communication=synchronous", "gradients.communication=pipelined"),
-        *("collection.workers=2",),
-    ],
 }
 SETTINGS = (
     *('env.id="CartPole-v1"', "collection.envs=8", "collection.rollout=8"),
@@ -65,6 +61,7 @@ SETTINGS = (
 ROUNDS = 160  # of a run: a second or two, so that the last kill comes before the end
 STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 3
+KILLED_AFTER = 40  # updates: the first cut comes a little before, and there must be one to go on from
 KILLED_BEFORE = 0.75  # of all updates
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")
@@ -138,7 +135,8 @@ def run_and_kill(open_house: OpenHouse, mode: str) -> Told:
         sets = [f"--set={key}" for key in config_of(mode)]
         started = house.hive("up", house.config(""), "--name", "part", "-d", *sets)
         assert started.returncode == 0, started.stderr
-        points = sorted(random.Random(mode).sample(range(1, int(KILLED_BEFORE * updates_of(mode))), KILLS))
+        possible = range(KILLED_AFTER, int(KILLED_BEFORE * updates_of(mode)))
+        points = sorted(random.Random(mode).sample(possible, KILLS))
         for point in points:
             kill(house, point)
             resumed = house.hive("resume", "part-1", "--exact", *["-d"] * (point != points[-1]))
