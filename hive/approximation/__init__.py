@@ -1,0 +1,55 @@
+"""Function approximation for programs of your own: models with their optimizers, targets and checkpoints.
+
+    approximation, stepping, writers     an update, from the loss to the checkpoint
+    targets, checkpointers, stored       what follows an update
+    features, identity, joint            several heads on shared features
+    values, distributional, states       values of states and actions
+
+The classes are those of the page `all.approximation` of autonomous-learning-library. They need no processes and no
+other part of hive: any torch module, any torch optimizer.
+"""
+
+from __future__ import annotations
+
+from hive.approximation.approximation import CHECKPOINT_FREQUENCY, Approximation
+from hive.approximation.checkpointers import (
+    Checkpointer,
+    DummyCheckpointer,
+    PeriodicCheckpointer,
+    load_checkpoint,
+)
+from hive.approximation.distributional import QDist
+from hive.approximation.features import CACHE_SIZE, FeatureNetwork
+from hive.approximation.identity import Identity
+from hive.approximation.joint import accumulate_jointly, reinforce_jointly
+from hive.approximation.stepping import STAGES, StepReport
+from hive.approximation.targets import FixedTarget, PolyakTarget, TargetNetwork, TrivialTarget
+from hive.approximation.values import QContinuous, QNetwork, VNetwork
+from hive.approximation.writers import DummyWriter, SinkWriter, Writer
+
+__all__ = [
+    "CACHE_SIZE",
+    "CHECKPOINT_FREQUENCY",
+    "STAGES",
+    "Approximation",
+    "Checkpointer",
+    "DummyCheckpointer",
+    "DummyWriter",
+    "FeatureNetwork",
+    "FixedTarget",
+    "Identity",
+    "PeriodicCheckpointer",
+    "PolyakTarget",
+    "QContinuous",
+    "QDist",
+    "QNetwork",
+    "SinkWriter",
+    "StepReport",
+    "TargetNetwork",
+    "TrivialTarget",
+    "VNetwork",
+    "Writer",
+    "accumulate_jointly",
+    "load_checkpoint",
+    "reinforce_jointly",
+]

@@ -1,0 +1,378 @@
+"""An Approximation: a model with its optimizer and all that happens around an update.
+
+    reinforce(loss)   loss * loss_scaling, backward pass, step
+    step()            average, check, clip, optimizer, zero_grad, scheduler, target, checkpoint (see stepping.py)
+
+Model and optimizer are the user's ordinary ones: a torch.nn.Module and a torch.optim.Optimizer, on any device. What
+the page of autonomous-learning-library calls a control loop is `step`, in one order; `report` says what it did.
+
+Three ways to an update:
+
+- `reinforce(loss)`. With `accumulate_steps=k` every k-th call makes the step, on the mean of the k gradients.
+- `accumulate(loss, weight)` as often as wanted, then `step()`: the mean weighted by `weight` (samples, for example).
+- a backward pass of your own, then `step()`. If `loss_scaling` is not 1, backpropagate `scaled(loss)`: a step on
+  gradients that were not scaled is refused, because the setting would do nothing. For several heads on shared
+  features see `accumulate_jointly`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from hive.approximation.checkpointers import Checkpointer, DummyCheckpointer, PeriodicCheckpointer
+from hive.approximation.modes import evaluating
+from hive.approximation.stepping import (
+    StepReport,
+    clip_gradients,
+    gradient_norm,
+    not_finite_name,
+    parameters_with_gradients,
+    scale_gradients,
+)
+from hive.approximation.targets import TargetNetwork, TrivialTarget
+from hive.approximation.writers import DummyWriter, Writer
+from hive.errors import HiveError, NetworkError, NotFinite
+
+__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
+
+CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
+
+NonFinite = Literal["raise", "skip", "accept"]
+
+SILENT = DummyWriter()
+
+
+class Approximation:
+    """A function approximator.
+
+    model: a torch module. optimizer: made with its parameters; without one it can be asked but not trained.
+    checkpointer: None: a PeriodicCheckpointer(200) that saves below the writer's `log_dir`, or none at all
+        where no writer is given that says where.
+    clip_grad: the greatest norm of the gradient; 0: not clipped.
+    device: of the model. None: that of its first parameter (or buffer); a model without any needs it.
+    loss_scaling: multiplies the loss before the backward pass.
+    name: for logs and checkpoints.
+    scheduler: of the learning rate; it steps after every update.
+    target: None: a TrivialTarget. writer, or logger by its newer name: see hive.approximation.writers.
+
+    non_finite: what a step does with a gradient that is NaN or infinite. "raise": NotFinite, names the parameter;
+        "skip": clears the gradient and changes nothing; "accept": does not look.
+    accumulate_steps: how many calls of `reinforce` make an update.
+    keep_gradients: whether gradients stay after a step, until `zero_grad`.
+    scaler: a torch.amp.GradScaler. A step whose scaled gradient overflows is skipped, as is its way.
+
+    Raises NetworkError for arguments that contradict each other.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        checkpointer: Checkpointer | None = None,
+        clip_grad: float = 0,
+        device: torch.device | str | None = None,
+        loss_scaling: float = 1,
+        name: str = "approximation",
+        scheduler: LRScheduler | None = None,
+        target: TargetNetwork | None = None,
+        writer: Writer = SILENT,
+        *,
+        logger: Writer | None = None,
+        non_finite: NonFinite = "raise",
+        accumulate_steps: int = 1,
+        keep_gradients: bool = False,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        if logger is not None and writer is not SILENT:
+            raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same thing: give one")
+        self.model = model
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self.target_network = TrivialTarget() if target is None else target
+        self.writer = writer if logger is None else logger
+        self.name = name
+        self.clip_grad = clip_grad
+        self.loss_scaling = loss_scaling
+        self.non_finite = non_finite
+        self.accumulate_steps = accumulate_steps
+        self.keep_gradients = keep_gradients
+        self.scaler = scaler
+        self.updates = 0
+        self.report: StepReport | None = None
+        self._given_device = None if device is None else torch.device(device)
+        self._was_scaled = False
+        self._forget_accumulated()
+        self._refuse_contradictions()
+        self.target_network.init(model)
+        if checkpointer is None:
+            silent = type(self.writer) is DummyWriter
+            checkpointer = DummyCheckpointer() if silent else PeriodicCheckpointer(CHECKPOINT_FREQUENCY)
+        self.checkpointer = checkpointer
+        self.checkpointer.init(model, str(Path(self.writer.log_dir) / f"{name}.pt"))
+        if isinstance(self.checkpointer, Checkpointer):
+            self.checkpointer.include(self)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """A forward pass with a graph, in the mode the model is in."""
+        return self.model(*inputs)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is now."""
+        found = next((tensor.device for tensor in _tensors(self.model)), self._given_device)
+        assert found is not None
+        return found
+
+    def no_grad(self, *inputs: Any) -> Any:
+        """A forward pass without a graph, in the mode the model is in."""
+        with torch.no_grad():
+            return self.model(*inputs)
+
+    def eval(self, *inputs: Any) -> Any:
+        """A forward pass without a graph in evaluation mode; every module gets its own mode back."""
+        with torch.no_grad(), evaluating(self.model):
+            return self.model(*inputs)
+
+    def target(self, *inputs: Any) -> Any:
+        """A forward pass of the target network, without a graph."""
+        return self.target_network(*inputs)
+
+    def reinforce(self, loss: Tensor | None = None) -> Self:
+        """A backward pass of `loss * loss_scaling` (a scalar), and a step; returns self.
+
+        With `accumulate_steps=k` every k-th call makes the step. The loss is logged as given. Raises NetworkError
+        without a loss, for one that does not depend on any parameter, and as `step`.
+        """
+        return self.accumulate(loss).step_if_due(*[] if loss is None else [loss])
+
+    def step_if_due(self, *losses: Tensor) -> Self:
+        """A step if there were `accumulate_steps` backward passes since the last one; logs `losses`; returns self."""
+        for loss in losses:
+            self.writer.add_loss(self.name, loss.detach())
+        return self.step() if self._accumulated >= self.accumulate_steps else self
+
+    def accumulate(self, loss: Tensor | None = None, weight: float = 1.0) -> Self:
+        """A backward pass of `weight * loss * loss_scaling`, without a step; returns self.
+
+        The next step divides by the sum of all weights since the last one.
+        """
+        if loss is None:
+            raise NetworkError(
+                f"`{self.name}` has no loss to learn from", hint="pass it, or call backward yourself and then step()"
+            )
+        total = self.scaled(loss) if weight == 1.0 else weight * self.scaled(loss)
+        torch.autograd.backward(total)
+        self.count_backward(weight)
+        return self
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """`loss * loss_scaling`, for a backward pass of your own: several losses at once, then `step()` of each."""
+        if loss.dim() != 0 or not loss.requires_grad:
+            found = f"of shape {list(loss.shape)}" if loss.dim() else "that depends on no parameter"
+            raise NetworkError(f"`{self.name}` is given a loss {found}", hint="a scalar with a graph is expected")
+        self._was_scaled = True
+        total = loss if self.loss_scaling == 1 else self.loss_scaling * loss
+        return total if self.scaler is None else self.scaler.scale(total)
+
+    def count_backward(self, weight: float = 1.0) -> None:
+        """Says that a backward pass of a loss times `weight` has been made, for the mean that the step takes."""
+        if not 0.0 < weight < math.inf:
+            raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
+        self._accumulated += 1
+        self._weight += weight
+
+    def step(self, loss: Tensor | None = None) -> Self:
+        """An update from the gradients that are there; returns self. `report` says what was done.
+
+        loss: only logged. Raises NetworkError without an optimizer or gradients, NotFinite as `non_finite` says;
+        the gradient is then cleared and nothing else has changed.
+        """
+        optimizer = self._optimizer_for("step")
+        parameters = parameters_with_gradients(optimizer)
+        self._refuse_step(parameters)
+        if loss is not None:
+            self.writer.add_loss(self.name, loss.detach())
+        stages = self._unscale(optimizer, parameters)
+        rate = float(optimizer.param_groups[0].get("lr", math.nan))
+        norm, clipped, bad = None, None, ""
+        if self.clip_grad or self._checks:
+            total = gradient_norm(parameters)
+            clipped = norm = float(total)
+            if self._checks:
+                stages.append("check")
+                bad = "" if math.isfinite(norm) else not_finite_name(optimizer, self.model)
+        if bad:
+            return self._refuse_gradient(optimizer, [*stages, "zero_grad"], norm, rate, bad)
+        if self.clip_grad:
+            clipped = clip_gradients(parameters, self.clip_grad, total)
+            stages.append("clip")
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+        stages.append("optimizer")
+        self.updates += 1
+        stages += self._follow_up(rate)
+        self.report = StepReport(self.updates, tuple(stages), norm, clipped, rate)
+        self.checkpointer()
+        return self
+
+    def zero_grad(self) -> Self:
+        """Clears the gradients of all tensors that the optimizer holds, and what was accumulated; returns self."""
+        if self.optimizer is None:
+            self.model.zero_grad()
+        else:
+            self.optimizer.zero_grad()
+        self._forget_accumulated()
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of model, optimizer, scheduler, scaler and target network, and the count of updates.
+
+        Gradients are not part of it. Tensors are the live ones.
+        """
+        state: dict[str, Any] = {"updates": self.updates, "model": self.model.state_dict()}
+        for name, part in self._parts():
+            state[name] = part.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` gave, all of it or nothing.
+
+        Raises NetworkError, naming the first part that is missing or does not fit.
+        """
+        missing = [name for name, _ in [("updates", None), ("model", None), *self._parts()] if name not in state]
+        if missing:
+            raise NetworkError(f"the state for `{self.name}` has no {missing[0]}", hint=f"it has: {', '.join(state)}")
+        before = copy.deepcopy(self.state_dict())
+        for name, part in (parts := [("model", self.model), *self._parts()]):
+            try:
+                part.load_state_dict(state[name])
+            except (HiveError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+                for touched, its in parts[: parts.index((name, part)) + 1]:
+                    its.load_state_dict(before[touched])
+                raise NetworkError(
+                    f"the {name} of `{self.name}` does not fit the state: {str(error).strip()}",
+                    hint="build it with the settings of the training that was saved",
+                ) from error
+        self.updates = int(state["updates"])
+        self.zero_grad()
+
+    @property
+    def _checks(self) -> bool:
+        """A GradScaler overflows on purpose, so its gradients are always looked at."""
+        return self.non_finite != "accept" or self.scaler is not None
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        parts = ("optimizer", self.optimizer), ("scheduler", self.scheduler), ("scaler", self.scaler)
+        target = self.target_network if isinstance(self.target_network, TargetNetwork) else None
+        return [(name, part) for name, part in (*parts, ("target", target)) if part is not None]
+
+    def _optimizer_for(self, what: str) -> Optimizer:
+        if self.optimizer is None:
+            raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="give it one when made")
+        return self.optimizer
+
+    def _forget_accumulated(self) -> None:
+        self._accumulated = 0  # backward passes since the last step
+        self._weight = 0.0  # and the sum of their weights
+
+    def _unscale(self, optimizer: Optimizer, parameters: list[Tensor]) -> list[str]:
+        """Gradients as if of the mean loss, without the factor of a GradScaler."""
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+        averaged = self._weight not in (0.0, 1.0)
+        if averaged:
+            scale_gradients(parameters, 1.0 / self._weight)
+        return ["unscale"] if averaged or self.scaler is not None else []
+
+    def _follow_up(self, rate: float) -> list[str]:
+        """The stages after the optimizer's, but for the checkpoint itself: the report is there when it is called."""
+        stages = []
+        self._was_scaled = False
+        self._forget_accumulated()
+        if not self.keep_gradients:
+            self.zero_grad()
+            stages.append("zero_grad")
+        if self.scheduler is not None:
+            self.writer.add_schedule(f"{self.name}/lr", rate)
+            self.scheduler.step()
+            stages.append("scheduler")
+        self.target_network.update()
+        if not isinstance(self.target_network, TrivialTarget):
+            stages.append("target")
+        if not isinstance(self.checkpointer, DummyCheckpointer):
+            stages.append("checkpoint")
+        return stages
+
+    def _refuse_gradient(
+        self, optimizer: Optimizer, stages: list[str], norm: float | None, rate: float, bad: str
+    ) -> Self:
+        """A gradient that is not finite: cleared, reported, and raised or skipped."""
+        if self.scaler is not None:
+            self.scaler.update()  # it has seen the overflow in unscale_, and lowers its factor
+        self._was_scaled = False
+        self.zero_grad()
+        self.report = StepReport(self.updates, tuple(stages), norm, norm, rate, not_finite=bad)
+        if self.non_finite == "raise" and self.scaler is None:
+            raise NotFinite(
+                f"the gradient of `{bad}` in `{self.name}` is not finite; it was not applied",
+                hint='look for NaN in this batch, lower the learning rate, or set non_finite="skip"',
+            )
+        return self
+
+    def _refuse_step(self, parameters: list[Tensor]) -> None:
+        if not parameters:
+            raise NetworkError(
+                f"no gradient has reached `{self.name}`", hint="call backward before step, or use reinforce(loss)"
+            )
+        if self.loss_scaling != 1 and not self._was_scaled:
+            raise NetworkError(
+                f"loss_scaling = {self.loss_scaling} of `{self.name}` was not applied to this gradient",
+                hint="backpropagate scaled(loss), use reinforce(loss), or leave loss_scaling at 1",
+            )
+
+    def _refuse_contradictions(self) -> None:
+        if self.non_finite not in get_args(NonFinite):
+            raise NetworkError(
+                f"non_finite = {self.non_finite!r} is not known", hint=f"one of: {', '.join(get_args(NonFinite))}"
+            )
+        if not 0 <= self.clip_grad < math.inf:
+            raise NetworkError(f"clip_grad = {self.clip_grad} is no norm", hint="0: no clipping")
+        if self.accumulate_steps < 1:
+            raise NetworkError(f"accumulate_steps = {self.accumulate_steps} is below 1", hint="1: every call")
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            raise NetworkError(
+                "LBFGS evaluates the loss several times a step, an Approximation has it once",
+                hint="use another optimizer, or TorchArchitecture with optimizer_type LBFGS",
+            )
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            raise NetworkError("the scheduler ReduceLROnPlateau wants a metric every step", hint="step it yourself")
+        here = next((tensor.device for tensor in _tensors(self.model)), None)
+        if here is None and self._given_device is None:
+            raise NetworkError(f"the model of `{self.name}` has no parameters", hint="say its device: device=")
+        if here is not None and self._given_device is not None and not _same(here, self._given_device):
+            raise NetworkError(
+                f"the model of `{self.name}` is on {here}, device says {self._given_device}",
+                hint="move it there before, with model.to(device)",
+            )
+
+
+def _tensors(model: nn.Module) -> Any:
+    """Parameters, then buffers; one after the other, since mostly the first one is enough."""
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def _same(device: torch.device, other: torch.device) -> bool:
+    return device == other or (device.type == other.type and None in (device.index, other.index))

@@ -1,0 +1,98 @@
+"""Distributions of returns over a fixed support: C51's QDist.
+
+Source: Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement Learning". The support and
+the projection are hive.networks' own (projection.py); here is the Approximation around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hive.approximation.approximation import Approximation
+from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
+from hive.errors import NetworkError
+from hive.networks.projection import categorical_support, point_mass, project_categorical
+
+__all__ = ["QDist", "QDistModule"]
+
+
+class QDistModule(nn.Module):
+    """`model` returns logits [N, n_actions * n_atoms] or [N, n_actions, n_atoms].
+
+    Buffers, so that they are saved, moved and copied with the parameters: `atoms` [n_atoms], the support, and
+    `terminal` [n_atoms], the return 0 on it: all mass on the atom 0, or between the two atoms beside 0.
+    """
+
+    atoms: Tensor
+    terminal: Tensor
+
+    def __init__(self, model: nn.Module, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
+        super().__init__()
+        if n_actions < 1:
+            raise NetworkError(f"n_actions = {n_actions} is below 1")
+        self.model = model
+        self.n_actions = n_actions
+        device = next((tensor.device for tensor in model.parameters()), None)
+        atoms = categorical_support(v_min, v_max, n_atoms)
+        self.register_buffer("atoms", atoms.to(device))
+        self.register_buffer("terminal", point_mass(torch.zeros(()), atoms).to(device))
+
+    def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
+        logits, leading = over_states(self.model, states), leading_shape(states)
+        shape = (*leading, self.n_actions, len(self.atoms))
+        if logits.numel() != torch.Size(shape).numel():
+            raise NetworkError(
+                f"the model returns {list(logits.shape)} for states {list(leading)}",
+                hint=f"return logits [N, {self.n_actions} * {len(self.atoms)}]",
+            )
+        distributions = masked(logits.reshape(shape).softmax(-1), states, self.terminal)
+        if actions is None:
+            return distributions
+        chosen = action_tensor(actions, leading, logits.device).reshape(*leading, 1, 1)
+        return distributions.gather(-2, chosen.expand(*leading, 1, len(self.atoms))).squeeze(-2)
+
+
+class QDist(Approximation):
+    """The distribution of the return of all discrete actions, or of those given.
+
+    Called with states: probabilities [*leading, n_actions, n_atoms]; with states and actions (as of QNetwork):
+    [*leading, n_atoms]. After a terminal state the return is 0.
+
+    v_min, v_max: the ends of the support; 0 lies between them. Raises NetworkError where it does not, or for fewer
+    than 2 atoms. Other arguments: as of Approximation.
+    """
+
+    model: QDistModule
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None,
+        n_actions: int,
+        n_atoms: int,
+        v_min: float,
+        v_max: float,
+        name: str = "q_dist",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(QDistModule(model, n_actions, n_atoms, v_min, v_max), optimizer, name=name, **kwargs)
+        self.n_actions = n_actions
+        self.n_atoms = n_atoms
+
+    @property
+    def atoms(self) -> Tensor:
+        """The support [n_atoms], where the model is."""
+        return self.model.atoms
+
+    def project(self, dist: Tensor, support: Tensor) -> Tensor:
+        """The distribution on `atoms` that is nearest to the one with mass `dist` at `support`.
+
+        dist, support: [..., n_atoms], for example support = reward + discount * atoms. Returns [..., n_atoms] with
+        the mass of `dist`; what lies beyond an end of `atoms` goes to that end. Equation 7 of Bellemare et al. 2017.
+        """
+        return project_categorical(support, dist, self.atoms)

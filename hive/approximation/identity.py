@@ -1,0 +1,36 @@
+"""The identity as an Approximation: what stands in for a FeatureNetwork where there are no features to learn."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from hive.approximation.approximation import Approximation
+
+__all__ = ["Identity"]
+
+
+class Identity(Approximation):
+    """Answers with its input. It has nothing to learn: `reinforce`, `accumulate` and `step` do nothing.
+
+    device: which there are no parameters to tell. Other arguments: as of Approximation, but for model and optimizer.
+    """
+
+    def __init__(self, device: torch.device | str, name: str = "identity", **kwargs: Any) -> None:
+        super().__init__(nn.Identity(), device=device, name=name, **kwargs)
+
+    def reinforce(self, loss: Tensor | None = None) -> Self:
+        """Does nothing, with a loss or without; returns self."""
+        return self
+
+    def accumulate(self, loss: Tensor | None = None, weight: float = 1.0) -> Self:
+        return self
+
+    def count_backward(self, weight: float = 1.0) -> None:
+        pass
+
+    def step(self, loss: Tensor | None = None) -> Self:
+        """Does nothing, with a loss or without; returns self."""
+        return self

@@ -1,0 +1,124 @@
+"""What the networks of this package are called with: states.
+
+    a tensor             observations [N, *shape]; none of the states is terminal
+    a mapping            "observation" [*leading, *shape] and, if it has one, "mask" [*leading]
+    an object            with attributes of these names, such as a State of autonomous-learning-library
+
+The mask is 0 where a state is terminal (nothing follows it, its value is 0) and 1 elsewhere. Its axes say how many
+states there are: a mask [] is a single state, [T, B] an array of them. Without a mask the first axis counts states.
+
+A model is always called with one batch axis, and what it returns gets the axes of the states.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from hive.errors import NetworkError
+
+__all__ = ["States", "action_tensor", "leading_shape", "masked", "observation_of", "over_states", "with_observation"]
+
+States: TypeAlias = Any  # a tensor, a mapping or an object, see above
+
+HINT = "give a tensor [N, *shape], or a mapping with `observation` and `mask`"
+
+
+def observation_of(states: States) -> Tensor:
+    """The observations, [*leading, *shape]. Raises NetworkError where there are none."""
+    found = states if isinstance(states, Tensor) else _entry(states, "observation")
+    if not isinstance(found, Tensor):
+        kind = type(states).__name__ if found is None else f"{type(found).__name__} as `observation`"
+        raise NetworkError(f"states are given as {kind}, which holds no tensor of observations", hint=HINT)
+    return found
+
+
+def leading_shape(states: States) -> torch.Size:
+    """The axes that count states. Raises NetworkError if mask and observations do not fit."""
+    observation, mask = observation_of(states), _mask_of(states)
+    if mask is None:
+        if observation.dim() == 0:
+            raise NetworkError("observations [] have no axis that counts states", hint=HINT)
+        return observation.shape[:1]
+    if observation.shape[: mask.dim()] != mask.shape:
+        raise NetworkError(
+            f"a mask {list(mask.shape)} does not fit observations {list(observation.shape)}",
+            hint="the mask has one number for each state",
+        )
+    return mask.shape
+
+
+def over_states(model: Callable[..., Any], states: States, *extra: Tensor) -> Tensor:
+    """`model` called with the observations and `extra` as [N, ...]; its result as [*leading, ...].
+
+    extra: [*leading, ...], more arguments of the model. The mask is not applied. Raises NetworkError if the result is
+    not a tensor with N rows.
+    """
+    leading = leading_shape(states)
+    axes, count = len(leading), leading.numel()
+    batches = [argument.reshape((count, *argument.shape[axes:])) for argument in (observation_of(states), *extra)]
+    result = model(*batches)
+    if not isinstance(result, Tensor) or result.dim() == 0 or len(result) != count:
+        found = list(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise NetworkError(
+            f"the model returns {found} for {count} states",
+            hint="return one tensor with a row for each state",
+        )
+    return result.reshape((*leading, *result.shape[1:]))
+
+
+def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Tensor:
+    """`values` [*leading, ...] with 0, or the row `terminal`, in place of what belongs to terminal states."""
+    mask = _mask_of(states)
+    if mask is None:
+        return values
+    mask = mask.to(values.device, values.dtype).reshape((*mask.shape, *[1] * (values.dim() - mask.dim())))
+    return values * mask if terminal is None else (values - terminal) * mask + terminal
+
+
+def with_observation(states: States, features: Tensor) -> States:
+    """The same states with `features` as observations, mask and all else kept; `states` does not change."""
+    if isinstance(states, Tensor):
+        return features
+    if not hasattr(states, "observation") and isinstance(states, Mapping):
+        return {**states, "observation": features}
+    if dataclasses.is_dataclass(states) and not isinstance(states, type):
+        return dataclasses.replace(states, observation=features)
+    changed = states.update("observation", features) if hasattr(states, "update") else None
+    if changed is None:
+        raise NetworkError(
+            f"`{type(states).__name__}` cannot be given other observations",
+            hint="make it a dataclass, or give it update(name, value) that returns a changed copy",
+        )
+    return changed
+
+
+def action_tensor(actions: Tensor | Sequence[Any], leading: torch.Size, device: torch.device) -> Tensor:
+    """Discrete actions as int64 [*leading] on `device`.
+
+    actions: a tensor, or a list of numbers or of tensors, one action for each state. Raises NetworkError for another
+    number of them: it would be broadcast, and train on nonsense.
+    """
+    if not isinstance(actions, Tensor):
+        parts = [torch.as_tensor(action).to(device).reshape(-1) for action in actions]
+        actions = torch.cat(parts).reshape(leading) if sum(map(len, parts)) == leading.numel() else torch.zeros(0)
+    if actions.shape != leading:
+        raise NetworkError(f"there are actions for other states than the {list(leading)} given", hint="one for each")
+    if actions.is_floating_point() or actions.is_complex():
+        raise NetworkError(f"discrete actions are whole numbers, these are {actions.dtype}")
+    return actions.to(device, torch.int64)
+
+
+def _mask_of(states: States) -> Tensor | None:
+    mask = None if isinstance(states, Tensor) else _entry(states, "mask")
+    return None if mask is None else torch.as_tensor(mask)
+
+
+def _entry(states: States, name: str) -> Any:
+    if hasattr(states, name):
+        return getattr(states, name)
+    return states.get(name) if isinstance(states, Mapping) else None

@@ -1,0 +1,147 @@
+"""State dictionaries as named arrays and JSON, and back: what checkpoints hold instead of pickles.
+
+    {"optimizer": {"state": {0: {"exp_avg": <tensor>}}, "param_groups": [{"betas": (0.9, 0.999)}]}}
+
+    arrays   "optimizer/state/0/exp_avg"
+    JSON     {"dict": [["optimizer", {"dict": [["state", {"dict": [[0, {"dict": [["exp_avg",
+             {"tensor": "optimizer/state/0/exp_avg"}]]}]]}], ["param_groups", [{"dict": [["betas",
+             {"tuple": [0.9, 0.999]}]]}]]]}]]}
+
+JSON's own objects have text for keys and JSON has no tuples; so a dictionary, a tuple and a Counter are written as an
+object with that one name. Arrays of a dtype that hive.records.weights does not hold (bool, bfloat16 ...) are written
+as their bytes. Reading trusts nothing: whatever is not of this form is a RecordError, and nothing can be executed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hive.errors import RecordError
+from hive.records.documents import JSON
+
+__all__ = ["MAX_DEPTH", "from_record", "to_record"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+# Optimizers and schedulers nest five deep; a file that nests deeper wants to exhaust the stack.
+MAX_DEPTH = 32
+
+AS_THEY_ARE = {torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8}
+AS_BYTES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.complex64, torch.complex128)
+}
+
+
+def to_record(state: Any, path: str = "") -> tuple[JSON, Arrays]:
+    """The JSON and the arrays of a state; arrays are copies in host memory.
+
+    state: dictionaries, lists and tuples of tensors, numbers, texts, booleans and None. Raises RecordError for
+    anything else (a function in a scheduler, a module), naming its path.
+    """
+    arrays: Arrays = {}
+    return _encoded(state, path, arrays), arrays
+
+
+def from_record(record: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """What `to_record` was given; tensors on the CPU. Raises RecordError for JSON or arrays that it did not make."""
+    return _decoded(record, arrays, MAX_DEPTH)
+
+
+def _encoded(value: Any, path: str, arrays: Arrays) -> JSON:
+    if path.count("/") > MAX_DEPTH:
+        raise RecordError(f"`{path}` lies deeper than {MAX_DEPTH} levels")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float, str):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Tensor):
+        return _tensor_in(value, path, arrays)
+    if isinstance(value, Mapping):
+        kind = "counter" if isinstance(value, Counter) else "dict"
+        keys = [(_encoded_key(key, path), key) for key in value]
+        return {kind: [[plain, _encoded(value[key], _below(path, key), arrays)] for plain, key in keys]}
+    if isinstance(value, list | tuple):
+        items = [_encoded(item, _below(path, index), arrays) for index, item in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
+    raise RecordError(
+        f"`{path}` is a {type(value).__name__}, which a checkpoint cannot hold",
+        hint="numbers, texts, tensors, and lists and dictionaries of them can be kept",
+    )
+
+
+def _encoded_key(key: Any, path: str) -> JSON:
+    if type(key) not in (bool, int, float, str):
+        raise RecordError(f"`{path}` has a key of type {type(key).__name__}, which a checkpoint cannot hold")
+    return key  # type: ignore[no-any-return]
+
+
+def _below(path: str, key: Any) -> str:
+    return f"{path}/{key}" if path else str(key)
+
+
+def _tensor_in(tensor: Tensor, path: str, arrays: Arrays) -> JSON:
+    name = path or "tensor"
+    while name in arrays:  # keys that hold a slash, or 1 beside "1"
+        name += "'"
+    if tensor.layout != torch.strided:
+        raise RecordError(f"`{path}` is {tensor.layout}, a checkpoint holds dense tensors")
+    values = tensor.detach().to("cpu", copy=True).contiguous()
+    if values.dtype in AS_THEY_ARE:
+        arrays[name] = values.numpy()
+        return {"tensor": name}
+    dtype = str(values.dtype).removeprefix("torch.")
+    if dtype not in AS_BYTES:
+        raise RecordError(f"`{path}` is {dtype}, which a checkpoint cannot hold")
+    arrays[name] = values.reshape(-1).view(torch.uint8).numpy()
+    return {"tensor": name, "dtype": dtype, "shape": list(values.shape)}
+
+
+def _decoded(node: Any, arrays: Mapping[str, npt.NDArray[Any]], depth: int) -> Any:
+    if depth < 0:
+        raise RecordError(f"the record nests deeper than {MAX_DEPTH} levels")
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    if isinstance(node, list):
+        return [_decoded(item, arrays, depth - 1) for item in node]
+    if isinstance(node, dict) and "tensor" in node:
+        return _tensor_of(node, arrays)
+    if isinstance(node, dict) and len(node) == 1:
+        kind, items = next(iter(node.items()))
+        if isinstance(items, list) and kind == "tuple":
+            return tuple(_decoded(item, arrays, depth - 1) for item in items)
+        if isinstance(items, list) and kind in ("dict", "counter") and all(map(_is_entry, items)):
+            found = {key: _decoded(item, arrays, depth - 1) for key, item in items}
+            return Counter(found) if kind == "counter" else found
+    raise RecordError(f"the record holds {str(node)[:40]!r}, which no state was written as")
+
+
+def _is_entry(item: Any) -> bool:
+    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], bool | int | float | str)
+
+
+def _tensor_of(node: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Tensor:
+    name, dtype, shape = node["tensor"], node.get("dtype"), node.get("shape")
+    if not isinstance(name, str) or name not in arrays:
+        raise RecordError(f"the record names the array {str(name)[:40]!r}, which is not there")
+    values = torch.from_numpy(arrays[name])
+    if dtype is None:
+        return values
+    sizes_are_whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**63 for size in shape)
+    is_bytes = values.dtype == torch.uint8 and values.dim() == 1
+    if not isinstance(dtype, str) or dtype not in AS_BYTES or not sizes_are_whole or not is_bytes:
+        raise RecordError(f"`{name}` is written as {str(dtype)[:40]!r} {str(shape)[:40]}, which no tensor was")
+    try:
+        # Any byte but 0 is true; and no bytes at all cannot be viewed as wider ones.
+        wide = dtype != "bool" and len(values) > 0
+        typed = values.view(AS_BYTES[dtype]) if wide else (values != 0).to(AS_BYTES[dtype])
+        return typed.reshape(torch.Size(shape or ()))
+    except RuntimeError as error:
+        raise RecordError(f"`{name}` does not hold {dtype} {shape}") from error

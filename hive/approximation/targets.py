@@ -1,0 +1,225 @@
+"""Target networks: what an Approximation's `target(...)` answers with.
+
+    TrivialTarget                     the network itself
+    FixedTarget(update_frequency)     a copy, made equal every so many updates
+    PolyakTarget(rate)                a copy that follows: target = (1 - rate) * target + rate * network
+
+All answer without a graph and, if not told otherwise (`mode="train"`), in evaluation mode: a target that drops
+features at random, or normalises by the batch at hand, is no fixed target. `mode="train"` is for networks whose noise
+belongs to the target, such as NoisyNet's (Fortunato et al. 2018).
+
+A copy has parameters and buffers (the statistics of BatchNorm, the atoms of a distribution). What happens to the
+buffers at an update, `buffers`, is "copy", "average" (floating-point ones, as the parameters) or "ignore".
+
+`counts="env_steps"` counts steps of the environment instead of updates: the program says how many there were, by
+`advance`. Each update is one foreach pass over all tensors. A copy follows its network to another device.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from hive.approximation.modes import evaluating
+from hive.errors import NetworkError
+
+__all__ = ["FixedTarget", "PolyakTarget", "TargetNetwork", "TrivialTarget"]
+
+Mode = Literal["eval", "train"]
+Buffers = Literal["copy", "average", "ignore"]
+Counts = Literal["updates", "env_steps"]
+
+
+class TargetNetwork(ABC):
+    """A target network of your own has these three methods."""
+
+    @abstractmethod
+    def __call__(self, *inputs: Any) -> Any:
+        """The target's outputs, without a graph."""
+
+    @abstractmethod
+    def init(self, model: nn.Module) -> None:
+        """Called once, by the Approximation: the network to follow."""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Called after every update of the network."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it; by default nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` gave. Raises NetworkError where a target that keeps nothing is given something."""
+        if state:
+            raise NetworkError(f"`{type(self).__name__}` keeps no state, and is given {', '.join(state)}")
+
+
+class TrivialTarget(TargetNetwork):
+    """The network itself, not a copy."""
+
+    def __init__(self, *, mode: Mode = "eval") -> None:
+        self.mode = _one_of(mode, Mode, "mode")
+        self._model: nn.Module | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        model = _known(self._model)
+        with torch.no_grad():
+            if self.mode == "train":
+                return model(*inputs)
+            with evaluating(model):
+                return model(*inputs)
+
+    def init(self, model: nn.Module) -> None:
+        self._model = model
+
+    def update(self) -> None:
+        pass
+
+
+class CopiedTarget(TargetNetwork):
+    """A copy, which `_due` moves: by how much, from a number of new updates or steps, says the subclass."""
+
+    def __init__(self, mode: Mode, buffers: Buffers, counts: Counts) -> None:
+        self.mode = _one_of(mode, Mode, "mode")
+        self.buffers = _one_of(buffers, Buffers, "buffers")
+        self.counts = _one_of(counts, Counts, "counts")
+        self._source: nn.Module | None = None
+        self._copy: nn.Module | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return self._current_copy()(*inputs)
+
+    def init(self, model: nn.Module) -> None:
+        """Copies `model` as it is now. Hooks are copied with it."""
+        self._source = model
+        self._copy = _copy_of(model).requires_grad_(False)
+        if self.mode == "eval":
+            self._copy.eval()
+
+    def update(self) -> None:
+        if self.counts == "updates":
+            self._count(1)
+
+    def advance(self, env_steps: int) -> None:
+        """Says that the environment made so many more steps. Raises NetworkError if updates are counted."""
+        if self.counts != "env_steps":
+            raise NetworkError("this target counts updates", hint='make it with counts="env_steps"')
+        if env_steps < 0:
+            raise NetworkError(f"the environment made {env_steps} steps", hint="give how many were made since")
+        self._count(env_steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"model": _known(self._copy).state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        _known(self._copy).load_state_dict(state["model"])
+
+    @abstractmethod
+    def _count(self, more: int) -> None: ...
+
+    def _current_copy(self) -> nn.Module:
+        """The copy, on the device where the network is now."""
+        target, source = _known(self._copy), _known(self._source)
+        here, there = next(target.parameters(), None), next(source.parameters(), None)
+        if here is not None and there is not None and here.device != there.device:
+            target.to(there.device)
+        return target
+
+    def _move(self, rate: float) -> None:
+        """The copy = (1 - rate) * copy + rate * network; a rate of 1 copies exactly."""
+        target, source = self._current_copy(), _known(self._source)
+        with torch.no_grad():
+            _blend(list(target.parameters()), list(source.parameters()), rate)
+            if self.buffers != "ignore":
+                _blend(list(target.buffers()), list(source.buffers()), rate if self.buffers == "average" else 1.0)
+
+
+class FixedTarget(CopiedTarget):
+    """A copy that is made equal to the network every `update_frequency` updates, the first time after as many.
+
+    buffers: "copy" or "ignore". Raises NetworkError for a frequency below 1.
+    """
+
+    def __init__(
+        self,
+        update_frequency: int,
+        *,
+        mode: Mode = "eval",
+        buffers: Literal["copy", "ignore"] = "copy",
+        counts: Counts = "updates",
+    ) -> None:
+        super().__init__(mode, buffers, counts)
+        if update_frequency < 1:
+            raise NetworkError(f"update_frequency = {update_frequency} is below 1", hint="1: after every update")
+        self.update_frequency = update_frequency
+        self._since = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "since": self._since}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._since = int(state["since"])
+
+    def _count(self, more: int) -> None:
+        self._since += more
+        if self._since >= self.update_frequency:
+            self._since %= self.update_frequency
+            self._move(1.0)
+
+
+class PolyakTarget(CopiedTarget):
+    """A copy that moves to the network by `rate` after every update (Polyak averaging; Lillicrap et al. 2016).
+
+    rate: the part that is new, between 0 and 1. After n steps of the environment at once it is 1 - (1 - rate) ** n.
+    """
+
+    def __init__(
+        self, rate: float, *, mode: Mode = "eval", buffers: Buffers = "copy", counts: Counts = "updates"
+    ) -> None:
+        super().__init__(mode, buffers, counts)
+        if not 0.0 <= rate <= 1.0:
+            raise NetworkError(f"the rate of a target is between 0 and 1, got {rate}", hint="0.005 is usual")
+        self.rate = rate
+
+    def _count(self, more: int) -> None:
+        if more:
+            self._move(self.rate if more == 1 else 1.0 - (1.0 - self.rate) ** more)
+
+
+def _blend(targets: list[Tensor], sources: list[Tensor], rate: float) -> None:
+    """In place: floating-point targets by `rate`, whole numbers and booleans copied."""
+    floats = [(t, s) for t, s in zip(targets, sources, strict=True) if t.is_floating_point()]
+    others = [(t, s) for t, s in zip(targets, sources, strict=True) if not t.is_floating_point()]
+    if rate == 1.0:
+        floats, others = [], others + floats
+    if floats:
+        torch._foreach_lerp_([t for t, _ in floats], [s.detach() for _, s in floats], rate)
+    if others:
+        torch._foreach_copy_([t for t, _ in others], [s.detach() for _, s in others])
+
+
+def _copy_of(model: nn.Module) -> nn.Module:
+    """A deep copy. A tensor with a graph that a module remembers is copied without it, which deepcopy refuses to do."""
+    remembered = [v for child in model.modules() for v in vars(child).values() if isinstance(v, Tensor)]
+    memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in remembered if tensor.grad_fn is not None}
+    return copy.deepcopy(model, memo)
+
+
+def _known(model: nn.Module | None) -> nn.Module:
+    if model is None:
+        raise NetworkError("this target was given no network", hint="init(model), which an Approximation does")
+    return model
+
+
+def _one_of(value: Any, kind: Any, name: str) -> Any:
+    if value not in get_args(kind):
+        raise NetworkError(f"{name} = {value!r} is not known", hint=f"one of: {', '.join(get_args(kind))}")
+    return value

@@ -1,0 +1,123 @@
+"""Values of states and actions as Approximations.
+
+    VNetwork      states -> [*leading]
+    QNetwork      states -> [*leading, actions];   states, actions -> [*leading]
+    QContinuous   states, actions -> [*leading]
+
+States are those of states.py: a tensor of observations, or observations with a mask. The value of a terminal state is
+0 and does not depend on the model. The model is called with observations [N, *shape].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hive.approximation.approximation import Approximation
+from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
+from hive.errors import NetworkError
+
+__all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "VModule", "VNetwork"]
+
+
+class VModule(nn.Module):
+    """`model` returns [N] or [N, 1]."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, states: States) -> Tensor:
+        return masked(_one_value(over_states(self.model, states), states), states)
+
+
+class QModule(nn.Module):
+    """`model` returns [N, actions]."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
+        values, leading = over_states(self.model, states), leading_shape(states)
+        if values.dim() != len(leading) + 1:
+            raise NetworkError(
+                f"the model returns values {list(values.shape)} for states {list(leading)}",
+                hint="return one value for each action, [N, actions]",
+            )
+        values = masked(values, states)
+        if actions is None:
+            return values
+        return values.gather(-1, action_tensor(actions, leading, values.device).unsqueeze(-1)).squeeze(-1)
+
+
+class QContinuousModule(nn.Module):
+    """`model` takes [N, d + k], floating-point, and returns [N] or [N, 1].
+
+    d numbers of an observation, k of an action: axes beyond the first are laid out flat. Images had better go through
+    a FeatureNetwork before.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, states: States, actions: Tensor) -> Tensor:
+        leading = leading_shape(states)
+        if actions.shape[: len(leading)] != leading:
+            raise NetworkError(
+                f"actions {list(actions.shape)} do not fit states {list(leading)}", hint="one action for each state"
+            )
+        rows = actions.flatten(len(leading)) if actions.dim() > len(leading) else actions.unsqueeze(-1)
+        return masked(_one_value(over_states(self._side_by_side, states, rows), states), states)
+
+    def _side_by_side(self, observations: Tensor, actions: Tensor) -> Any:
+        rows = observations.flatten(1) if observations.dim() > 1 else observations.unsqueeze(1)
+        dtype = rows.dtype if rows.is_floating_point() else torch.get_default_dtype()
+        return self.model(torch.cat([rows.to(dtype), actions.to(dtype)], 1))
+
+
+class VNetwork(Approximation):
+    """The value of states. `model` returns [N] or [N, 1]; other arguments: as of Approximation."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "v", **kwargs: Any) -> None:
+        super().__init__(VModule(model), optimizer, name=name, **kwargs)
+
+
+class QNetwork(Approximation):
+    """The values of all discrete actions, or of those given.
+
+    `model` returns [N, actions]. Actions: a whole-number tensor [*leading], or a list. Other arguments: as of
+    Approximation.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None = None, name: str = "q", **kwargs: Any) -> None:
+        super().__init__(QModule(model), optimizer, name=name, **kwargs)
+
+
+class QContinuous(Approximation):
+    """The value of states and continuous actions [*leading, ...].
+
+    `model` is called with both in one row, [N, d + k], and returns [N] or [N, 1]. Other arguments: as of
+    Approximation.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "q", **kwargs: Any) -> None:
+        super().__init__(QContinuousModule(model), optimizer, name=name, **kwargs)
+
+
+def _one_value(values: Tensor, states: States) -> Tensor:
+    """[*leading, 1] or [*leading] -> [*leading]."""
+    leading = leading_shape(states)
+    if values.shape == leading:
+        return values
+    if values.shape != (*leading, 1):
+        raise NetworkError(
+            f"the model returns values {list(values.shape)} for states {list(leading)}",
+            hint="return one value for each state, [N] or [N, 1]",
+        )
+    return values.squeeze(-1)
