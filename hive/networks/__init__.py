@@ -1,9 +1,11 @@
 """Networks: flat parameters, what a network is made of, and Coach's Architecture and NetworkWrapper.
 
     spaces, parameters -> embedders, middleware, heads -> network     building one
+    head_kinds: heads, value_heads, distributional_heads, policy_heads   what it can end in
+    recurrent                                                         one with a memory
     flat, optimizers                                                  its weights as a block, and steps on it
-    distributions                                                     reading actions out of its outputs
-    architecture, torch_architecture, losses, wrapper                 training it as a library
+    distributions, squashed, projection                               reading actions and values out of its outputs
+    architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
 
 Nothing here knows environments, processes or shared memory.
 """
@@ -11,6 +13,9 @@ Nothing here knows environments, processes or shared memory.
 from __future__ import annotations
 
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
+from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
+from hive.networks.clipping import clip_gradient
+from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.distributions import (
     ActionDistribution,
     Categorical,
@@ -18,39 +23,81 @@ from hive.networks.distributions import (
     MultiCategorical,
     distribution_for,
 )
-from hive.networks.embedders import ImageInput, VectorInput, embedder_layers
+from hive.networks.embedders import ACTION_INPUT, ImageInput, VectorInput, embedder_layers, network_inputs
 from hive.networks.flat import ALIGNMENT, FlatField, FlatParameters, aligned_block
-from hive.networks.heads import Head, PolicyHead, ValueHead, make_head
+from hive.networks.head_kinds import HEADS, make_head
+from hive.networks.head_parameters import (
+    CategoricalQHeadParameters,
+    DuelingQHeadParameters,
+    PolicyHeadParameters,
+    PPOHeadParameters,
+    QuantileQHeadParameters,
+    SquashedPolicyHeadParameters,
+)
+from hive.networks.heads import Head, PolicyHead, ValueHead, refuse_unknown_actions
 from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
 from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 from hive.networks.middleware import Merger, middleware_layers
-from hive.networks.network import Network, NetworkPerHead, Observations, build_network, from_module
+from hive.networks.network import Network, NetworkPerHead, Observations, build_network, from_module, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS, OptimizerSettings
+from hive.networks.parallel import predict_in_parallel
 from hive.networks.parameters import (
     EmbeddingMergerType,
     GradientClippingMethod,
     HeadParameters,
     InputEmbedderParameters,
+    LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
     network_parameters_of,
 )
-from hive.networks.spaces import ActionSpec, BoxAction, DiscreteAction, InputSpec, MultiDiscreteAction, Spaces
+from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.projection import categorical_support, point_mass, project_categorical
+from hive.networks.recurrent import (
+    EPISODE_STARTS,
+    RECURRENT_STATE,
+    RecurrentNetwork,
+    RecurrentNetworkPerHead,
+    lstm_cell,
+)
+from hive.networks.spaces import (
+    ActionSpec,
+    BoundedAction,
+    BoxAction,
+    DiscreteAction,
+    InputArray,
+    InputSpec,
+    MultiDiscreteAction,
+    Spaces,
+)
+from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, squashed_distribution_for
 from hive.networks.torch_architecture import TorchArchitecture
+from hive.networks.value_heads import DuelingQHead, QHead, action_count, of_actions
+from hive.networks.worker_group import WorkerGroup
 from hive.networks.wrapper import NetworkWrapper
 
 __all__ = [
+    "ACTION_INPUT",
     "ACTIVATIONS",
     "ALIGNMENT",
+    "EPISODE_STARTS",
+    "HEADS",
     "HIDDEN_GAIN",
+    "LOG_STD_BOUNDS",
+    "RECURRENT_STATE",
     "ActionDistribution",
     "ActionSpec",
     "Architecture",
     "Array",
+    "BoundedAction",
     "BoxAction",
     "Categorical",
+    "CategoricalQHead",
+    "CategoricalQHeadParameters",
     "DiagonalGaussian",
     "DiscreteAction",
+    "DuelingQHead",
+    "DuelingQHeadParameters",
     "EmbeddingMergerType",
     "FlatField",
     "FlatOptimizer",
@@ -59,9 +106,11 @@ __all__ = [
     "Head",
     "HeadParameters",
     "ImageInput",
+    "InputArray",
     "InputEmbedderParameters",
     "InputSpec",
     "Inputs",
+    "LSTMMiddlewareParameters",
     "LimitedMemoryBFGS",
     "Merger",
     "MiddlewareParameters",
@@ -73,27 +122,54 @@ __all__ = [
     "NetworkWrapper",
     "Observations",
     "OptimizerSettings",
+    "PPOHead",
+    "PPOHeadParameters",
     "PolicyHead",
+    "PolicyHeadParameters",
+    "QHead",
+    "QuantileQHead",
+    "QuantileQHeadParameters",
+    "RecurrentNetwork",
+    "RecurrentNetworkPerHead",
     "Spaces",
+    "SquashedGaussian",
+    "SquashedPolicyHead",
+    "SquashedPolicyHeadParameters",
     "Targets",
     "TorchArchitecture",
     "TrainingResult",
     "ValueHead",
     "VectorInput",
+    "WorkerGroup",
+    "action_count",
     "activation_layer",
     "aligned_block",
     "build_network",
+    "categorical_support",
+    "checked_inputs",
     "checked_tensor",
+    "clip_gradient",
     "dense_layers",
     "distribution_for",
     "embedder_layers",
     "extra_input_names",
+    "first_not_finite",
     "from_module",
+    "heads_of",
     "l2_loss",
+    "lstm_cell",
     "make_head",
     "middleware_layers",
+    "network_inputs",
     "network_parameters_of",
+    "of_actions",
     "orthogonal",
+    "point_mass",
+    "predict_in_parallel",
+    "project_categorical",
+    "refuse_misfits",
+    "refuse_unknown_actions",
     "seeded",
+    "squashed_distribution_for",
     "weighted_losses",
 ]

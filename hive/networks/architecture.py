@@ -61,9 +61,11 @@ class Architecture(ABC):
         """Adds the gradient of the loss on a batch to `accumulated_gradients`; weights do not change.
 
         inputs: name -> array [N, *shape]: the inputs of the spaces, and for output i (counted over all heads
-            and their copies) that needs more for its loss `output_<i>_0`, for a policy the actions.
-        targets: one array [N] for each output (a single array if there is one output), or a function of the
-            tuple of outputs, called between forward and loss, that returns them.
+            and their copies) that needs more for its loss `output_<i>_0`, for a policy or Q head the actions, and
+            `output_<i>_1`, for a PPO head their old log probabilities. A recurrent network takes `recurrent_state`
+            and `episode_starts`, see `hive.networks.recurrent`; it keeps no state itself.
+        targets: for each output an array [N], of some heads [N, *target_shape] (a single array if there is one
+            output), or a function of the tuple of outputs, called between forward and loss, that returns them.
         additional_fetches: what to return besides, as `predict`'s `outputs` (a number) or as
             `get_variable_value`'s `variable` (a name).
         importance_weights: [N], multiplies each sample's loss; or a list with one such array for each output.
@@ -71,16 +73,16 @@ class Architecture(ABC):
 
         Returns (total_loss, losses, norm_unclipped_grads, fetched): the sum of all losses; the weighted loss
         of every output, then the regularisation loss if there is one; the global norm of this batch's
-        gradient before clipping; the fetched values. Raises NetworkError, and accumulates nothing, if the
-        gradient is not finite.
+        gradient before clipping; the fetched values. Raises NetworkError, and accumulates nothing, for arrays of
+        another shape or kind, and if an input or the gradient is not finite.
         """
 
     @abstractmethod
     def apply_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
         """One optimizer step with `gradients` (as `accumulated_gradients`, of this or an identical network).
 
-        `scaler` multiplies them; the arrays themselves are not changed.
-        Raises NetworkError, and changes nothing, if they do not fit or are not finite.
+        `scaler` multiplies them; the arrays themselves are not changed. The step is counted once.
+        Raises NetworkError, and changes nothing, if they do not fit, or they or the new weights are not finite.
         """
 
     def apply_and_reset_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
@@ -100,7 +102,8 @@ class Architecture(ABC):
     def set_weights(self, weights: Sequence[Array], rate: float = 1.0) -> None:
         """new parameter = rate * given + (1 - rate) * old; buffers are copied.
 
-        `weights` as from `get_weights`. Raises NetworkError, and changes nothing, if they do not fit.
+        `weights` as from `get_weights`. A reader in another thread sees all of the change or nothing. Raises
+        NetworkError, and changes nothing, if they do not fit or parameters are not finite.
         """
 
     @abstractmethod
@@ -111,7 +114,9 @@ class Architecture(ABC):
         squeeze_output: bool = True,
         initial_feed_dict: Inputs | None = None,
     ) -> Any:
-        """The outputs for a batch, without gradients.
+        """The outputs for a batch, without gradients: one for each head, then a recurrent network's next state.
+
+        Asking twice gives the same answer. Raises NetworkError for inputs that do not fit and unknown outputs.
 
         inputs: name -> array [N, *shape]. initial_feed_dict: more of them.
         outputs: which outputs to return, by number; None: all.
@@ -123,7 +128,8 @@ class Architecture(ABC):
     def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
         """The outputs of several networks, or of one for several inputs, in order and flat.
 
-        sess: a session in Coach; not used here.
+        sess: a session in Coach; not used here. Inputs of one network are one batch, if its rows are independent.
+        Raises NetworkError for what is no pair of a network and inputs, and as `predict`.
         """
 
     def train_on_batch(
@@ -141,11 +147,14 @@ class Architecture(ABC):
 
     @abstractmethod
     def get_variable_value(self, variable: Any) -> Array:
-        """A copy of the parameter or buffer of that name."""
+        """A copy of the parameter or buffer of that name, for example `heads.0.kl_coefficient`."""
 
     @abstractmethod
     def set_variable_value(self, assign_op: Any, value: np.ndarray, placeholder: Any = None) -> None:
-        """Sets the parameter or buffer named `assign_op`. `placeholder`: for other libraries, not used."""
+        """Sets the parameter or buffer named `assign_op`. `placeholder`: for other libraries, not used.
+
+        Raises NetworkError, and changes nothing, for an unknown name and a value that does not fit or is not finite.
+        """
 
     @abstractmethod
     def set_is_training(self, state: bool) -> None:

@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from hive.networks.layers import activation_layer, dense_layers, orthogonal
-from hive.networks.parameters import InputEmbedderParameters
-from hive.networks.spaces import InputSpec
+from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
+from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
-__all__ = ["ImageInput", "VectorInput", "embedder_layers"]
+__all__ = ["ACTION_INPUT", "ImageInput", "VectorInput", "embedder_layers", "network_inputs"]
+
+# The input that is the action itself, where an embedder asks for it: a critic of states and actions has it.
+ACTION_INPUT = "action"
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 
@@ -77,6 +80,20 @@ def embedder_layers(spec: InputSpec, parameters: InputEmbedderParameters) -> tup
     first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
     dense, width = dense_layers(prod(shape), parameters.widths or (), parameters.activation)
     return first + dense, width
+
+
+def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[str, InputSpec]:
+    """The inputs there are: the observations and, if an embedder of that name asks for it, the action.
+
+    The action of a box is float32 of its shape, a discrete one is one-hot, float32 [n].
+    """
+    inputs = dict(spaces.observations)
+    if ACTION_INPUT in parameters.input_embedders_parameters and ACTION_INPUT not in inputs:
+        if isinstance(spaces.action, DiscreteAction):
+            inputs[ACTION_INPUT] = InputArray((int(spaces.action.n),), "float32")
+        elif isinstance(spaces.action, BoxAction):
+            inputs[ACTION_INPUT] = InputArray(tuple(spaces.action.shape), "float32")
+    return inputs
 
 
 def _image_layers(image: ImageInput, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:

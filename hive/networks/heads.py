@@ -1,7 +1,8 @@
 """Heads: what the last layer's outputs mean, and the standard loss of each.
 
 The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
-owns `width` columns of its result, turns them into its output and knows the loss of it.
+owns `width` columns of its result, turns them into its output and knows the loss of it. Here are the two that
+every actor-critic has; `value_heads`, `distributional_heads` and `policy_heads` have the others.
 """
 
 from __future__ import annotations
@@ -14,20 +15,24 @@ from torch import Tensor, nn
 
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution, DiagonalGaussian, distribution_for
+from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import HeadParameters
-from hive.networks.spaces import ActionSpec
+from hive.networks.spaces import ActionSpec, DiscreteAction, MultiDiscreteAction
 
-__all__ = ["Head", "PolicyHead", "ValueHead", "make_head"]
+__all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
 
 
 class Head(nn.Module, ABC):
     """A head reads `width` columns; its weights are initialised with `gain`.
 
-    `extra_inputs` are dtype and shape of one sample of each array that its loss needs beside the target.
+    `output_shape` and `target_shape` are those of one sample. `extra_inputs` are dtype and shape of one sample
+    of each array that its loss needs beside the target.
     """
 
     width: int
     gain: float
+    output_shape: tuple[int, ...] = ()
+    target_shape: tuple[int, ...] = ()
     extra_inputs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __init__(self, parameters: HeadParameters) -> None:
@@ -44,7 +49,10 @@ class Head(nn.Module, ABC):
 
 
 class ValueHead(Head):
-    """A state value [N]. Target: returns [N]. Loss: the squared error, or Huber's with delta 1."""
+    """A value [N], of states or, where an input is the action, of both. Target: returns [N].
+
+    Loss: the squared error, or Huber's with delta 1.
+    """
 
     width = 1
     gain = 1.0
@@ -66,7 +74,7 @@ class PolicyHead(Head):
 
     The log standard deviation of a Gaussian is a parameter that does not depend on the observation, at first
     0 (Schulman et al. 2015; Andrychowicz et al. 2021). Target: advantages [N]; extra input: the actions.
-    Loss: -log_prob(action) * advantage.
+    Loss: -log_prob(action) * advantage - beta_entropy * entropy.
     """
 
     gain = 0.01
@@ -74,8 +82,11 @@ class PolicyHead(Head):
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters)
         distribution: ActionDistribution = distribution_for(action)
+        self.action = action
         self.distribution = distribution
+        self.beta_entropy = parameters.beta_entropy if isinstance(parameters, PolicyHeadParameters) else 0.0
         self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
+        self.output_shape = (distribution.width,)
         self.log_std: nn.Parameter | None = None
         self.width = distribution.width
         if isinstance(distribution, DiagonalGaussian):
@@ -88,13 +99,21 @@ class PolicyHead(Head):
         return torch.cat([columns, self.log_std.expand_as(columns)], -1)
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        return -self.distribution.log_prob(output, extra[0]) * target
+        refuse_unknown_actions(extra[0], self.action)
+        loss = -self.distribution.log_prob(output, extra[0]) * target
+        return loss - self.beta_entropy * self.distribution.entropy(output) if self.beta_entropy else loss
 
 
-def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
-    """The head that `parameters` name; NetworkError for an unknown name."""
-    if parameters.name == "policy":
-        return PolicyHead(parameters, action)
-    if parameters.name == "value":
-        return ValueHead(parameters, huber=huber)
-    raise NetworkError(f"no head `{parameters.name}`", hint="one of: policy, value")
+def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
+    """NetworkError if `actions` int64 [N, ...] are not all from 0 to below the number of actions."""
+    if isinstance(action, DiscreteAction):
+        limits = torch.tensor(int(action.n))
+    elif isinstance(action, MultiDiscreteAction):
+        limits = torch.tensor([int(n) for n in action.nvec])
+    else:
+        return
+    if bool(((actions < 0) | (actions >= limits)).any()):
+        raise NetworkError(
+            f"actions from {int(actions.min())} to {int(actions.max())} are not all among {limits.tolist()}",
+            hint="actions are counted from 0",
+        )

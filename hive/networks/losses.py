@@ -43,11 +43,12 @@ def weighted_losses(
     for index, (head, target, weights) in enumerate(zip(heads, each_target, each_weights, strict=True)):
         output = outputs[index]
         batch = (len(output),)
+        wanted = checked_tensor(target, "float32", batch + head.target_shape, f"target {index}")
         extra = [
             checked_tensor(inputs.get(name), dtype, batch + shape, f"input `{name}`")
             for name, (dtype, shape) in zip(_names_of(index, head), head.extra_inputs, strict=True)
         ]
-        loss = head.loss(output, checked_tensor(target, "float32", batch, f"target {index}"), *extra)
+        loss = head.loss(output, wanted, *extra)
         if weights is not None:
             loss = loss * checked_tensor(weights, "float32", batch, f"importance weights of output {index}")
         losses.append(head.settings.loss_weight * loss.mean())

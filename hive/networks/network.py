@@ -6,7 +6,7 @@
 
 A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
 inputs, and returns a tuple with the output of every head, by default (policy, value). Your own module fulfils
-the same contract, see `from_module`.
+the same contract, see `from_module`. With an LSTM the network is another class, see `recurrent`.
 
 Acting is dominated by the cost of calling small layers, so there is nothing else in the way: `forward` walks
 a list of steps, which for the usual layers are torch's own functions on the layer's parameters; all heads share
@@ -24,15 +24,21 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.distributions import distribution_for
-from hive.networks.embedders import embedder_layers
-from hive.networks.heads import Head, make_head
+from hive.networks.embedders import embedder_layers, network_inputs
+from hive.networks.head_kinds import make_head
+from hive.networks.heads import Head
 from hive.networks.layers import seeded
 from hive.networks.middleware import Merger, middleware_layers
-from hive.networks.parameters import InputEmbedderParameters, MiddlewareParameters, NetworkParameters
+from hive.networks.parameters import (
+    InputEmbedderParameters,
+    LSTMMiddlewareParameters,
+    MiddlewareParameters,
+    NetworkParameters,
+)
+from hive.networks.recurrent import RecurrentNetwork, RecurrentNetworkPerHead, lstm_cell
 from hive.networks.spaces import Spaces
 
-__all__ = ["Network", "NetworkPerHead", "Observations", "build_network", "from_module"]
+__all__ = ["Network", "NetworkPerHead", "Observations", "build_network", "from_module", "heads_of"]
 
 Observations = Tensor | Mapping[str, Tensor]
 
@@ -111,25 +117,39 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     spaces.
     """
     with seeded(generator):
-        if parameters.module is not None:
-            return from_module(parameters.module(spaces), spaces)
         heads = [
             make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
         ]
+        if parameters.module is not None:
+            return from_module(parameters.module(spaces), spaces, heads)
+        if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
+            return _recurrent(parameters, parameters.middleware_parameters, spaces, heads)
         if parameters.use_separate_networks_per_head:
             return NetworkPerHead([Network(*_layers(parameters, spaces), [head]) for head in heads])
         return Network(*_layers(parameters, spaces), heads)
 
 
-def from_module(module: nn.Module, spaces: Spaces) -> nn.Module:
+def heads_of(module: nn.Module) -> list[Head] | None:
+    """The heads of a network that `build_network` made of layers, one for each output; None for any other module."""
+    if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
+        return [head for branch in module.branches for head in heads_of(branch) or ()]
+    if isinstance(module, Network | RecurrentNetwork):
+        return [head for head in module.heads if isinstance(head, Head)]
+    return None
+
+
+def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
     """Checks that your own module fulfils the contract, and returns it.
 
     It is called with a float32 or uint8 tensor [N, *shape] as the environment gives it (several inputs: with
     a mapping from names to tensors) and must return a tuple `(policy, value)`: policy float32 [N, A] for a
     discrete action, [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations)
-    for a box of D elements; value float32 [N]. Outputs beyond the two are allowed. A probe of two zero
-    observations is passed through it in evaluation mode. Raises NetworkError that says which output is wrong.
+    for a box of D elements; value float32 [N]. With other `heads` it returns an output for each of these, of their
+    `output_shape`. Outputs beyond are allowed. A probe of two zero observations is passed through it in evaluation
+    mode. Raises NetworkError that says which output is wrong.
     """
+    if heads is None:
+        heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
     probe = {
         name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
@@ -140,13 +160,14 @@ def from_module(module: nn.Module, spaces: Spaces) -> nn.Module:
         outputs = module(probe if len(probe) > 1 else next(iter(probe.values())))
     for child, mode in modes.items():
         child.training = mode
-    width = distribution_for(spaces.action).width
-    expected = ("policy", (PROBE_ROWS, width)), ("value", (PROBE_ROWS,))
+    expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
     kind = type(module).__name__
-    hint = f"for N observations return (policy [N, {width}], value [N])"
+    shapes = [f"{name} [{', '.join(map(str, ('N', *shape[1:])))}]" for name, shape in expected]
+    hint = f"for N observations return ({', '.join(shapes)})"
     if not isinstance(outputs, tuple) or len(outputs) < len(expected):
         found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
-        raise NetworkError(f"`{kind}` returns {found}, expected a tuple (policy, value)", hint=hint)
+        names = ", ".join(name for name, _ in expected)
+        raise NetworkError(f"`{kind}` returns {found}, expected a tuple ({names})", hint=hint)
     for (name, shape), output in zip(expected, outputs, strict=False):
         if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
             found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
@@ -172,7 +193,7 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
     """Embedders, merger and middleware, and the width of their result."""
-    available = spaces.observations
+    available = network_inputs(parameters, spaces)
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
     unknown = sorted(chosen.keys() - available.keys())
     if unknown:
@@ -187,3 +208,19 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
         layers, width = [merger], merger.width
     dense, width = middleware_layers(parameters.middleware_parameters or MiddlewareParameters(), width)
     return layers + dense, width
+
+
+def _recurrent(
+    parameters: NetworkParameters, middleware: LSTMMiddlewareParameters, spaces: Spaces, heads: Sequence[Head]
+) -> nn.Module:
+    """The network with an LSTM after the layers; one for each head if they are separate."""
+    named = len(network_inputs(parameters, spaces)) > 1
+
+    def branch(some: Sequence[Head]) -> RecurrentNetwork:
+        layers, width = _layers(parameters, spaces)
+        cell = lstm_cell(middleware, width)
+        return RecurrentNetwork(layers, cell, OutputLayer(cell.hidden_size, some), some, named=named)
+
+    if parameters.use_separate_networks_per_head:
+        return RecurrentNetworkPerHead([branch([head]) for head in heads])
+    return branch(heads)

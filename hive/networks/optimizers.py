@@ -118,7 +118,8 @@ class FlatOptimizer:
 class LimitedMemoryBFGS:
     """torch.optim.LBFGS with FlatOptimizer's interface: one quasi-Newton iteration a step, no moment arrays.
 
-    The gradient of a step is given, so there is no line search and no second evaluation of the loss.
+    The gradient of a step is given, so there is no line search and no second evaluation of the loss. After a
+    step whose result is not finite the history is forgotten: it would spoil every later one.
     """
 
     moment_blocks = 0
@@ -147,7 +148,11 @@ class LimitedMemoryBFGS:
         group["lr"] = learning_rate
         weights = group["params"][0]
         weights.data.copy_(torch.from_numpy(parameters_in))
-        weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
+        with np.errstate(over="ignore"):  # the result says so
+            weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
         self._optimizer.step(lambda: torch.zeros(()))
         np.copyto(parameters_out, weights.detach().numpy())
-        return bool(np.isfinite(parameters_out).all())
+        finite = bool(np.isfinite(parameters_out).all())
+        if not finite:
+            self._optimizer = None
+        return finite

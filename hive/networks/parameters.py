@@ -7,10 +7,11 @@ AttributeError.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -23,6 +24,7 @@ __all__ = [
     "GradientClippingMethod",
     "HeadParameters",
     "InputEmbedderParameters",
+    "LSTMMiddlewareParameters",
     "MiddlewareParameters",
     "NetworkParameters",
     "network_parameters_of",
@@ -64,10 +66,17 @@ class MiddlewareParameters:
 
 
 @dataclass(slots=True)
-class HeadParameters:
-    """A head.
+class LSTMMiddlewareParameters(MiddlewareParameters):
+    """Dense layers as above, then an LSTM; what it remembers is an input and an output, see `recurrent`."""
 
-    name: `"policy"` or `"value"`.
+    number_of_lstm_cells: int = 256
+
+
+@dataclass(slots=True)
+class HeadParameters:
+    """A head. Heads with more parameters than these have a class of their own, see `head_parameters`.
+
+    name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or that of such a class.
     loss_weight: factor of its loss in the sum.
     rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
         blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
@@ -84,21 +93,22 @@ class HeadParameters:
 class NetworkParameters:
     """Every parameter of Coach's class of this name, and at the end hive's own.
 
-    Those marked (agent) are for whoever places and drives the networks; nothing in this package reads them.
+    Workers are those of a `WorkerGroup` that train one global network; a NetworkWrapper without one is alone.
 
-    force_cpu: run on the CPU even if a GPU is available (agent).
-    async_training: each worker trains at its own pace, without waiting for the others (agent).
+    force_cpu: a NetworkWrapper lives on the CPU whatever devices it is given.
+    async_training: each worker's gradients are applied as soon as it has them; otherwise all workers wait for
+        each other and their gradients are applied together.
     shared_optimizer: one optimizer, that of the global network, serves all; otherwise each online network
         applies its gradients to the global weights with its own.
-    scale_down_gradients_by_number_of_workers_for_sync_training: average over the workers instead of adding
-        up (agent).
-    clip_gradients: limit of each batch's gradient, before accumulation; None or 0: no clipping.
+    scale_down_gradients_by_number_of_workers_for_sync_training: where workers wait for each other, apply the
+        average of their gradients instead of the sum.
+    clip_gradients: limit of the gradient, at `clip_stage`; None or 0: no clipping.
     gradients_clipping_method: what that limits.
     l2_regularization: adds this times half the sum of squares of all trainable weight matrices and kernels to
         the loss, once, whatever the number of heads; biases and vectors are left out.
     learning_rate, learning_rate_decay_rate, learning_rate_decay_steps: see `learning_rate_at`.
     input_embedders_parameters: input name -> embedder, used in order of the names; empty: all inputs, with
-        defaults.
+        defaults. Names are those of the spaces' observations, and `action` for a critic of states and actions.
     embedding_merger_type: how several embeddings become one.
     middleware_parameters: the layers between embedders and heads; None: `MiddlewareParameters()`.
     heads_parameters: the heads, in the order of the outputs; empty: a policy and a value.
@@ -106,12 +116,16 @@ class NetworkParameters:
     optimizer_type: Adam, AdamW, RMSProp, SGD or LBFGS.
     optimizer_epsilon, adam_optimizer_beta1, adam_optimizer_beta2, rms_prop_optimizer_decay: of that
         optimizer. Coach's defaults for epsilon and beta2, 1e-4 and 0.99, are not those of other libraries.
-    batch_size: how many samples to train on at once (agent).
-    replace_mse_with_huber_loss: value losses are Huber's with delta 1 instead of the square.
-    create_target_network: keep a second copy that follows slowly, `has_target` of a NetworkWrapper (agent).
+    batch_size: how many samples `NetworkWrapper.train_in_batches` makes an update of.
+    replace_mse_with_huber_loss: the losses of value and Q heads are Huber's with delta 1 instead of the square.
+    create_target_network: what `has_target = None` of a NetworkWrapper means.
     tensorflow_support: accepted so that presets load; without meaning here.
     weight_decay: decoupled in AdamW, added to the gradient in the others. momentum: of RMSProp and SGD.
     module: builds your own module from the spaces, instead of everything above that describes layers.
+    gradient_averaging: how the gradients of several batches become the accumulated one: their `"sum"` (Coach),
+        their `"mean"`, or weighted by `"samples"`, which is the gradient of one batch of all of them.
+    clip_stage: clip each `"batch"`'s gradient before it is accumulated (Coach), or what an `"update"` applies,
+        once, after all accumulation, averaging over workers and scaling.
     """
 
     force_cpu: bool = False
@@ -141,11 +155,28 @@ class NetworkParameters:
     weight_decay: float = 0.0
     momentum: float = 0.0
     module: Callable[[Spaces], nn.Module] | None = None
+    gradient_averaging: Literal["sum", "mean", "samples"] = "sum"
+    clip_stage: Literal["batch", "update"] = "batch"
 
     def heads(self) -> list[HeadParameters]:
         """One entry for each output, copies written out; a policy and a value if none are given."""
         heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
         return [head for head in heads for _ in range(head.num_output_head_copies)]
+
+    def refuse_impossible(self) -> None:
+        """Raises NetworkError for values that would only be found out about at the first update, or never."""
+        self.learning_rate_at(0)
+        for name, choices in (("gradient_averaging", ("sum", "mean", "samples")), ("clip_stage", ("batch", "update"))):
+            if getattr(self, name) not in choices:
+                raise NetworkError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"one of: {', '.join(choices)}")
+        for name in ("clip_gradients", "l2_regularization", "learning_rate", "learning_rate_decay_rate"):
+            value = getattr(self, name) or 0.0
+            if value < 0:
+                raise NetworkError(f"{name} = {value} is negative", hint="None or 0: off")
+            if not math.isfinite(value):
+                raise NetworkError(f"{name} = {value} is not finite")
+        if self.batch_size < 1:
+            raise NetworkError(f"batch_size = {self.batch_size} holds no sample")
 
     def learning_rate_at(self, update: int) -> float:
         """The learning rate of update number `update`, counted from 0.

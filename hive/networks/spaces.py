@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["ActionSpec", "BoxAction", "DiscreteAction", "InputSpec", "MultiDiscreteAction", "Spaces"]
+__all__ = [
+    "ActionSpec",
+    "BoundedAction",
+    "BoxAction",
+    "DiscreteAction",
+    "InputArray",
+    "InputSpec",
+    "MultiDiscreteAction",
+    "Spaces",
+]
 
 
 class InputSpec(Protocol):
@@ -22,6 +31,14 @@ class InputSpec(Protocol):
     @property
     def dtype(self) -> str:
         """`"float32"` or `"uint8"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputArray:
+    """An input that is no observation: an array of this shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: str
 
 
 @runtime_checkable
@@ -46,6 +63,17 @@ class BoxAction(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
+class BoundedAction(BoxAction, Protocol):
+    """An array of reals with bounds, flat or of its shape, maybe infinite. Only squashed policies read them."""
+
+    @property
+    def low(self) -> Sequence[float]: ...
+
+    @property
+    def high(self) -> Sequence[float]: ...
 
 
 ActionSpec = DiscreteAction | MultiDiscreteAction | BoxAction

@@ -2,15 +2,21 @@
 
     inputs ─ module ─ outputs ─ heads' losses ─ backward ─ gradient block ─ clip ─ accumulated block
                                                                                         │
-    weights block <──────────────── native optimizer, moments ──────────────────────────┘
+    weights block <── if finite ── spare block <── native optimizer, moments ───────────┘
 
 This is the library's way to train: one process, in place. In a run the same FlatParameters and FlatOptimizer
 work on blocks in shared memory, and workers call the module themselves.
+
+Every method that reads or writes weights holds the network's lock, so a thread that predicts sees all of an update
+or nothing of it. What `weights_view` shows is live and not protected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,17 +26,23 @@ import torch
 from hive import _native
 from hive.errors import NetworkError
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
+from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
+from hive.networks.clipping import clip_gradient
+from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block
-from hive.networks.heads import make_head
-from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
-from hive.networks.network import Observations, build_network
+from hive.networks.head_kinds import make_head
+from hive.networks.layers import seeded
+from hive.networks.losses import l2_loss, weighted_losses
+from hive.networks.network import Observations, build_network, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
-from hive.networks.parameters import GradientClippingMethod
+from hive.networks.parallel import predict_in_parallel
 from hive.networks.spaces import Spaces
 
 __all__ = ["TorchArchitecture"]
 
 Floats = npt.NDArray[np.float32]
+
+_numbers = itertools.count()  # the order in which two networks are locked, so that no two threads wait for each other
 
 
 class TorchArchitecture(Architecture):
@@ -38,7 +50,7 @@ class TorchArchitecture(Architecture):
 
     generator: the source of the initial weights; None: a generator seeded with 0, so that equal parameters
         give equal networks. `updates` counts the optimizer steps of this network's optimizer; the learning
-        rate follows it.
+        rate follows it. `state_width` is that of a recurrent network's state, 0 without a memory.
     """
 
     def __init__(
@@ -51,19 +63,25 @@ class TorchArchitecture(Architecture):
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
+        parameters.refuse_impossible()
         self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0))
         self.flat = FlatParameters(self.module)
-        # Losses depend on no weights, so these heads serve modules of users' own as well.
-        self.heads = [
-            make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
-        ]
+        self.heads = heads_of(self.module) or self._heads_for_outputs()
+        self.inputs = network_inputs(parameters, spaces)
+        self.state_width = int(getattr(self.module, "state_width", 0))
+        self.lock = threading.RLock()
+        self._number = next(_numbers)
         settings = parameters.optimizer_settings()
         self._optimizer = LimitedMemoryBFGS(settings) if settings.name == "lbfgs" else FlatOptimizer(settings)
-        self._moments = [self._gradient_block() for _ in range(self._optimizer.moment_blocks)]
+        self._moments, self._spare_moments = (
+            [self._gradient_block() for _ in range(self._optimizer.moment_blocks)] for _ in range(2)
+        )
         self._gradient = self._gradient_block()
         self._accumulated = self._gradient_block()
+        self._spare = self._gradient_block()
+        self._weight = 0.0  # of what is accumulated: the number of batches or samples
         self.updates = 0
-        self._refuse_impossible_parameters()
+        self._refuse_decay_of_frozen()
 
     @property
     def accumulated_gradients(self) -> list[Array]:
@@ -74,6 +92,10 @@ class TorchArchitecture(Architecture):
         """All parameters and buffers by name, live: a view, not a copy."""
         return self.flat.arrays(self.flat.block)
 
+    def initial_state(self, sequences: int) -> Array:
+        """The `recurrent_state` at the beginning of `sequences` episodes: zeros, float32 [sequences, state_width]."""
+        return np.zeros((sequences, self.state_width), np.float32)
+
     def accumulate_gradients(
         self,
         inputs: Inputs,
@@ -82,25 +104,27 @@ class TorchArchitecture(Architecture):
         importance_weights: Array | Sequence[Array] | None = None,
         no_accumulation: bool = False,
     ) -> TrainingResult:
-        outputs = self.module(self._observations(inputs))
-        losses = weighted_losses(self.heads, outputs, inputs, targets, importance_weights)
-        if self.network_parameters.l2_regularization:
-            losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
-        total = torch.stack(losses).sum()
-        self.flat.release_gradients()
-        torch.autograd.backward(total)
-        self.flat.gradient(self._gradient)
-        self.flat.release_gradients()
-        norm = self._norm_of(self._gradient)
-        self._clip(norm)
-        if no_accumulation:
-            np.copyto(self._accumulated, self._gradient)
-        else:
-            self._accumulated += self._gradient
-        fetched = [
-            outputs[fetch].detach().numpy().copy() if isinstance(fetch, int) else self.get_variable_value(fetch)
-            for fetch in additional_fetches or ()
-        ]
+        with self.lock, torch.enable_grad():
+            fetches = [fetch if isinstance(fetch, int) else self._named(fetch) for fetch in additional_fetches or ()]
+            observations, samples = self._observations(inputs, training=True)
+            outputs = self.module(observations)
+            self._refuse_unknown_outputs(fetches, len(outputs))
+            losses = weighted_losses(self.heads, outputs, inputs, targets, importance_weights)
+            if self.network_parameters.l2_regularization:
+                losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
+            total = torch.stack(losses).sum()
+            self.flat.release_gradients()
+            torch.autograd.backward(total)
+            self.flat.gradient(self._gradient)
+            self.flat.release_gradients()
+            norm = self._norm_of(self._gradient, lambda: first_not_finite(inputs, targets, importance_weights))
+            if self.network_parameters.clip_gradients and self.network_parameters.clip_stage == "batch":
+                self._clip(norm)
+            self._accumulate(samples, replace=no_accumulation)
+            fetched = [
+                outputs[fetch].detach().numpy().copy() if isinstance(fetch, int) else self.get_variable_value(fetch)
+                for fetch in fetches
+            ]
         return float(total.detach()), [float(loss.detach()) for loss in losses], norm, fetched
 
     def apply_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
@@ -108,43 +132,61 @@ class TorchArchitecture(Architecture):
 
     def apply_gradients_to(self, network: TorchArchitecture, gradients: Sequence[Array], scaler: float = 1.0) -> None:
         """One step of this network's optimizer on the weights of an identical `network`."""
-        views = self.flat.gradient_arrays(self._gradient)
-        _check_fit(views, gradients, f"gradients of network `{self.name}`")
-        for view, gradient in zip(views, gradients, strict=True):
-            view[...] = gradient
-        self._norm_of(self._gradient)
-        weights = network._parameter_block()
-        self._optimizer.step(
-            weights,
-            weights,
-            self._gradient,
-            self._moments,
-            self._moments,
-            step=self.updates + 1,
-            learning_rate=self.network_parameters.learning_rate_at(self.updates),
-            gradient_scale=scaler,
-        )
-        self.updates += 1
+        with _locked(self, network):
+            self._refuse_other_layout(network)
+            self._take(gradients)
+            norm = self._norm_of(self._gradient)
+            if self.network_parameters.clip_stage == "update" and self.network_parameters.clip_gradients:
+                with np.errstate(over="ignore", invalid="ignore"):  # the result of the step says so
+                    self._gradient *= np.float32(scaler)
+                    self._clip(abs(scaler) * norm)
+                scaler = 1.0
+            weights = network._parameter_block()
+            # Into spare blocks: where the result is not finite, nothing has happened.
+            finite = self._optimizer.step(
+                weights,
+                self._spare,
+                self._gradient,
+                self._moments,
+                self._spare_moments,
+                step=self.updates + 1,
+                learning_rate=self.network_parameters.learning_rate_at(self.updates),
+                gradient_scale=scaler,
+            )
+            if not finite:
+                raise NetworkError(
+                    f"update {self.updates + 1} of network `{network.name}` is not finite; it was not applied",
+                    hint=f"the gradient's norm is {norm:.3g}, scaled by {scaler:g}; lower learning_rate "
+                    "or set clip_gradients",
+                )
+            np.copyto(weights, self._spare)
+            self._moments, self._spare_moments = self._spare_moments, self._moments
+            self.updates += 1
 
     def reset_accumulated_gradients(self) -> None:
-        self._accumulated.fill(0.0)
+        with self.lock:
+            self._accumulated.fill(0.0)
+            self._weight = 0.0
 
     def get_weights(self) -> list[Array]:
-        return [array.copy() for array in self.weights_view.values()]
+        with self.lock:
+            return [array.copy() for array in self.weights_view.values()]
 
     def set_weights(self, weights: Sequence[Array], rate: float = 1.0) -> None:
         given = aligned_block(self.flat.block_bytes)
         views = list(self.flat.arrays(given).values())
-        _check_fit(views, weights, f"weights of network `{self.name}`")
+        refuse_misfits(views, weights, f"weights of network `{self.name}`")
         for view, weight in zip(views, weights, strict=True):
             view[...] = weight
+        if not _native.norm_and_finite(given[: self.flat.parameter_bytes].view(np.float32))[1]:
+            raise NetworkError(f"weights of network `{self.name}` are not finite; they were not set")
         self._blend(given, rate)
 
     def copy_weights_from(self, network: TorchArchitecture, rate: float = 1.0) -> None:
         """`set_weights(network.get_weights(), rate)` of an identical network, as one pass over blocks."""
-        if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
-            raise NetworkError(f"network `{network.name}` is not built like `{self.name}`")
-        self._blend(network.flat.block, rate)
+        with _locked(self, network):
+            self._refuse_other_layout(network)
+            self._blend(network.flat.block, rate)
 
     def predict(
         self,
@@ -153,86 +195,108 @@ class TorchArchitecture(Architecture):
         squeeze_output: bool = True,
         initial_feed_dict: Inputs | None = None,
     ) -> Any:
-        with torch.inference_mode():
-            results = self.module(self._observations({**inputs, **(initial_feed_dict or {})}))
+        with self.lock, torch.inference_mode():
+            results = self.module(self._observations({**inputs, **(initial_feed_dict or {})})[0])
+        self._refuse_unknown_outputs(outputs or (), len(results))
         chosen = tuple(results[index].numpy() for index in (range(len(results)) if outputs is None else outputs))
         return chosen[0] if squeeze_output and len(chosen) == 1 else chosen
 
     @staticmethod
     def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-        return tuple(
-            output
-            for network, inputs in network_input_tuples
-            for output in network.predict(inputs, squeeze_output=False)
+        return predict_in_parallel(network_input_tuples)
+
+    @property
+    def rows_are_independent(self) -> bool:
+        """Whether a sample's outputs do not depend on the others of its batch."""
+        normalised = torch.nn.modules.batchnorm._BatchNorm
+        return not self.state_width and not any(
+            isinstance(child, normalised) and (child.training or child.running_mean is None)
+            for child in self.module.modules()
         )
 
     def get_variable_value(self, variable: Any) -> Array:
-        return self._variable(variable).copy()
+        with self.lock:
+            return self._variable(variable).copy()
 
     def set_variable_value(self, assign_op: Any, value: np.ndarray, placeholder: Any = None) -> None:
         view = self._variable(assign_op)
-        _check_fit([view], [value], f"variable `{assign_op}`")
-        view[...] = value
+        refuse_misfits([view], [value], f"variable `{assign_op}`")
+        if not np.isfinite(value).all():
+            raise NetworkError(f"the value for variable `{assign_op}` is not finite; it was not set")
+        with self.lock:
+            view[...] = value
 
     def set_is_training(self, state: bool) -> None:
         self.module.train(state)
 
-    def _refuse_impossible_parameters(self) -> None:
-        """NetworkError now instead of at the first update."""
+    def _heads_for_outputs(self) -> list[Any]:
+        """Heads for the losses of a user's module; their own weights, if any, are not those of the module."""
         parameters = self.network_parameters
-        parameters.learning_rate_at(0)
-        if parameters.clip_gradients is not None and parameters.clip_gradients < 0:
-            raise NetworkError(
-                f"clip_gradients = {parameters.clip_gradients} is negative", hint="None or 0: no clipping"
-            )
-        if parameters.weight_decay and not all(p.requires_grad for p in self.module.parameters()):
+        with seeded(torch.Generator()):
+            return [
+                make_head(head, self.spaces.action, huber=parameters.replace_mse_with_huber_loss)
+                for head in parameters.heads()
+            ]
+
+    def _refuse_decay_of_frozen(self) -> None:
+        if self.network_parameters.weight_decay and not all(p.requires_grad for p in self.module.parameters()):
             raise NetworkError(
                 f"weight_decay would shrink the frozen parameters of network `{self.name}`",
                 hint="use l2_regularization, which leaves frozen parameters alone",
             )
 
-    def _observations(self, inputs: Inputs) -> Observations:
-        """The module's argument; NetworkError for an input that is unknown, missing or of another shape."""
-        specs = self.spaces.observations
-        known = [*specs, *extra_input_names(self.heads)]
-        for name in inputs:
-            if name not in known:
-                raise NetworkError(f"network `{self.name}` has no input `{name}`", hint=f"inputs: {', '.join(known)}")
-        for name in self.network_parameters.input_embedders_parameters or specs:
-            if name not in inputs:
-                raise NetworkError(
-                    f"network `{self.name}` needs the input `{name}`", hint=f"given: {', '.join(inputs)}"
-                )
-        count = len(next(iter(inputs.values())))
-        tensors = {
-            name: checked_tensor(inputs[name], spec.dtype, (count, *spec.shape), f"input `{name}`")
-            for name, spec in specs.items()
-            if name in inputs
-        }
-        return tensors if len(specs) > 1 else next(iter(tensors.values()))
+    def _refuse_other_layout(self, network: TorchArchitecture) -> None:
+        if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
+            raise NetworkError(f"network `{network.name}` is not built like `{self.name}`")
+
+    def _refuse_unknown_outputs(self, outputs: Sequence[Any], count: int) -> None:
+        for output in outputs:
+            if isinstance(output, int) and not 0 <= output < count:
+                raise NetworkError(f"network `{self.name}` has no output {output}", hint=f"0 to {count - 1}")
+
+    def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
+        """The module's argument and the number of samples; NetworkError for inputs that do not fit."""
+        needed = list(self.network_parameters.input_embedders_parameters or self.inputs)
+        return checked_inputs(inputs, self.inputs, needed, self.heads, self.state_width, self.name, training=training)
+
+    def _take(self, gradients: Sequence[Array]) -> None:
+        """Copies `gradients` into the gradient block."""
+        views = self.flat.gradient_arrays(self._gradient)
+        refuse_misfits(views, gradients, f"gradients of network `{self.name}`")
+        for view, gradient in zip(views, gradients, strict=True):
+            view[...] = gradient
+
+    def _accumulate(self, samples: int, *, replace: bool) -> None:
+        """Adds the gradient block to the accumulated one, or makes it a part of its average."""
+        averaging = self.network_parameters.gradient_averaging
+        weight = float(samples) if averaging == "samples" else 1.0
+        if replace:
+            np.copyto(self._accumulated, self._gradient)
+            self._weight = 0.0
+        elif averaging == "sum":
+            self._accumulated += self._gradient
+        else:  # mean + (new - mean) * share
+            self._gradient -= self._accumulated
+            self._gradient *= np.float32(weight / (self._weight + weight))
+            self._accumulated += self._gradient
+        self._weight += weight
 
     def _clip(self, norm: float) -> None:
         """Clips the gradient block as the parameters say; `norm` is its global norm."""
-        limit = self.network_parameters.clip_gradients
-        method = self.network_parameters.gradients_clipping_method
-        if not limit:
-            return
-        if method is GradientClippingMethod.ClipByValue:
-            np.clip(self._gradient, -limit, limit, out=self._gradient)
-        elif method is GradientClippingMethod.ClipByGlobalNorm:
-            self._gradient *= np.float32(limit / max(norm, limit))
-        else:
-            for view in self.flat.gradient_arrays(self._gradient):
-                view *= np.float32(limit / max(float(np.linalg.norm(view)), limit))
+        parameters = self.network_parameters
+        parts = self.flat.gradient_arrays(self._gradient)
+        clip_gradient(self._gradient, parts, norm, parameters.clip_gradients, parameters.gradients_clipping_method)
 
-    def _norm_of(self, gradient: Floats) -> float:
-        """Its global norm; NetworkError names the first parameter whose gradient is not finite."""
+    def _norm_of(self, gradient: Floats, look_for_cause: Callable[[], str] = str) -> float:
+        """Its global norm; NetworkError names the first parameter whose gradient is not finite, and the cause."""
         norm, finite = _native.norm_and_finite(gradient)
         if not finite:
             parts = zip(self.flat.names, self.flat.gradient_arrays(gradient), strict=True)
             name = next(name for name, part in parts if not np.isfinite(part).all())
+            cause = look_for_cause()
             raise NetworkError(
-                f"the gradient of `{name}` in network `{self.name}` is not finite; it was not applied",
+                f"the gradient of `{name}` in network `{self.name}` is not finite; it was not applied"
+                + (f": {cause} is not finite" if cause else ""),
                 hint="look for NaN in the inputs and targets of this batch, or lower learning_rate",
             )
         return float(norm)
@@ -241,9 +305,14 @@ class TorchArchitecture(Architecture):
         if not 0.0 <= rate <= 1.0:
             raise NetworkError(f"the rate of a weight update is between 0 and 1, got {rate}")
         end = self.flat.parameter_bytes
-        target = self._parameter_block()
-        _native.polyak(target, source[:end].view(np.float32), target, rate)
-        np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
+        with self.lock:
+            target = self._parameter_block()
+            _native.polyak(target, source[:end].view(np.float32), target, rate)
+            np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
+
+    def _named(self, name: Any) -> Any:
+        self._variable(name)
+        return name
 
     def _variable(self, name: Any) -> Array:
         variables = self.weights_view
@@ -260,10 +329,10 @@ class TorchArchitecture(Architecture):
         return aligned_block(self.flat.parameter_bytes).view(np.float32)
 
 
-def _check_fit(views: Sequence[Array], given: Sequence[Array], what: str) -> None:
-    shapes, expected = [np.shape(array) for array in given], [view.shape for view in views]
-    if shapes != expected:
-        raise NetworkError(
-            f"{what} do not fit: shapes {shapes}, expected {expected}",
-            hint="take them from an identical network",
-        )
+@contextlib.contextmanager
+def _locked(*networks: TorchArchitecture) -> Iterator[None]:
+    """Holds the locks of several networks, taken in the order in which they were built."""
+    with contextlib.ExitStack() as stack:
+        for network in sorted(networks, key=lambda network: network._number):
+            stack.enter_context(network.lock)
+        yield

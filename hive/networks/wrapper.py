@@ -7,20 +7,27 @@
 The online network acts and learns. With a global network, gradients of the online one are applied there and
 the new weights come back; in a run that role belongs to the learner's state. The target network follows
 slowly. Without one of them its updates do nothing, so an agent is written once for all four combinations.
+
+Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, applying
+gradients to it is then something that all workers do together: each of them has to do it equally often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from hive.errors import NetworkError
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
+from hive.networks.arrays import refuse_misfits
 from hive.networks.parameters import network_parameters_of
+from hive.networks.recurrent import RECURRENT_STATE
 from hive.networks.spaces import Spaces
 from hive.networks.torch_architecture import TorchArchitecture
+from hive.networks.worker_group import WorkerGroup
 
 __all__ = ["NetworkWrapper"]
 
@@ -29,15 +36,17 @@ class NetworkWrapper:
     """`online_network`, and `global_network` and `target_network` or None.
 
     agent_parameters, spaces, name: as for `Architecture`. All copies start with equal weights.
-    has_target, has_global: which copies there are.
-    replicated_device, worker_device: where the global network and the others live; None or "cpu".
+    has_target, has_global: which copies there are; has_target None: as `create_target_network` says.
+    replicated_device, worker_device: where the global network and the others live; None or "cpu", or anything
+        where `force_cpu` is set.
     generator: the source of the initial weights, see `TorchArchitecture`.
+    group, worker: the workers that share the global network, and the number of this one; None: it is alone.
     """
 
     def __init__(
         self,
         agent_parameters: Any,
-        has_target: bool,
+        has_target: bool | None,
         has_global: bool,
         name: str,
         spaces: Spaces,
@@ -45,19 +54,24 @@ class NetworkWrapper:
         worker_device: Any = None,
         *,
         generator: torch.Generator | None = None,
+        group: WorkerGroup[TorchArchitecture] | None = None,
+        worker: int = 0,
     ) -> None:
-        for device in (replicated_device, worker_device):
-            if device is not None and torch.device(device).type != "cpu":
-                raise NetworkError(
-                    f"network `{name}` cannot live on {device}", hint="flat blocks are host memory: use cpu"
-                )
         self.name = name
         self.network_parameters = network_parameters_of(agent_parameters, name)
+        self._refuse_devices(replicated_device, worker_device)
+        if has_target is None:
+            has_target = self.network_parameters.create_target_network
+        self.group: WorkerGroup[TorchArchitecture] = group or WorkerGroup(1)
+        self.worker = worker
+        self.group.check_worker(worker)
 
         def copy_called(role: str) -> TorchArchitecture:
             return TorchArchitecture(agent_parameters, spaces, f"{name}/{role}", generator=generator)
 
-        self.global_network = copy_called("global") if has_global else None
+        self.global_network: TorchArchitecture | None = None
+        if has_global:
+            self.global_network = self.group.global_network(name, lambda: copy_called("global"))
         self.online_network = copy_called("online")
         self.target_network = copy_called("target") if has_target else None
         self.networks = [
@@ -87,6 +101,11 @@ class NetworkWrapper:
 
         gradients: None: those accumulated in the online network.
         The optimizer is the global network's if `shared_optimizer`, else the online network's own.
+
+        In a group, unless `async_training` is set, this waits for the gradients of all workers. They are added up,
+        or averaged if `scale_down_gradients_by_number_of_workers_for_sync_training` is set, and applied as one; with
+        optimizers of their own, one after the other in the order of the workers. Raises NetworkError in every worker,
+        and changes nothing, if those of one are not finite; and where a worker has not come in time.
         """
         if self.global_network is None:
             raise NetworkError(
@@ -94,8 +113,11 @@ class NetworkWrapper:
                 hint="apply_gradients_and_sync_networks works with and without one",
             )
         gradients = self.online_network.accumulated_gradients if gradients is None else gradients
-        owner = self.global_network if self.network_parameters.shared_optimizer else self.online_network
-        owner.apply_gradients_to(self.global_network, gradients)
+        if self.network_parameters.async_training or self.group.workers == 1:
+            owner = self.global_network if self.network_parameters.shared_optimizer else self.online_network
+            owner.apply_gradients_to(self.global_network, gradients)
+        else:
+            self.group.together(self.name, self.worker, (self.online_network, gradients), self._apply_of_all)
 
     def apply_gradients_to_online_network(self, gradients: Sequence[Array] | None = None) -> None:
         """One optimizer step on the online network, with `gradients` or those accumulated in it."""
@@ -134,10 +156,37 @@ class NetworkWrapper:
         self.apply_gradients_and_sync_networks()
         return result
 
+    def train_in_batches(
+        self, inputs: Inputs, targets: Array | Sequence[Array], importance_weights: Array | None = None
+    ) -> list[TrainingResult]:
+        """`train_and_sync_networks` on one batch of `batch_size` samples after the other, in the order given.
+
+        inputs, targets, importance_weights: of N samples, as for that method; the last batch holds what is left.
+        Returns the result of every batch. Raises NetworkError for a recurrent network, whose rows belong together.
+        """
+        if self.online_network.state_width or RECURRENT_STATE in inputs:
+            raise NetworkError(
+                f"the rows of recurrent network `{self.name}` cannot be cut into batches",
+                hint="call train_and_sync_networks with whole sequences",
+            )
+        each_target = [targets] if isinstance(targets, np.ndarray) else targets
+        size, count = self.network_parameters.batch_size, len(next(iter(inputs.values())))
+        results = []
+        for start in range(0, count, size):
+            rows = slice(start, start + size)
+            results.append(
+                self.train_and_sync_networks(
+                    {name: array[rows] for name, array in inputs.items()},
+                    [target[rows] for target in each_target],
+                    importance_weights=None if importance_weights is None else importance_weights[rows],
+                )
+            )
+        return results
+
     def parallel_prediction(
         self, network_input_tuples: Sequence[tuple[TorchArchitecture, Inputs]]
     ) -> tuple[Array, ...]:
-        """The outputs of several of these networks, in order; one network may appear several times."""
+        """The outputs of several of these networks, in order and flat; one network may appear several times."""
         return TorchArchitecture.parallel_predict(None, network_input_tuples)
 
     def set_is_training(self, state: bool) -> None:
@@ -157,3 +206,31 @@ class NetworkWrapper:
     def get_global_variables(self) -> list[Array]:
         """The live weights of the global network, which workers share; none without it."""
         return [] if self.global_network is None else list(self.global_network.weights_view.values())
+
+    def _apply_of_all(self, brought: Mapping[int, tuple[TorchArchitecture, Sequence[Array]]]) -> None:
+        """Applies the gradients of all workers, {number: (online network, gradients)}, to the global network."""
+        assert self.global_network is not None
+        parameters = self.network_parameters
+        for worker, (online, gradients) in brought.items():
+            what = f"gradients of worker {worker} for network `{self.name}`"
+            refuse_misfits(online.accumulated_gradients, gradients, what)
+            if not all(np.isfinite(gradient).all() for gradient in gradients):
+                raise NetworkError(f"{what} are not finite; none were applied")
+        scaler = 1.0
+        if parameters.scale_down_gradients_by_number_of_workers_for_sync_training:
+            scaler = 1.0 / self.group.workers
+        if parameters.shared_optimizer:
+            total = [np.sum(parts, axis=0) for parts in zip(*(g for _, g in brought.values()), strict=True)]
+            self.global_network.apply_gradients(total, scaler)
+        else:
+            for online, gradients in brought.values():
+                online.apply_gradients_to(self.global_network, gradients, scaler)
+
+    def _refuse_devices(self, *devices: Any) -> None:
+        for device in devices:
+            if device is None or self.network_parameters.force_cpu or torch.device(device).type == "cpu":
+                continue
+            raise NetworkError(
+                f"network `{self.name}` cannot live on {device}",
+                hint="flat blocks are host memory: use cpu, or set force_cpu to have devices passed over",
+            )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ import torch
 
 from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import NetworkParameters, NetworkWrapper, Spaces, TorchArchitecture
+from hive.networks import NetworkParameters, NetworkWrapper, Spaces, TorchArchitecture, WorkerGroup
 
+PATIENCE_S = 30.0  # of a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)
 INPUTS = {"observation": RNG.standard_normal((6, 3), dtype=np.float32), "output_0_0": RNG.integers(0, 2, 6)}
@@ -35,7 +38,8 @@ def shift(network: TorchArchitecture | None, by: float) -> None:
 
 def test_signatures_are_coachs() -> None:
     expected = {
-        "__init__": "agent_parameters has_target has_global name spaces replicated_device worker_device generator",
+        "__init__": "agent_parameters has_target has_global name spaces replicated_device worker_device "
+        "generator group worker",
         "apply_gradients_and_sync_networks": "reset_gradients",
         "apply_gradients_to_global_network": "gradients",
         "apply_gradients_to_online_network": "gradients",
@@ -192,3 +196,127 @@ def test_other_devices_are_refused() -> None:
     with pytest.raises(NetworkError, match="cannot live on cuda"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, worker_device="cuda")
     NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, "cpu", torch.device("cpu"))
+
+
+def test_the_target_is_there_if_the_parameters_say_so() -> None:
+    for wanted in (True, False):
+        copies = NetworkWrapper(NetworkParameters(create_target_network=wanted), None, False, "main", SPACES)
+        assert (copies.target_network is not None) == wanted
+
+
+def test_force_cpu_passes_devices_over() -> None:
+    copies = NetworkWrapper(NetworkParameters(force_cpu=True), True, True, "main", SPACES, "cuda:0", "cuda:1")
+    assert all(parameter.device.type == "cpu" for parameter in copies.online_network.module.parameters())
+
+
+def test_batches_are_of_the_size_of_the_parameters() -> None:
+    copies, by_hand = wrapper(batch_size=4), wrapper()
+    results = copies.train_in_batches(INPUTS, TARGETS, np.ones(6, np.float32))
+    for rows in (slice(0, 4), slice(4, 6)):
+        inputs = {name: array[rows] for name, array in INPUTS.items()}
+        expected = by_hand.train_and_sync_networks(inputs, [target[rows] for target in TARGETS])
+        assert results.pop(0) == expected
+    assert not results
+    assert np.array_equal(weights(copies.online_network), weights(by_hand.online_network))
+
+
+# --- workers that share a global network
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
+    """Runs every call in a thread of its own; what each raised."""
+    raised: list[BaseException | None] = [None] * len(calls)
+
+    def run(place: int) -> None:
+        torch.set_num_threads(1)  # OpenMP has this number for each thread by itself, and the bits depend on it
+        try:
+            calls[place]()
+        except BaseException as error:
+            raised[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    return raised
+
+
+def batch(worker: int) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(worker)
+    inputs = {"observation": rng.standard_normal((6, 3), dtype=np.float32), "output_0_0": rng.integers(0, 2, 6)}
+    return inputs, [rng.standard_normal(6, dtype=np.float32) for _ in range(2)]
+
+
+def members(count: int, **parameters: Any) -> list[NetworkWrapper]:
+    group: WorkerGroup[TorchArchitecture] = WorkerGroup(count)
+    given = NetworkParameters(**parameters)
+    return [NetworkWrapper(given, False, True, "main", SPACES, group=group, worker=worker) for worker in range(count)]
+
+
+def train(copies: NetworkWrapper, updates: int) -> None:
+    for _ in range(updates):
+        copies.train_and_sync_networks(*batch(copies.worker))
+
+
+@pytest.mark.parametrize("scale_down", [True, False])
+@pytest.mark.parametrize("shared_optimizer", [True, False])
+def test_synchronous_workers_make_one_update_of_all_gradients(scale_down: bool, shared_optimizer: bool) -> None:
+    parameters: dict[str, Any] = {
+        "shared_optimizer": shared_optimizer,
+        "scale_down_gradients_by_number_of_workers_for_sync_training": scale_down,
+    }
+    workers = members(3, **parameters)
+    assert len({id(copies.global_network) for copies in workers}) == 1
+    assert in_threads(*[lambda copies=copies: train(copies, 4) for copies in reversed(workers)]) == [None] * 3
+    # The same by hand, in one thread.
+    expected = members(3, async_training=True, **parameters)
+    scaler = 1 / 3 if scale_down else 1.0
+    for _ in range(4):
+        gradients = []
+        for copies in expected:
+            copies.online_network.accumulate_gradients(*batch(copies.worker), no_accumulation=True)
+            gradients.append(copies.online_network.accumulated_gradients)
+        assert copies.global_network is not None
+        if shared_optimizer:
+            copies.global_network.apply_gradients(
+                [np.sum(parts, axis=0) for parts in zip(*gradients, strict=True)], scaler
+            )
+        else:
+            for member, own in zip(expected, gradients, strict=True):
+                member.online_network.apply_gradients_to(copies.global_network, own, scaler)
+        for member in expected:
+            member.update_online_network()
+    for copies in workers:
+        assert np.array_equal(weights(copies.online_network), weights(expected[0].global_network))
+    assert workers[0].global_network is not None
+    assert workers[0].global_network.updates == (4 if shared_optimizer else 0)
+
+
+def test_asynchronous_workers_do_not_wait() -> None:
+    one, two = members(2, async_training=True)
+    train(one, 3)
+    assert one.global_network is two.global_network
+    assert one.global_network is not None
+    assert one.global_network.updates == 3
+    assert in_threads(lambda: train(one, 20), lambda: train(two, 20)) == [None] * 2
+    assert one.global_network.updates == 43
+
+
+def test_a_worker_whose_gradients_are_bad_is_named_to_all() -> None:
+    workers = members(2)
+    before = weights(workers[0].global_network)
+    for copies in workers:
+        copies.online_network.accumulate_gradients(*batch(copies.worker))
+    workers[1].online_network.accumulated_gradients[0][0, 0] = np.inf
+    raised = in_threads(*[copies.apply_gradients_to_global_network for copies in workers])
+    assert [str(error) for error in raised] == [
+        "gradients of worker 1 for network `main` are not finite; none were applied"
+    ] * 2
+    assert np.array_equal(weights(workers[0].global_network), before)
+
+
+def test_a_worker_is_of_its_group() -> None:
+    with pytest.raises(NetworkError, match="no worker 2 in a group of 2"):
+        NetworkWrapper(NetworkParameters(), False, True, "main", SPACES, group=WorkerGroup(2), worker=2)

@@ -1,0 +1,107 @@
+"""Heads that learn the distribution of the return of every action: by categories (C51) and by quantiles (QR-DQN).
+
+Both are for a discrete action; extra input of their losses: the actions that were taken, int64 [N].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hive.errors import NetworkError
+from hive.networks.head_parameters import CategoricalQHeadParameters, QuantileQHeadParameters
+from hive.networks.heads import Head, refuse_unknown_actions
+from hive.networks.projection import categorical_support
+from hive.networks.spaces import ActionSpec
+from hive.networks.value_heads import action_count, of_actions
+
+__all__ = ["CategoricalQHead", "QuantileQHead"]
+
+# A target whose sum is further from 1 has lost or gained mass; float32 sums of hundreds of atoms stay within.
+MASS_TOLERANCE = 1e-3
+
+
+class CategoricalQHead(Head):
+    """Log probabilities [N, actions, atoms] of returns, the atoms of `support` (a buffer).
+
+    Target: probabilities [N, atoms] of the return of the action, laid onto the support by `project_categorical`.
+    Loss: the cross entropy of both (Bellemare, Dabney and Munos 2017, algorithm 1). Raises NetworkError for a
+    target that is not a distribution.
+    """
+
+    gain = 0.01
+    support: Tensor
+
+    def __init__(self, parameters: CategoricalQHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.action = action
+        self.actions, self.atoms = action_count(parameters.name, action), parameters.atoms
+        self.register_buffer("support", categorical_support(parameters.v_min, parameters.v_max, self.atoms))
+        self.width = self.actions * self.atoms
+        self.output_shape = (self.actions, self.atoms)
+        self.target_shape = (self.atoms,)
+        self.extra_inputs = (("int64", ()),)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns.view(-1, *self.output_shape).log_softmax(-1)
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        refuse_unknown_actions(extra[0], self.action)
+        wrong = (target < 0).any(-1) | ((target.sum(-1) - 1).abs() > MASS_TOLERANCE)
+        if bool(wrong.any()):
+            row = int(wrong.to(torch.uint8).argmax())
+            raise NetworkError(
+                f"the target of sample {row} is not a distribution: its sum is {float(target[row].sum()):.4g}",
+                hint="project_categorical keeps all mass",
+            )
+        return -(target * of_actions(output, extra[0])).sum(-1)
+
+    def values(self, output: Tensor) -> Tensor:
+        """The expected returns [..., actions] of an output [..., actions, atoms]."""
+        return (output.exp() * self.support).sum(-1)
+
+
+class QuantileQHead(Head):
+    """Quantiles [N, actions, atoms] of the return, at the midpoints (2 i + 1) / (2 atoms).
+
+    Target: [N, atoms], as many equally likely returns of the action, in any order. Loss: for each quantile the mean
+    over the targets of the quantile Huber loss |tau - [u < 0]| L(u) / kappa, u the target minus the quantile, and
+    the sum of these (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", equation
+    10; divided by kappa as in "Implicit Quantile Networks"). kappa = 0: the quantile loss, |tau - [u < 0]| |u|.
+    """
+
+    gain = 1.0
+    midpoints: Tensor
+
+    def __init__(self, parameters: QuantileQHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.action = action
+        self.actions, self.atoms = action_count(parameters.name, action), parameters.atoms
+        self.kappa = parameters.huber_loss_interval
+        if self.atoms < 1 or not 0 <= self.kappa < float("inf"):
+            raise NetworkError(
+                f"a `{parameters.name}` head with {self.atoms} quantiles and an interval of {self.kappa}",
+                hint="atoms >= 1 and huber_loss_interval >= 0",
+            )
+        self.register_buffer("midpoints", (torch.arange(self.atoms) + 0.5) / self.atoms)
+        self.width = self.actions * self.atoms
+        self.output_shape = (self.actions, self.atoms)
+        self.target_shape = (self.atoms,)
+        self.extra_inputs = (("int64", ()),)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return columns.view(-1, *self.output_shape)
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        refuse_unknown_actions(extra[0], self.action)
+        errors = target.unsqueeze(-2) - of_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
+        sizes = errors.abs()
+        if self.kappa:
+            inside = 0.5 * errors.square() / self.kappa
+            sizes = torch.where(sizes <= self.kappa, inside, sizes - 0.5 * self.kappa)
+        sides = (self.midpoints.unsqueeze(-1) - (errors.detach() < 0).to(errors.dtype)).abs()
+        return (sides * sizes).mean(-1).sum(-1)
+
+    def values(self, output: Tensor) -> Tensor:
+        """The expected returns [..., actions] of an output [..., actions, atoms]."""
+        return output.mean(-1)

@@ -1,0 +1,46 @@
+"""The heads by name, and making one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hive.errors import NetworkError
+from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.head_parameters import (
+    CategoricalQHeadParameters,
+    PPOHeadParameters,
+    QuantileQHeadParameters,
+)
+from hive.networks.heads import Head, PolicyHead, ValueHead
+from hive.networks.parameters import HeadParameters
+from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.spaces import ActionSpec
+from hive.networks.value_heads import DuelingQHead, QHead
+
+__all__ = ["HEADS", "make_head"]
+
+# Name -> what parameters it needs, and how it is made of parameters, action and whether losses are Huber's.
+HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], Head]]] = {
+    "policy": (HeadParameters, lambda parameters, action, _: PolicyHead(parameters, action)),
+    "value": (HeadParameters, lambda parameters, _, huber: ValueHead(parameters, huber=huber)),
+    "q": (HeadParameters, lambda parameters, action, huber: QHead(parameters, action, huber=huber)),
+    "dueling_q": (HeadParameters, lambda parameters, action, huber: DuelingQHead(parameters, action, huber=huber)),
+    "categorical_q": (CategoricalQHeadParameters, lambda parameters, action, _: CategoricalQHead(parameters, action)),
+    "quantile_q": (QuantileQHeadParameters, lambda parameters, action, _: QuantileQHead(parameters, action)),
+    "squashed_policy": (HeadParameters, lambda parameters, action, _: SquashedPolicyHead(parameters, action)),
+    "ppo": (PPOHeadParameters, lambda parameters, action, _: PPOHead(parameters, action)),
+}
+
+
+def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
+    """The head that `parameters` name; NetworkError for an unknown name, or parameters of another class."""
+    if parameters.name not in HEADS:
+        raise NetworkError(f"no head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
+    kind, make = HEADS[parameters.name]
+    if not isinstance(parameters, kind):
+        raise NetworkError(
+            f"head `{parameters.name}` is described by {type(parameters).__name__}",
+            hint=f"use {kind.__name__}, which has the parameters it needs",
+        )
+    return make(parameters, action, huber)

@@ -1,0 +1,65 @@
+"""Several predictions at once.
+
+What one network is asked for several inputs is one batch: the rows go through it together and are parted afterwards.
+Networks with different weights are asked one after the other. A batched matrix product over their stacked weights
+(`torch.func.vmap`) would be one call too, but copying the weights together and vmap itself cost more than they save:
+for four networks of two layers and 16 rows 1.0 ms against 0.45 (64 wide), 3.5 against 1.9 (512 wide). The same rows in
+a larger batch may differ in the last bit, as the kernels of a matrix product depend on its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hive.errors import NetworkError
+from hive.networks.architecture import Architecture, Array, Inputs
+
+__all__ = ["predict_in_parallel"]
+
+
+def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
+    """The outputs of every pair, in order and flat; see `Architecture.parallel_predict`.
+
+    A network may appear several times. Pairs of one network share a call where its rows do not depend on each other
+    and the inputs have the same names and, but for the number of rows, the same shapes.
+    """
+    pairs = list(network_input_tuples)
+    calls: dict[Any, list[int]] = {}
+    for place, pair in enumerate(pairs):
+        if len(pair) != 2 or not isinstance(pair[0], Architecture):
+            raise NetworkError(f"entry {place} is no pair of a network and its inputs")
+        calls.setdefault(_key(*pair, place), []).append(place)
+    results: dict[int, tuple[Array, ...]] = {}
+    for places in calls.values():
+        network, first = pairs[places[0]]
+        if len(places) == 1:
+            results[places[0]] = network.predict(first, squeeze_output=False)
+            continue
+        parts = [pairs[place][1] for place in places]
+        ends = np.cumsum([_rows(part) for part in parts])[:-1]
+        outputs = network.predict(
+            {name: np.concatenate([part[name] for part in parts]) for name in first}, squeeze_output=False
+        )
+        split = [np.split(output, ends) for output in outputs]
+        results |= {place: tuple(each[n] for each in split) for n, place in enumerate(places)}
+    return tuple(output for place in range(len(pairs)) for output in results[place])
+
+
+def _key(network: Architecture, inputs: Inputs, place: int) -> Any:
+    """Equal for pairs that may share a call; unequal to all others where the pair needs one of its own."""
+    arrays = {name: np.asarray(array) for name, array in inputs.items()}
+    if not getattr(network, "rows_are_independent", False) or not _even(arrays):
+        return place
+    return id(network), tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(arrays.items()))
+
+
+def _even(arrays: Mapping[str, Array]) -> bool:
+    """Whether all arrays have as many rows; what has not is refused by the call of its own."""
+    return len({array.shape[:1] for array in arrays.values()}) == 1 and all(array.ndim for array in arrays.values())
+
+
+def _rows(inputs: Inputs) -> int:
+    return len(next(iter(inputs.values())))

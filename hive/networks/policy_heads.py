@@ -1,0 +1,76 @@
+"""Policies beside the plain one: squashed into the bounds of the action, and with PPO's loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hive.errors import NetworkError
+from hive.networks.head_parameters import PPOHeadParameters
+from hive.networks.heads import Head, PolicyHead, refuse_unknown_actions
+from hive.networks.parameters import HeadParameters
+from hive.networks.spaces import ActionSpec
+from hive.networks.squashed import LOG_STD_BOUNDS, squashed_distribution_for
+
+__all__ = ["PPOHead", "SquashedPolicyHead"]
+
+
+class SquashedPolicyHead(Head):
+    """A Gaussian squashed into the action's bounds: means and log standard deviations [N, 2 * D], both of the
+    observation; the latter are clamped to LOG_STD_BOUNDS.
+
+    Target: advantages [N]; extra input: the actions. Loss: -log_prob(action) * advantage. A soft actor-critic has
+    its own loss, of `distribution.sample_and_log_prob`.
+    """
+
+    gain = 0.01
+
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters)
+        self.distribution = squashed_distribution_for(action)
+        self.width = self.distribution.width
+        self.output_shape = (self.width,)
+        self.extra_inputs = (("float32", self.distribution.action_shape),)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        mean, log_std = columns.chunk(2, -1)
+        return torch.cat([mean, log_std.clamp(*LOG_STD_BOUNDS)], -1)
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        return -self.distribution.log_prob(output, extra[0]) * target
+
+
+class PPOHead(PolicyHead):
+    """The plain policy with PPO's loss (Schulman et al. 2017, "Proximal Policy Optimization Algorithms").
+
+    Target: advantages A [N]. Extra inputs: the actions, and their log probabilities under the policy that took
+    them, float32 [N]. With r the ratio of the probabilities now and then, the loss is
+
+        -min(r A, clip(r, 1 - epsilon, 1 + epsilon) A) + kl_coefficient * KL - beta_entropy * entropy
+
+    equations 7 and 8; KL(old || new) by the estimate r - 1 - log r of each sample, which is unbiased and never
+    negative (Schulman 2020, "Approximating KL Divergence"). `kl_coefficient` is a buffer of one number: a variable
+    that an agent adapts by `set_variable_value`.
+    """
+
+    kl_coefficient: Tensor
+
+    def __init__(self, parameters: PPOHeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.epsilon = parameters.clip_likelihood_ratio_using_epsilon
+        self.beta_entropy = parameters.beta_entropy
+        if self.epsilon is not None and not self.epsilon > 0:
+            raise NetworkError(f"clip_likelihood_ratio_using_epsilon = {self.epsilon}", hint="None: no clipping")
+        self.extra_inputs = (*self.extra_inputs, ("float32", ()))
+        self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
+
+    def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
+        actions, old_log_probs = extra
+        refuse_unknown_actions(actions, self.action)
+        log_probs, entropy = self.distribution.log_prob_and_entropy(output, actions)
+        log_ratio = log_probs - old_log_probs
+        ratio = log_ratio.exp()
+        gain = ratio * target
+        if self.epsilon is not None:
+            gain = torch.minimum(gain, ratio.clamp(1.0 - self.epsilon, 1.0 + self.epsilon) * target)
+        return -gain + self.kl_coefficient * (ratio - 1.0 - log_ratio) - self.beta_entropy * entropy

@@ -1,0 +1,35 @@
+"""Three ways of clipping a block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hive.networks import GradientClippingMethod, clip_gradient
+
+BY_GLOBAL_NORM, BY_NORM, BY_VALUE = GradientClippingMethod
+
+
+def clipped(limit: float | None, method: GradientClippingMethod) -> list[float]:
+    gradient = np.float32([3.0, 4.0, 0.0, 12.0])
+    clip_gradient(gradient, [gradient[:2], gradient[2:]], 13.0, limit, method)
+    return [float(value) for value in gradient.round(5)]
+
+
+def test_each_limits_what_it_says() -> None:
+    assert clipped(6.5, BY_GLOBAL_NORM) == [1.5, 2.0, 0.0, 6.0]
+    assert clipped(6.0, BY_NORM) == [3.0, 4.0, 0.0, 6.0]
+    assert clipped(3.5, BY_VALUE) == [3.0, 3.5, 0.0, 3.5]
+
+
+@pytest.mark.parametrize("method", GradientClippingMethod)
+@pytest.mark.parametrize("limit", [None, 0, 13.0, 1e9])
+def test_without_a_limit_and_within_it_nothing_changes(method: GradientClippingMethod, limit: float | None) -> None:
+    assert clipped(limit, method) == [3.0, 4.0, 0.0, 12.0]
+
+
+@pytest.mark.parametrize("method", [BY_GLOBAL_NORM, BY_NORM])
+def test_a_gradient_of_zero_stays(method: GradientClippingMethod) -> None:
+    gradient = np.zeros(3, np.float32)
+    clip_gradient(gradient, [gradient], 0.0, 1.0, method)
+    assert not gradient.any()

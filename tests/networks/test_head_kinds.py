@@ -1,0 +1,68 @@
+"""Every head by its name, in a network that trains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hive.envs.spec import Box, Discrete, ObservationSpec
+from hive.errors import NetworkError
+from hive.networks import (
+    HEADS,
+    CategoricalQHeadParameters,
+    DuelingQHeadParameters,
+    HeadParameters,
+    NetworkParameters,
+    PPOHeadParameters,
+    QuantileQHeadParameters,
+    Spaces,
+    TorchArchitecture,
+    make_head,
+)
+
+PARAMETERS = {
+    "policy": HeadParameters("policy"),
+    "value": HeadParameters("value"),
+    "q": HeadParameters("q"),
+    "dueling_q": DuelingQHeadParameters(hidden=4),
+    "categorical_q": CategoricalQHeadParameters(),
+    "quantile_q": QuantileQHeadParameters(atoms=7),
+    "squashed_policy": HeadParameters("squashed_policy"),
+    "ppo": PPOHeadParameters(),
+}
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("name", HEADS)
+def test_every_head_predicts_and_trains(name: str, separate: bool) -> None:
+    action = Box((2,), (-1.0, -1.0), (1.0, 1.0)) if name == "squashed_policy" else Discrete(3)
+    parameters = NetworkParameters(
+        heads_parameters=[PARAMETERS[name], HeadParameters("value")], use_separate_networks_per_head=separate
+    )
+    network = TorchArchitecture(parameters, Spaces({"observation": ObservationSpec((4,), "float32")}, action))
+    head = network.heads[0]
+    observations = np.random.default_rng(0).standard_normal((5, 4), dtype=np.float32)
+    inputs = {"observation": observations}
+    for place, (dtype, shape) in enumerate(head.extra_inputs):
+        inputs[f"output_0_{place}"] = np.zeros((5, *shape), dtype)
+    target = np.full((5, *head.target_shape), 1 / max(1, *head.target_shape, 1), np.float32)
+    before, _ = network.predict({"observation": observations})
+    assert before.shape == (5, *head.output_shape)
+    total, losses, *_ = network.train_on_batch(inputs, [target, np.zeros(5, np.float32)])
+    assert len(losses) == 2
+    assert np.isfinite(total)
+    assert not np.array_equal(network.predict({"observation": observations})[0], before)
+
+
+def test_the_table_has_every_name() -> None:
+    assert list(HEADS) == list(PARAMETERS)
+
+
+def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
+    with pytest.raises(NetworkError, match="no head `naf`") as error:
+        make_head(HeadParameters("naf"), Discrete(2), huber=False)
+    assert error.value.hint == f"one of: {', '.join(HEADS)}"
+    for name in ("categorical_q", "quantile_q", "ppo"):
+        with pytest.raises(NetworkError, match=f"head `{name}` is described by HeadParameters") as error:
+            make_head(HeadParameters(name), Discrete(2), huber=False)
+        assert "HeadParameters, which has the parameters it needs" in error.value.hint

@@ -1,0 +1,97 @@
+"""The squashed Gaussian against torch.distributions and against counting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import distributions
+
+from hive.envs.spec import Box, Discrete
+from hive.errors import NetworkError
+from hive.networks import SquashedGaussian, squashed_distribution_for
+
+LOW, HIGH = (-1.0, 0.0, -4.0), (1.0, 10.0, -2.0)
+SQUASHED = squashed_distribution_for(Box((3,), LOW, HIGH))
+GENERATOR = torch.Generator().manual_seed(3)
+OUTPUTS = torch.cat([torch.randn(7, 3, generator=GENERATOR), 0.5 * torch.randn(7, 3, generator=GENERATOR)], -1)
+NOISE = torch.randn(7, 3, generator=GENERATOR)
+
+
+def reference() -> Any:
+    normal = distributions.Normal(OUTPUTS[:, :3], OUTPUTS[:, 3:].exp())
+    low, high = torch.tensor(LOW), torch.tensor(HIGH)
+    bend = [
+        distributions.TanhTransform(cache_size=1),
+        distributions.AffineTransform((low + high) / 2, (high - low) / 2),
+    ]
+    return distributions.Independent(distributions.TransformedDistribution(normal, bend), 1)
+
+
+def test_densities_are_torchs() -> None:
+    actions = SQUASHED.sample(OUTPUTS, NOISE)
+    expected = reference().log_prob(actions)
+    torch.testing.assert_close(SQUASHED.log_prob(OUTPUTS, actions), expected, rtol=1e-4, atol=1e-4)
+    again, exact = SQUASHED.sample_and_log_prob(OUTPUTS, NOISE)
+    assert torch.equal(again, actions)
+    torch.testing.assert_close(exact, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_are_the_same_in_numpy_and_within_the_bounds() -> None:
+    actions = SQUASHED.sample(OUTPUTS, NOISE)
+    np.testing.assert_allclose(SQUASHED.sample_numpy(OUTPUTS.numpy(), NOISE.numpy()), actions, rtol=1e-5, atol=1e-5)
+    far = SQUASHED.sample(OUTPUTS, 100 * NOISE)
+    assert (far >= torch.tensor(LOW)).all()
+    assert (far <= torch.tensor(HIGH)).all()
+
+
+def test_the_density_integrates_to_one() -> None:
+    narrow = SquashedGaussian((1,), (-3.0,), (5.0,))
+    outputs = torch.tensor([0.3, -0.5])
+    middles = torch.linspace(-3.0, 5.0, 20_001)[:-1] + 8.0 / 40_000
+    density = narrow.log_prob(outputs.expand(20_000, 2), middles[:, None]).exp()
+    assert float(density.sum()) * 8.0 / 20_000 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_far_out_everything_stays_finite() -> None:
+    outputs = torch.tensor([[40.0, -40.0, 0.0, 2.0, 2.0, 2.0]], requires_grad=True)
+    actions, log_prob = SQUASHED.sample_and_log_prob(outputs, torch.ones(1, 3))
+    (actions.sum() + log_prob.sum()).backward()
+    assert torch.isfinite(log_prob).all()
+    assert outputs.grad is not None
+    assert torch.isfinite(outputs.grad).all()
+    assert torch.isfinite(SQUASHED.log_prob(outputs, torch.tensor([HIGH]))).all()
+
+
+def test_the_mode_is_the_squashed_mean_and_shapes_are_kept() -> None:
+    squashed = squashed_distribution_for(Box((2, 2), (-2.0,) * 4, (2.0,) * 4))
+    outputs = torch.zeros(5, 8)
+    assert (squashed.width, squashed.noise_shape, squashed.action_shape) == (8, (2, 2), (2, 2))
+    assert not squashed.mode(outputs).any()
+    assert squashed.sample(outputs, torch.ones(5, 2, 2)).shape == (5, 2, 2)
+    assert squashed.log_prob(outputs, torch.zeros(5, 2, 2)).shape == (5,)
+    noise = np.ones((5, 2, 2), np.float32)
+    assert squashed.prepare_noise(noise) is noise
+
+
+def test_bounds_may_have_the_shape_of_the_action() -> None:
+    class Shaped:
+        shape = (2,)
+        low = np.array([-1.0, -2.0])
+        high = np.array([1.0, 2.0])
+
+    assert squashed_distribution_for(Shaped()) == SquashedGaussian((2,), (-1.0, -2.0), (1.0, 2.0))  # type: ignore[arg-type]
+
+
+def test_what_has_no_bounds_or_no_closed_form_is_refused() -> None:
+    with pytest.raises(NetworkError, match="without finite bounds"):
+        squashed_distribution_for(Box((1,), (-np.inf,), (1.0,)))
+    with pytest.raises(NetworkError, match="without finite bounds"):
+        squashed_distribution_for(Box((1,), (1.0,), (1.0,)))
+    with pytest.raises(NetworkError, match="only a box with bounds"):
+        squashed_distribution_for(Discrete(2))
+    with pytest.raises(NetworkError, match="no closed form") as error:
+        SQUASHED.entropy(OUTPUTS)
+    assert "sample_and_log_prob" in error.value.hint

@@ -1,0 +1,120 @@
+"""Workers that meet: in order, once, and never for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from hive.errors import NetworkError
+from hive.networks import WorkerGroup
+
+PATIENCE_S = 30.0  # of a test that would otherwise hang
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
+    """Runs every call in a thread of its own; what each raised."""
+    raised: list[BaseException | None] = [None] * len(calls)
+
+    def run(place: int) -> None:
+        try:
+            calls[place]()
+        except BaseException as error:
+            raised[place] = error
+
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    return raised
+
+
+def test_the_last_to_come_acts_once_for_all_in_the_order_of_their_numbers() -> None:
+    group: WorkerGroup[str] = WorkerGroup(3)
+    acts: list[Mapping[int, str]] = []
+
+    def work(worker: int) -> Callable[[], None]:
+        def rounds() -> None:
+            for number in range(20):
+                group.together("main", worker, f"{worker}:{number}", acts.append)
+
+        return rounds
+
+    assert in_threads(work(2), work(0), work(1)) == [None] * 3
+    assert [list(act.items()) for act in acts] == [
+        [(worker, f"{worker}:{number}") for worker in range(3)] for number in range(20)
+    ]
+
+
+def test_a_worker_alone_does_not_wait() -> None:
+    acts: list[Any] = []
+    WorkerGroup(1).together("main", 0, "mine", acts.append)
+    assert acts == [{0: "mine"}]
+
+
+def test_who_stays_away_is_named_and_the_waiting_ends() -> None:
+    group: WorkerGroup[str] = WorkerGroup(4, timeout_s=0.5)
+    raised = in_threads(
+        *[lambda worker=worker: group.together("main", worker, None, lambda brought: None) for worker in (0, 2)]
+    )
+    assert all(isinstance(error, NetworkError) for error in raised)
+    assert {str(error) for error in raised} == {"no gradients of `main` from worker 1, 3 within 0.5 s"}
+
+
+def test_after_a_meeting_that_failed_the_next_one_works() -> None:
+    group: WorkerGroup[str] = WorkerGroup(2, timeout_s=0.05)
+    with pytest.raises(NetworkError, match="from worker 1 within"):
+        group.together("main", 0, "first", lambda brought: None)
+    group.timeout_s = PATIENCE_S
+    acts: list[Any] = []
+    calls = [lambda worker=worker: group.together("main", worker, "again", acts.append) for worker in (0, 1)]
+    assert in_threads(*calls) == [None, None]
+    assert acts == [{0: "again", 1: "again"}]
+
+
+def test_what_the_act_raises_all_of_them_raise() -> None:
+    group: WorkerGroup[str] = WorkerGroup(2)
+
+    def act(brought: Mapping[int, Any]) -> None:
+        raise NetworkError("nothing was applied", hint="look at worker 1")
+
+    raised = in_threads(*[lambda worker=worker: group.together("main", worker, None, act) for worker in (0, 1)])
+    assert [str(error) for error in raised] == ["nothing was applied"] * 2
+    assert [getattr(error, "hint", "") for error in raised] == ["look at worker 1"] * 2
+    assert raised[0] is not raised[1]
+
+
+def test_networks_meet_each_for_itself_and_are_made_once() -> None:
+    group: WorkerGroup[object] = WorkerGroup(2)
+    made = [group.global_network("actor", object) for _ in range(2)]
+    assert made[0] is made[1]
+    assert group.global_network("critic", object) is not made[0]
+    acts: list[Any] = []
+    calls = [
+        lambda: [group.together(name, 0, name, acts.append) for name in ("actor", "critic")],
+        lambda: [group.together(name, 1, name, acts.append) for name in ("actor", "critic")],
+    ]
+    assert in_threads(*calls) == [None, None]
+    assert acts == [{0: "actor", 1: "actor"}, {0: "critic", 1: "critic"}]
+
+
+def test_numbers_are_checked() -> None:
+    for workers, timeout_s in ((0, 1.0), (2, 0.0), (2, float("nan"))):
+        with pytest.raises(NetworkError, match="no group of"):
+            WorkerGroup(workers, timeout_s=timeout_s)
+    group: WorkerGroup[str] = WorkerGroup(2, timeout_s=PATIENCE_S)
+    for worker in (-1, 2):
+        with pytest.raises(NetworkError, match=f"no worker {worker} in a group of 2"):
+            group.together("main", worker, None, lambda brought: None)
+
+
+def test_two_workers_of_one_number_are_found_out() -> None:
+    group: WorkerGroup[str] = WorkerGroup(2, timeout_s=0.5)
+    raised = in_threads(*[lambda: group.together("main", 0, None, lambda brought: None)] * 2)
+    texts = sorted(str(error) for error in raised)
+    assert texts[0].startswith("no gradients of `main` from worker 1")
+    assert texts[1] == "worker 0 has brought gradients of `main` twice"
