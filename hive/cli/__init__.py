@@ -14,6 +14,7 @@ import sys
 from typing import NoReturn
 
 from hive import __version__
+from hive.cli.check import add_check
 from hive.cli.files import add_file_commands
 from hive.cli.look import add_look_commands
 from hive.cli.slips import did_you_mean
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add_run_commands(commands)
     add_look_commands(commands)
     add_file_commands(commands)
+    add_check(commands)
     return top
 
 

@@ -1,4 +1,4 @@
-"""Commands about configs: `init`, `config`, `check`."""
+"""Commands about configs: `init` and `config`. (`check` has a module of its own.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from hive.config import SCHEMES, load_config, render, template
 from hive.errors import UsageError
-from hive.runtime.plan import Plan
 
 __all__ = ["add_file_commands"]
 
@@ -36,15 +35,6 @@ def add_file_commands(commands: Any) -> None:
     _add_config(config)
     config.add_argument("--json", action="store_true", help="one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
-    check = commands.add_parser(
-        "check",
-        help="build everything, start nothing",
-        description="Checks config, environment, network and topology, and draws it.",
-        epilog="example: hive check cartpole.toml",
-    )
-    _add_config(check)
-    check.add_argument("--json", action="store_true", help="one JSON object")
-    check.set_defaults(run=run_check)
 
 
 def _add_config(command: argparse.ArgumentParser) -> None:
@@ -79,48 +69,3 @@ def run_config(options: argparse.Namespace) -> int:
     else:
         print(render(config), end="")
     return 0
-
-
-def run_check(options: argparse.Namespace) -> int:
-    """Builds the topology in this process, by name: the schemes need torch, the command line does not."""
-    from hive.runtime.building import build
-
-    config = load_config(options.config, options.set)
-    topology = build(config, Path("runs") / config.run.name, options.config)
-    plan = topology.plan()
-    if options.json:
-        print(json.dumps(_as_data(plan), indent=2))
-        return 0
-    print(
-        f"{len(plan.actors)} actors in {len(plan.processes)} processes, {plan.bytes / 2**20:.1f} MiB of shared memory"
-    )
-    for process, numbers in plan.processes.items():
-        print(f"  {process:<20} {', '.join(plan.actors[n].name for n in numbers)}")
-    sizes = {s.name: s for s in plan.segments}
-    for channel in plan.channels:
-        arrow = {"slab": "══>", "message": "──>", "board": "▒▒>"}[channel.carrier]
-        detail = channel.carrier
-        if channel.segments:
-            segment = sizes[channel.segments[0]]
-            unit = "slots" if segment.kind == "slab" else "blocks"
-            detail += f", {len(channel.segments)} x {segment.count} {unit} of {segment.item_bytes / 1024:.1f} KiB"
-        print(f"  {channel.source} {arrow} {', '.join(channel.targets) or '(its successor)'}   {detail}")
-    return 0
-
-
-def _as_data(plan: Plan) -> dict[str, Any]:
-    sizes = {s.name: s.plan.bytes for s in plan.segments}
-    return {
-        "processes": {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()},
-        "channels": [
-            {
-                "name": c.name,
-                "carrier": c.carrier,
-                "source": c.source,
-                "targets": list(c.targets),
-                "bytes": sum(sizes[s] for s in c.segments),
-            }
-            for c in plan.channels
-        ],
-        "bytes": plan.bytes,
-    }

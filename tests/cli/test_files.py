@@ -149,7 +149,7 @@ every_scheme = pytest.mark.parametrize(
 @every_scheme
 def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[str, list[str]]) -> None:
     path = place.config()
-    done = place.hive("check", path, "-s", f"run.scheme={scheme}", "--json")
+    done = place.hive("check", "--draw", path, "-s", f"run.scheme={scheme}", "--json")
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
@@ -167,7 +167,7 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
 
 @every_scheme
 def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, list[str]]) -> None:
-    words = ("check", place.config(), "-s", f"run.scheme={scheme}")
+    words = ("check", "--draw", place.config(), "-s", f"run.scheme={scheme}")
     plan, drawn = json.loads(place.hive(*words, "--json").out), place.hive(*words)
     assert (drawn.code, drawn.err) == (0, "")
     first, *lines = drawn.out.splitlines()
@@ -184,7 +184,7 @@ def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, li
 
 def test_check_shows_each_worker_and_its_slots(place: Place) -> None:
     path = place.config('[env]\nid = "CartPole-v1"\n[collection]\nworkers = 3\nslots = 5\n')
-    done = place.hive("check", path, "-s", "gradients.workers=2")
+    done = place.hive("check", "--draw", path, "-s", "gradients.workers=2")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("7 actors in 7 processes, ")
     matches = filter(None, map(CHANNEL.fullmatch, done.out.splitlines()))
@@ -217,7 +217,7 @@ def topology(config, directory):
 def test_check_of_a_topology_of_ones_own(place: Place) -> None:
     (place.folder / "mine_for_check.py").write_text(TOPOLOGY)
     path = place.config('[run]\nscheme = "mine_for_check:topology"\n[env]\nid = "unknown"\n')
-    done = place.hive("check", path)
+    done = place.hive("check", "--draw", path)
     assert (done.code, done.err) == (0, "")
     first, *lines = done.out.splitlines()
     assert first.startswith("3 actors in 2 processes, 0.")
@@ -238,7 +238,7 @@ def test_check_of_a_topology_of_ones_own(place: Place) -> None:
     ],
 )
 def test_check_finds_what_a_config_cannot_know(place: Place, override: str, error: str) -> None:
-    done = place.hive("check", place.config(), "-s", override)
+    done = place.hive("check", "--draw", place.config(), "-s", override)
     assert done.code in (1, 2)
     assert done.out == ""
     assert done.err.startswith(error)
@@ -334,7 +334,7 @@ def test_code_of_ones_own_that_raises_is_told_with_its_line(
 ) -> None:
     file = Path(f"broken_for_check_{name.lower()}.py")
     (place.folder / file).write_text(BROKEN)
-    done = place.hive("check", place.config(), "-s", f"{key}={file.stem}:{name}")
+    done = place.hive("check", "--draw", place.config(), "-s", f"{key}={file.stem}:{name}")
     assert (done.code, done.out) == (code, "")
     first, _, hint = done.err.partition("\n\nhint: ")
     assert first.startswith("error: " + error.format(file))
@@ -356,7 +356,7 @@ def test_code_of_ones_own_that_raises_is_told_with_its_line(
 def test_a_module_of_ones_own_that_raises_on_import(place: Place, lines: str, error: str, key: str, code: int) -> None:
     module = f"unimportable_{abs(hash((lines, key)))}"
     (place.folder / f"{module}.py").write_text(lines + "\n")
-    done = place.hive("check", place.config(), "-s", f"{key}={module}:Name")
+    done = place.hive("check", "--draw", place.config(), "-s", f"{key}={module}:Name")
     what = "topology" if key == "run.scheme" else "network"
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith(f"error: the {what} cannot be built: {error.format(module)}")
@@ -377,7 +377,7 @@ def test_a_fault_of_hive_is_nobody_elses(place: Place, monkeypatch: pytest.Monke
 
 def test_check_starts_and_leaves_nothing(place: Place) -> None:
     path = place.config()
-    place.hive("check", path)
+    place.hive("check", "--draw", path)
     left = {entry.name for entry in place.folder.iterdir() if not entry.name.startswith("hive-")}
     assert left == {path.name}
     assert not any(entry.is_dir() for root in place.folder.glob("hive-*") for entry in Path(root).iterdir())
