@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -21,14 +19,11 @@ from types import FrameType, ModuleType
 from hive.config import Config, load_config
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
+from hive.runtime.blame import HIVE, place_of
 from hive.runtime.calls import describe
 from hive.runtime.topology import Topology
 
 __all__ = ["build", "load"]
-
-HIVE = f"{Path(__file__).parents[1]}{os.sep}"
-STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
-BROUGHT_ALONG = ("gymnasium", "numpy", "torch")  # with hive: what they raise was called by somebody else
 
 # The functions of hive that call what `run.scheme` and `network.module` name.
 SCHEME_CALLERS = ("hive.schemes.build",)
@@ -79,7 +74,7 @@ def _as_told(error: Exception, config: Config) -> HiveError | None:
         raised = hidden  # a module could not be imported: why is in hive's words, but not in which line
     frames = list(traceback.walk_tb(raised.__traceback__))
     ours = [_name(frame) for frame, _ in frames if frame.f_code.co_filename.startswith(HIVE)]
-    where = _place(raised, frames)
+    where = place_of(raised)
     if not where and raised is error and ours:
         where = _reference(ours[-1], config)
     if not where:
@@ -90,28 +85,6 @@ def _as_told(error: Exception, config: Config) -> HiveError | None:
         text = raised.msg  # its words name the file again
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
     return cls(f"the {what} cannot be built: {where} raised {kind}" + (f": {text}" if text != kind else ""))
-
-
-def _place(error: Exception, frames: list[tuple[FrameType, int]]) -> str:
-    """`mine.py:7`: the last line outside of hive, of an installed package only where there is no other; or nothing."""
-    lines = [(frame.f_code.co_filename, line) for frame, line in frames]
-    if isinstance(error, SyntaxError) and error.filename:
-        lines.append((error.filename, error.lineno or 1))
-    file, line = max(reversed(lines), key=lambda at: _foreign(at[0]), default=("", 0))
-    if not _foreign(file):
-        return ""
-    path, here = Path(file), Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
-
-
-def _foreign(file: str) -> int:
-    """How far a source file is from hive: 2 a user's own, 1 a package that a user has chosen, 0 all others."""
-    if not file or file.startswith(("<", HIVE)):
-        return 0
-    _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
-    if package:
-        return int(package.partition(os.sep)[0] not in BROUGHT_ALONG)
-    return 0 if file.startswith(STANDARD_LIBRARY) else 2
 
 
 def _reference(caller: str, config: Config) -> str:

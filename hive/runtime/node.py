@@ -23,6 +23,7 @@ from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.binding import bind_ports
+from hive.runtime.blame import place_of
 from hive.runtime.calls import Calls, describe
 from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.memory import Bytes
@@ -213,6 +214,8 @@ class Node:
         permanent = isinstance(error, HiveError) and error.permanent
         hint = error.hint if isinstance(error, HiveError) else ""
         kind, text, trace = describe(error)
+        if (place := place_of(error)) and not isinstance(error, HiveError):  # whose errors say themselves what to do
+            text = f"{text} ({place})"
         self.tell(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))
 
     # --- messages

@@ -103,6 +103,11 @@ class Outlet(Port[M]):
     async def send(self, message: M) -> None:
         """Sends one message; waits, drops or raises ChannelFull as `when_full` says."""
         line: MessageSender | SlabSender = self._line()
+        if not isinstance(message, self.message):
+            raise TopologyError(
+                f"port `{self.name}` carries {self.message.__name__}, not {type(message).__name__}",
+                hint=f"send a {self.message.__name__}, or declare the port with another message",
+            )
         await line.send(message)
 
     async def reserve(self) -> Slot:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hive.errors import TopologyError
 from hive.runtime.memory import REASONS, Arrays, SlabView
 from hive.runtime.messages import Message
 from hive.runtime.status import WAIT_IN, WAIT_OUT
@@ -115,11 +116,28 @@ class SlabSender:
         slot = await self.reserve()
         try:
             for name, array in slot.arrays.items():
-                np.copyto(array, getattr(message, name), casting="same_kind")
+                self._put(message, name, array)
         except BaseException:
             self.view.words.abandon(slot.index, *self.me)  # else the slot would be lost until this actor dies
             raise
         self.commit(slot)
+
+    def _put(self, message: Message, name: str, array: np.ndarray[Any, Any]) -> None:
+        """Copies one field into its place. Raises TopologyError, which names both shapes, when it does not fit."""
+        try:
+            value = np.asarray(getattr(message, name))
+            np.copyto(array, value, casting="same_kind")
+        except AttributeError:
+            raise TopologyError(
+                f"{type(message).__name__} has no `{name}`, which the layout of this channel has",
+                hint="give the message the field, or write the slot in place: reserve() and commit()",
+            ) from None
+        except (ValueError, TypeError):
+            raise TopologyError(
+                f"`{name}` of {type(message).__name__} is {value.dtype}{list(value.shape)}, a slot holds "
+                f"{array.dtype}{list(array.shape)} there",
+                hint="the layout is what topology.connect(..., layout=...) was given",
+            ) from None
 
 
 class SlabReceiver:

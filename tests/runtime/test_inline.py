@@ -129,8 +129,9 @@ def run(topology: Topology, **options: Any) -> Outcome:
 
 
 def named(supervisor: Supervisor, actor: str, text: str) -> bool:
-    """Whether the outcome names the actor and says what happened to it, wherever it was at that time."""
-    return re.fullmatch(rf"{actor} failed( in `\w+`)?: {re.escape(text)}", supervisor.error) is not None
+    """Whether the outcome names the actor and says what happened to it, wherever it was, and in which line of whose."""
+    error = rf"{actor} failed( in `\w+`)?: {re.escape(text)}( \([^()]*\.py:\d+\))?"
+    return re.fullmatch(error, supervisor.error) is not None
 
 
 def failing(topology: Topology, error: type[BaseException], **options: Any) -> tuple[BaseException, Supervisor]:
@@ -1134,3 +1135,22 @@ def test_what_a_consumer_took_before_it_ended_is_consumed() -> None:
     t.connect(t.add(Source, stays=True).out, t.add(Brief).inn)
     outcome = run(t, virtual=True, seconds=5)
     assert outcome.channels["out"] == account(10, 1, consumer_died=9)
+
+
+def test_a_message_that_a_port_does_not_carry_is_refused_where_it_is_sent() -> None:
+    class Other(Message):
+        text: str
+
+    class Confused(Actor):
+        out = Outlet(Number)
+
+        async def run(self) -> None:
+            await self.out.send(Other("x"))  # type: ignore[arg-type]
+
+    t = Topology()
+    confused, idle = t.add(Confused), t.add(like(Idle, inn=Inlet(Number)))
+    t.connect(confused.out, idle.inn)
+    error, supervisor = failing(t, TopologyError)
+    assert str(error) == "port `out` carries Number, not Other"
+    assert named(supervisor, "confused-0", "port `out` carries Number, not Other")
+    assert supervisor.hint == "send a Number, or declare the port with another message"
