@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.drawing import lines_of, svg_of
-from hive.cli.up import new_run
+from hive.cli.starting import new_run
 from hive.config import load_config
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary
@@ -35,7 +35,7 @@ def add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
         help="build everything, draw it, try it for a moment",
-        description="Checks config, environment, network and topology, draws it, and tries 200 steps in one process.",
+        description="Checks config, environment, network and topology.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
     check.add_argument("config", type=Path)

@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.starting import connect, forget_failure, raise_failure, start
-from hive.cli.up import launch, new_run
+from hive.cli.starting import new_run, run_quietly
+from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_text
 from hive.errors import ActorFailed, TopologyError
@@ -115,7 +114,7 @@ def _finish(
 
         run_inline(directory, topology)
     elif quiet:
-        _wait(directory)
+        run_quietly(directory)
     else:
         launch(directory, argparse.Namespace(inline=False, detach=False))
     summary = Summary.read(directory.summary_file)
@@ -123,18 +122,3 @@ def _finish(
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint=hint)
     return summary
-
-
-def _wait(directory: RunDirectory) -> None:
-    """Until the run has ended; Ctrl-C ends it as in `hive up`."""
-    forget_failure(directory)
-    process = start(directory)
-    while True:
-        try:
-            connect(directory, process).close()
-            process.wait()
-            break
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGTERM)
-    if not directory.summary_file.exists():
-        raise_failure(directory, process.returncode)

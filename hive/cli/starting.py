@@ -1,6 +1,6 @@
 """The start of a run: from the command until its supervisor listens, and what is said when it never does.
 
-    forget_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
+    new_run -> forget_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
                           └─ Ctrl-C: give_up                         └─ Ctrl-C, while it is starting: give_up
 
 A run that is still starting belongs to the command that started it, which ends it when it is interrupted; a run that is
@@ -19,12 +19,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
-from hive.records import RunDirectory, list_checkpoints, read_run_facts
+from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["connect", "discard", "forget_failure", "give_up", "interrupts_held", "raise_failure", "start"]
+__all__ = [
+    "connect",
+    "discard",
+    "forget_failure",
+    "give_up",
+    "interrupts_held",
+    "new_run",
+    "raise_failure",
+    "run_quietly",
+    "start",
+]
 
 STOPPED_AT_ONCE = 130  # as shells say of what Ctrl-C ended
 
@@ -40,6 +51,31 @@ def interrupts_held() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if held:
         signal.raise_signal(signal.SIGINT)
+
+
+def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
+    """The directory of a new run, with its config as given and as resolved. Raises ConfigError, RecordError.
+
+    Without a file `content` is the config, and the run has the name of its topology's file if it is given no other.
+    """
+    text = None if given is not None else content
+
+    def load(more: list[str]) -> Config:
+        return load_config(given or "run.toml", [*overrides, *more], text=text)
+
+    config = load([])
+    more: list[str] = []  # what means the same from wherever it is loaded
+    if config.run.topology is not None:
+        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
+        if given is None and config.origin("run.name") == "default":
+            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
+    if config.run.init_from is not None and Path(config.run.init_from).exists():
+        more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
+    config = load(more) if more else config
+    directory = RunDirectory.create(home_folder(), config.run.name)
+    write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
+    write_bytes(directory.resolved_file, render(config).encode())
+    return directory
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
@@ -58,6 +94,24 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             return open_control(Path(read_run_facts(directory).socket_folder))
         except HiveError:
             time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
+
+
+def run_quietly(directory: RunDirectory) -> None:
+    """Starts the run and waits for its end, showing nothing; Ctrl-C ends it as in `hive up`.
+
+    Raises why it could not start.
+    """
+    forget_failure(directory)
+    process = start(directory)
+    while True:
+        try:
+            connect(directory, process).close()
+            process.wait()
+            break
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGTERM)
+    if not directory.summary_file.exists():
+        raise_failure(directory, process.returncode)
 
 
 def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:

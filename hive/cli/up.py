@@ -23,23 +23,20 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.resume import prepare
-from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, raise_failure, start
-from hive.config import Config, absolute, load_config, render
+from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.records import (
     RunDirectory,
     Summary,
-    home_folder,
     is_alive,
     read_run_facts,
     run_state,
-    write_bytes,
 )
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_run_commands", "launch", "new_run"]
+__all__ = ["add_run_commands", "launch"]
 
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
@@ -75,6 +72,7 @@ def add_run_commands(commands: Any) -> None:
         "--topology", metavar="FILE.py[:FUNCTION]", help="a topology of your own; the same as --set run.topology=..."
     )
     up.add_argument("--seed", type=int, help="the same as --set run.seed=SEED")
+    up.add_argument("--seeds", metavar="1..5", help="one run after the other with these seeds, and a table of all")
     up.add_argument("-n", "--name", help="the same as --set run.name=NAME; a number is appended")
     up.add_argument(
         "--inline",
@@ -142,32 +140,11 @@ def run_up(options: argparse.Namespace) -> int:
         overrides.append(f"run.name={json.dumps(options.name)}")
     if options.topology is not None:
         overrides.append(f"run.topology={json.dumps(options.topology)}")
+    if options.seeds is not None:
+        from hive.cli.several import run_seeds, seeds_of
+
+        return run_seeds(options.config, overrides, seeds_of(options.seeds))
     return launch(new_run(options.config, overrides), options)
-
-
-def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
-    """The directory of a new run, with its config as given and as resolved. Raises ConfigError, RecordError.
-
-    Without a file `content` is the config, and the run has the name of its topology's file if it is given no other.
-    """
-    text = None if given is not None else content
-
-    def load(more: list[str]) -> Config:
-        return load_config(given or "run.toml", [*overrides, *more], text=text)
-
-    config = load([])
-    more: list[str] = []  # what means the same from wherever it is loaded
-    if config.run.topology is not None:
-        more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
-        if given is None and config.origin("run.name") == "default":
-            more.append(f"run.name={json.dumps(Path(config.run.topology.partition(':')[0]).stem)}")
-    if config.run.init_from is not None and Path(config.run.init_from).exists():
-        more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
-    config = load(more) if more else config
-    directory = RunDirectory.create(home_folder(), config.run.name)
-    write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
-    write_bytes(directory.resolved_file, render(config).encode())
-    return directory
 
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
