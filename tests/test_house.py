@@ -30,7 +30,8 @@ PLACES = {
     "mmap": ("runtime/memory.py",),
     "msgpack": ("runtime/messages.py",),
     "gymnasium": ("envs/",),
-    "textual": ("monitor/",),
+    "textual": ("monitor/terminal.py",),
+    "rich": ("monitor/terminal.py",),
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
@@ -44,6 +45,7 @@ MAX_FUNCTION_LINES = 60
 TESTED_ELSEWHERE = {
     "config/rules.py": "config/test_schema.py",
     "runtime/binding.py": "runtime/test_inline.py",
+    "runtime/blame.py": "runtime/test_building.py",
     "runtime/calls.py": "runtime/test_inline.py",
     "runtime/membership.py": "live/test_death.py",
     "runtime/node.py": "runtime/test_inline.py",
@@ -187,7 +189,7 @@ def test_importing_hive_loads_nothing_of_it() -> None:
 def test_commands_and_views_do_not_load_torch(packages: str) -> None:
     loaded = lines_of(f"import sys, {packages}; {MODULES_LOADED}")
     assert "hive.config" in loaded
-    assert "torch" not in loaded
+    assert not {"torch", "textual", "rich"} & loaded
 
 
 def test_the_help_does_not_load_torch() -> None:

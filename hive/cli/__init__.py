@@ -17,6 +17,7 @@ from hive import __version__
 from hive.cli.check import add_check
 from hive.cli.files import add_file_commands
 from hive.cli.look import add_look_commands
+from hive.cli.monitor import add_monitor_command
 from hive.cli.slips import did_you_mean
 from hive.cli.up import add_run_commands
 from hive.errors import HiveError, PlatformError, UsageError
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     add_run_commands(commands)
     add_look_commands(commands)
+    add_monitor_command(commands)
     add_file_commands(commands)
     add_check(commands)
     return top

@@ -29,7 +29,7 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.runtime.control import open_control
 
-__all__ = ["add_look_commands", "live_run"]
+__all__ = ["add_look_commands", "chosen_run", "live_run"]
 
 FOLLOW_S = 0.2  # between two looks of `logs -f`
 FOLLOW_LINES = 1000  # of each look: more than is logged between two
@@ -107,7 +107,7 @@ def _verb(state: str) -> str:
     return {"lost": "was lost"}.get(state, state)
 
 
-def _chosen(text: str | None) -> RunDirectory:
+def chosen_run(text: str | None) -> RunDirectory:
     """For commands that also look at ended runs."""
     if text is not None:
         return resolve_run(home_folder(), text)
@@ -187,7 +187,7 @@ def _status(run: RunDirectory) -> dict[str, Any]:
 
 
 def run_ps(options: argparse.Namespace) -> int:
-    run = _chosen(options.run_name)
+    run = chosen_run(options.run_name)
     state = run_state(run)
     rows = _live_rows(run) if state == "running" else _ended_rows(run, state)
     if options.json:
@@ -262,7 +262,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
 
 
 def run_logs(options: argparse.Namespace) -> int:
-    run = _chosen(options.run_name)
+    run = chosen_run(options.run_name)
     _check_logs(run, options.actors)
     lines = _lines(run, options.actors, max(options.tail, FOLLOW_LINES))
     shown = lines[max(len(lines) - options.tail, 0) :]

@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from hive.monitor.snapshot import Rates, Snapshot
+from hive.monitor.history import Rates
+from hive.monitor.snapshot import Snapshot
 
 __all__ = ["StatusLine", "event_text"]
 
@@ -35,7 +36,9 @@ class StatusLine:
         self.out.flush()
 
     def draw(self, snapshot: Snapshot) -> None:
-        rate = self.rates.update(snapshot)
+        # Of training time: a line that is drawn since the first moment needs no other clock.
+        self.rates.see(snapshot.train_s, {"env_steps": snapshot.env_steps})
+        rate = self.rates.rate("env_steps") or 0.0
         if self.live:
             width = shutil.get_terminal_size().columns
             self.text = live_text(snapshot, rate)[: width - 1]

@@ -1,42 +1,52 @@
 """A snapshot: one typed document that every view draws.
 
-It is made from what the supervisor says of itself (`hive.runtime.control`), which reads status pages: asking costs the
-run nothing. Rates come from successive snapshots, so a view keeps a `Rates`.
+    status (pages, slots, boards; from the supervisor)  ──┐
+    history (the documents before it: shares, rates)      ├──> snapshot_of ──> Snapshot ──> line, screens, JSON
+    files (returns, events) and /proc (cpu, memory)     ──┘
+
+The supervisor's document is read from status pages, so asking costs the actors nothing. What is a difference between
+two documents (shares of the last seconds, rates) comes from a `History`, which a view keeps; without one, shares are of
+an actor's whole life and there are no rates. What was not measured is None.
+
+Snapshots are values: nothing here reads a file, asks a supervisor or looks at a clock. (hive.monitor.look does.)
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ActorRow", "Rates", "Snapshot", "snapshot_of"]
+from hive.monitor.bound_by import bound_by
+from hive.monitor.history import History
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts, actor_row, helper_row
 
-RATE_S = 10.0  # the window of a rate: long enough to be steady, short enough to show a change
+__all__ = ["Extras", "Snapshot", "as_data", "snapshot_of"]
 
 
 @dataclass(frozen=True)
-class ActorRow:
-    """One line of `ps`. Shares are of the actor's whole life; `since_s` is how long it does what it does."""
+class Extras:
+    """What a view knows beside the supervisor's document. `t` is the time of the look, seconds since 1970."""
 
-    name: str
-    pid: int
-    state: str
-    restarts: int
-    activity: str
-    since_s: float
-    busy: float
-    wait_in: float
-    wait_out: float
-    version: int
-    lag: int
+    t: float = 0.0
+    processes: Mapping[int, ProcessFacts] = field(default_factory=dict)  # by pid
+    returns: tuple[tuple[float, float], ...] = ()  # (environment steps, mean return of the last 100 episodes)
+    events: tuple[Mapping[str, Any], ...] = ()  # of the run's diary, oldest first
+    cores: int = 0  # that the run may use; 0: not known
+    cores_busy: float | None = None  # how many of them are, with whatever
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment. `mean_return` is None before the first episode has ended."""
+    """A run at one moment. `mean_return` is None before the first episode has ended.
+
+    `state` is the run's; "lost" when its supervisor is gone. `supervisor` is empty while it answers, else what is wrong
+    with it, since when and its last words; the rest is then what is known of it. Rates are of wall time, by window in
+    seconds; a window that began before the first look has none. `window_s` is what shares and `bound_by` were measured
+    over, 0 for the actors' whole life.
+    """
 
     run: str
     state: str
@@ -49,27 +59,55 @@ class Snapshot:
     restarts: int
     train_s: float
     actors: tuple[ActorRow, ...]
-    channels: Mapping[str, Mapping[str, Any]]
+    channels: Mapping[str, ChannelRow]
+    t: float = 0.0
+    pid: int = 0
+    started: float = 0.0
+    steps_per_s: float | None = None
+    rates: Mapping[str, Mapping[int, float | None]] = field(default_factory=dict)
+    bound_by: str = ""
+    window_s: float = 0.0
+    cores: int = 0
+    cores_busy: float | None = None
+    results_actor: str = ""  # whose counters the run's are
+    helpers: tuple[ActorRow, ...] = ()
+    boards: Mapping[str, BoardRow] = field(default_factory=dict)
+    returns: tuple[tuple[float, float], ...] = ()
+    events: tuple[Mapping[str, Any], ...] = ()
+    supervisor: str = ""
 
     @property
     def lag(self) -> int:
         """The oldest version that a collector works with, in versions behind the latest."""
-        return max((row.lag for row in self.actors if row.name.startswith("collector")), default=0)
+        return max((row.lag or 0 for row in self.actors if row.name.startswith("collector")), default=0)
 
     @property
     def dropped(self) -> int:
-        return sum(sum(account["dropped"].values()) for account in self.channels.values())
+        return sum(sum(channel.dropped.values()) for channel in self.channels.values())
+
+    @property
+    def groups(self) -> dict[str, list[ActorRow]]:
+        """Group -> its actors, in the order of the topology."""
+        groups: dict[str, list[ActorRow]] = {}
+        for row in self.actors:
+            groups.setdefault(row.group, []).append(row)
+        return groups
 
 
-def snapshot_of(status: Mapping[str, Any]) -> Snapshot:
-    """From the supervisor's answer."""
-    rows, results = [], {}
-    for actor in status["actors"]:
-        rows.append(ActorRow(**{name: actor[name] for name in ActorRow.__dataclass_fields__}))
-        if actor["name"] == status.get("results_actor"):
-            results = actor["counters"]
+def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
+    """From the supervisor's answer, which `history` has seen last, if there is one. Raises KeyError."""
+    extras = extras or Extras()
+    words = _last_words(extras.events)
+    rows = tuple(
+        actor_row(actor, history, extras.processes.get(actor["pid"]), words.get(actor["name"], ""))
+        for actor in status["actors"]
+    )
+    results: Mapping[str, float] = next(
+        (actor["counters"] for actor in status["actors"] if actor["name"] == status.get("results_actor")), {}
+    )
     mean_return = results.get("mean_return_100", math.nan)
-    return Snapshot(
+    edges = status.get("edges", {})
+    snapshot = Snapshot(
         run=status["run"],
         state=status["state"],
         reason=status.get("reason", ""),
@@ -78,24 +116,61 @@ def snapshot_of(status: Mapping[str, Any]) -> Snapshot:
         updates=int(results.get("updates", 0)),
         episodes=int(results.get("episodes", 0)),
         mean_return=mean_return if results.get("episodes") and math.isfinite(mean_return) else None,
-        restarts=sum({row.pid: row.restarts for row in rows}.values()),
+        restarts=sum({row.process or row.pid: row.restarts for row in rows}.values()),
         train_s=results.get("train_s", 0.0),
-        actors=tuple(rows),
-        channels=status["channels"],
+        actors=rows,
+        channels={name: _channel(name, a, edges.get(name), history) for name, a in status["channels"].items()},
+        t=extras.t,
+        pid=status.get("pid", 0),
+        started=status.get("started", 0.0),
+        steps_per_s=history.rate("env_steps") if history else None,
+        rates=history.rates() if history else {},
+        window_s=history.window_s if history else 0.0,
+        cores=extras.cores,
+        cores_busy=extras.cores_busy,
+        results_actor=status.get("results_actor", ""),
+        helpers=tuple(_helpers(status, extras.processes)),
+        boards={
+            name: BoardRow(
+                edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name) if history else None
+            )
+            for name, edge in edges.items()
+            if edge["carrier"] == "board"
+        },
+        returns=extras.returns,
+        events=extras.events,
+    )
+    return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
+
+
+def _channel(
+    name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History | None
+) -> ChannelRow:
+    edge = edge or {}
+    return ChannelRow(
+        produced=account["produced"],
+        consumed=account["consumed"],
+        dropped=account["dropped"],
+        in_flight=account["in_flight"],
+        carrier=edge.get("carrier", ""),
+        source=edge.get("source", ""),
+        targets=tuple(edge.get("targets", ())),
+        capacity=edge.get("capacity", 0),
+        rate=history.channel_rate(name) if history else None,
     )
 
 
-class Rates:
-    """Environment steps per second over the last ten seconds of training time."""
+def _helpers(status: Mapping[str, Any], processes: Mapping[int, ProcessFacts]) -> list[ActorRow]:
+    supervisor = {"name": "supervisor", "pid": status.get("pid", 0), "state": status["state"]}
+    known = [supervisor, *status.get("helpers", ())]
+    return [helper_row(h["name"], h["pid"], h["state"], processes.get(h["pid"])) for h in known]
 
-    def __init__(self) -> None:
-        self.seen: deque[tuple[float, int]] = deque()
 
-    def update(self, snapshot: Snapshot) -> float:
-        self.seen.append((snapshot.train_s, snapshot.env_steps))
-        while len(self.seen) > 2 and self.seen[0][0] < snapshot.train_s - RATE_S:
-            self.seen.popleft()
-        (start, first), (end, last) = self.seen[0], self.seen[-1]
-        if end > start:
-            return (last - first) / (end - start)
-        return 0.0
+def _last_words(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Actor -> how its last incarnation died."""
+    return {str(e.get("actor")): str(e.get("text", "")) for e in events if e.get("kind") == "died"}
+
+
+def as_data(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as plain data, for JSON: every field under its name, and the sums that views show."""
+    return dataclasses.asdict(snapshot) | {"lag": snapshot.lag, "dropped": snapshot.dropped}

@@ -1,10 +1,12 @@
 """The control socket: how views and commands speak to a supervisor.
 
-    view -> supervisor      GiveStatus · Down · Scale
-    supervisor -> view      Status · Accepted · Refused
+    view -> supervisor      GiveStatus · Watch · Down · Scale · Inspect · Kill
+    supervisor -> view      Status · Accepted · Refused · Inspection
 
-A unix socket in the run's private socket folder; requests are answered one by one, in order. Leaving is closing the
-connection and changes nothing for the run. Garbage closes that connection and nothing else.
+A unix socket in the run's private socket folder; requests are answered one by one, in order. After `Watch` the view is
+also told the Status once a second, until it leaves; one document serves all views, and a view that does not read misses
+some. Leaving is closing the connection and changes nothing for the run. Garbage closes that connection and nothing
+else.
 """
 
 from __future__ import annotations
@@ -25,21 +27,45 @@ __all__ = [
     "ControlServer",
     "Down",
     "GiveStatus",
+    "Inspect",
+    "Inspection",
+    "Kill",
     "Refused",
     "Requests",
     "Scale",
     "Status",
+    "Watch",
     "control_path",
     "open_control",
 ]
 
 MAX_VIEWS = 64  # at once; a view holds one connection
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
+PUSH_S = 1.0  # between two documents told to who watches: what a person can follow, and next to no work
+PUSH_BYTES = 1 << 16  # not yet read by a view: it is told nothing more until it has read
+INSPECTION_BYTES = 1 << 19  # of a stack: thousands of frames, and within the limits of a message
 ACCEPT_AGAIN_S = 1.0  # when the process has no descriptor left for a view: not at once, or it would do nothing else
 
 
 class GiveStatus(Message):
     """Asks for everything a view shows."""
+
+
+class Watch(Message):
+    """Asks for the same at once, and then once a second."""
+
+
+class Inspect(Message):
+    """Asks what an actor is executing, and how it came to be as it is."""
+
+    actor: str
+
+
+class Kill(Message):
+    """Kills the process of an actor. It comes back as after any death; `by_hand` does not count against its limits."""
+
+    actor: str
+    by_hand: bool
 
 
 class Down(Message):
@@ -70,8 +96,15 @@ class Refused(Message):
     hint: str
 
 
-REQUESTS = type_set([GiveStatus, Down, Scale])
-ANSWERS = type_set([Status, Accepted, Refused])
+class Inspection(Message):
+    """`stack`: of all its process's threads, innermost call first, "" where it cannot say; `story`: oldest first."""
+
+    stack: str
+    story: tuple[str, ...]
+
+
+REQUESTS = type_set([GiveStatus, Watch, Down, Scale, Inspect, Kill])
+ANSWERS = type_set([Status, Accepted, Refused, Inspection])
 
 
 class Requests(Protocol):
@@ -82,6 +115,10 @@ class Requests(Protocol):
     def down(self, reason: str, now: bool) -> None: ...
 
     def scale(self, sets: Sequence[str]) -> None: ...
+
+    async def inspect(self, actor: str) -> tuple[str, Sequence[str]]: ...
+
+    def kill(self, actor: str, by_hand: bool) -> None: ...
 
 
 def control_path(socket_folder: Path) -> Path:
@@ -96,6 +133,7 @@ class ControlServer:
         self.run = run
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.views: dict[socket.socket, asyncio.Task[None]] = {}
+        self.told: tuple[float, bytes] = (float("-inf"), b"")  # when, and what, those who watch were told last
 
     async def start(self) -> None:
         self.listener.bind(str(self.path))
@@ -127,24 +165,48 @@ class ControlServer:
 
     async def _serve(self, line: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=line)
+        telling: asyncio.Task[None] | None = None
         try:
             while True:
-                writer.write(pack(self._answer(await read(reader, REQUESTS))))
+                request = await read(reader, REQUESTS)
+                writer.write(pack(await self._answer(request)))
+                if isinstance(request, Watch) and telling is None:
+                    telling = asyncio.get_running_loop().create_task(self._tell(writer))
                 await writer.drain()
         except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.views.pop(line, None)
             writer.close()
+            if telling is not None and not telling.cancel():
+                telling.result()  # it has ended before: with an error, which is nobody's but this view's
 
-    def _answer(self, request: Message) -> Message:
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        """Tells one view the status again and again. What cannot be told costs that view only."""
+        loop = asyncio.get_running_loop()
         try:
-            if isinstance(request, GiveStatus):
+            while True:
+                await asyncio.sleep(PUSH_S)
+                if loop.time() - self.told[0] > PUSH_S / 2:  # else another view was told this moment: it is the same
+                    self.told = loop.time(), pack(Status(self.run.status()))
+                if writer.transport.get_write_buffer_size() < PUSH_BYTES:
+                    writer.write(self.told[1])
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Message) -> Message:
+        try:
+            if isinstance(request, GiveStatus | Watch):
                 return Status(self.run.status())
+            if isinstance(request, Inspect):
+                stack, story = await self.run.inspect(request.actor)
+                return Inspection(stack[:INSPECTION_BYTES], tuple(story))
             if isinstance(request, Down):
                 self.run.down(request.reason, request.now)
             elif isinstance(request, Scale):
                 self.run.scale(request.sets)
+            elif isinstance(request, Kill):
+                self.run.kill(request.actor, request.by_hand)
             return Accepted()
         except HiveError as error:
             return Refused(str(error), error.hint)
@@ -167,8 +229,13 @@ class ControlClient:
         self.line = line
 
     def _ask(self, request: Message) -> Message:
+        return self._receive(request)
+
+    def _receive(self, request: Message | None = None) -> Message:
+        """The next answer, after a request if there is one."""
         try:
-            send(self.line, request)
+            if request is not None:
+                send(self.line, request)
             answer = receive(self.line, ANSWERS)
         except TimeoutError:
             raise UsageError(
@@ -186,6 +253,28 @@ class ControlClient:
         answer = self._ask(GiveStatus())
         assert isinstance(answer, Status)
         return answer.status  # type: ignore[no-any-return]
+
+    def watch(self) -> dict[str, Any]:
+        """The status now; from here on `told` gives the next ones, and this client serves nothing else."""
+        answer = self._ask(Watch())
+        assert isinstance(answer, Status)
+        return answer.status  # type: ignore[no-any-return]
+
+    def told(self) -> dict[str, Any]:
+        """The next status that a watcher is told, at most a second from now. Raises UsageError as all the others."""
+        answer = self._receive()
+        if not isinstance(answer, Status):
+            raise UsageError("the supervisor says something else than its status")
+        return answer.status  # type: ignore[no-any-return]
+
+    def inspect(self, actor: str) -> tuple[str, tuple[str, ...]]:
+        """(stack, story) of an actor. Raises UsageError where there is no such actor."""
+        answer = self._ask(Inspect(actor))
+        assert isinstance(answer, Inspection)
+        return answer.stack, answer.story
+
+    def kill(self, actor: str, *, by_hand: bool) -> None:
+        self._ask(Kill(actor, by_hand))
 
     def down(self, reason: str, *, now: bool = False) -> None:
         self._ask(Down(reason, now))

@@ -23,6 +23,7 @@ from typing import Any
 
 from hive.clock import RealClock
 from hive.config import Config, load_config, render
+from hive.config.values import SHOWN_LENGTH, printable
 from hive.errors import HiveError, UsageError
 from hive.records import (
     JsonlWriter,
@@ -142,6 +143,33 @@ class LiveRun:
         changed = changed_config(self.directory, self.config, sets)
         self.change = changed
         supervisor.end(SCALED, description(self.config, changed))
+
+    # --- single actors
+
+    async def inspect(self, actor: str) -> tuple[str, list[str]]:
+        """What it is executing ("": it cannot say) and its last transitions. Raises UsageError."""
+        supervisor, number = self._actor(actor)
+        process = supervisor.table[supervisor.plan.actors[number].process]
+        asked = [process.name] if process.alive and process.listening else []
+        stacks = await supervisor.processes.stacks(asked)
+        return stacks.get(process.name, ""), list(supervisor.machines[number].story)
+
+    def kill(self, actor: str, by_hand: bool) -> None:
+        """Kills its process, which comes back as after any death. Raises UsageError."""
+        supervisor, number = self._actor(actor)
+        process = supervisor.table[supervisor.plan.actors[number].process]
+        if supervisor.ending or not process.alive:
+            raise UsageError(f"{actor} does not live just now", hint="try again when it does")
+        process.by_hand = by_hand
+        supervisor.kill(process, "restarted by hand" if by_hand else "killed by hand")
+
+    def _actor(self, name: str) -> tuple[Supervisor, int]:
+        """The supervisor and the number of that actor."""
+        if self.supervisor is not None:
+            for number, planned in enumerate(self.supervisor.plan.actors):
+                if planned.name == name:
+                    return self.supervisor, number
+        raise UsageError(f"{self.directory.name} has no actor `{printable(name, SHOWN_LENGTH)}` just now")
 
     def next_stage(self) -> None:
         """The last stage has saved and ended: the config of the next one, which goes on from there."""

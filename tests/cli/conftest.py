@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,10 @@ import pytest
 
 from hive.cli import main
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
-from hive.runtime.control import ControlServer, control_path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "monitor")]  # fake_process, canned_status
+
+from fake_supervisor import FakeSupervisor  # noqa: E402
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 
@@ -31,55 +30,6 @@ class Done:
     code: int | str | None
     out: str
     err: str
-
-
-class _Asked:
-    """What the control socket asks of a fake supervisor."""
-
-    def __init__(self, supervisor: FakeSupervisor) -> None:
-        self.supervisor = supervisor
-
-    def status(self) -> dict[str, Any]:
-        return self.supervisor.status
-
-    def down(self, reason: str, now: bool) -> None:
-        self.supervisor.asked.append((reason, now))
-        self.supervisor.on_down()
-
-    def scale(self, sets: Sequence[str]) -> None:
-        self.supervisor.scaled.append(tuple(sets))
-        self.supervisor.on_scale()
-
-
-class FakeSupervisor:
-    """Answers views from a thread, as a supervisor does from its process."""
-
-    def __init__(self, folder: Path, status: dict[str, Any]) -> None:
-        self.folder = folder
-        self.status = status
-        self.asked: list[tuple[str, bool]] = []
-        self.on_down: Callable[[], None] = lambda: None
-        self.scaled: list[tuple[str, ...]] = []
-        self.on_scale: Callable[[], None] = lambda: None
-        self.listening = threading.Event()
-        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-        self.thread.start()
-        assert self.listening.wait(10)
-
-    async def _serve(self) -> None:
-        self.loop, self.over = asyncio.get_running_loop(), asyncio.Event()
-        server = ControlServer(control_path(self.folder), _Asked(self))
-        await server.start()
-        self.listening.set()
-        await self.over.wait()
-        await server.close()
-        while server.views:
-            await asyncio.sleep(0)
-
-    def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.over.set)
-        self.thread.join(10)
-        assert not self.thread.is_alive()
 
 
 @dataclass

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import pytest
+from canned_runs import LOOKS_S, lively
 from canned_status import PID, account, actor, results, starting, status
 
-from hive.monitor import ActorRow, Rates, Snapshot, snapshot_of
-from hive.monitor.snapshot import RATE_S
-
-
-def at(train_s: float, env_steps: int) -> Snapshot:
-    """A run that has trained for so long and got so far."""
-    return snapshot_of(status(actor("learner-0", counters=results(train_s=train_s, env_steps=env_steps))))
-
+from hive.monitor import ActorRow, BoardRow, ChannelRow, Extras, Snapshot, as_data, snapshot_of
+from hive.monitor.rows import helper_row
+from hive.records.documents import json_text
 
 # --- one moment
 
@@ -25,12 +22,14 @@ def test_a_run_at_work() -> None:
     assert (snapshot.mean_return, snapshot.train_s) == (131.6, 4.0)
     assert (snapshot.lag, snapshot.dropped, snapshot.restarts) == (1, 0, 0)
     assert [row.name for row in snapshot.actors] == ["collector-0", "learner-0"]
-    assert snapshot.channels == {"rollouts": account(40)}
+    assert snapshot.channels == {"rollouts": ChannelRow(40, 40, {}, 0)}
 
 
 def test_a_row_holds_what_the_actor_says() -> None:
     row = snapshot_of(status(actor("collector-3", lag=2, restarts=1))).actors[0]
-    assert row == ActorRow("collector-3", PID, "running", 1, "step", 0.25, 0.9, 0.06, 0.04, 12, 2)
+    shares = {"runtime": 0.0, "phases": {"step": 0.9, "wait": 0.1}}
+    expected = ActorRow("collector-3", PID, "running", 1, "step", 0.25, 0.9, 0.06, 0.04, 12, 2, "collector-3", **shares)
+    assert row == dataclasses.replace(expected, incarnation=1)
 
 
 def test_counts_are_whole_numbers() -> None:
@@ -55,6 +54,10 @@ def test_a_run_that_has_not_been_built() -> None:
         train_s=0.0,
         actors=(),
         channels={},
+        pid=PID,
+        started=1.7e9,
+        bound_by="nothing yet",
+        helpers=(helper_row("supervisor", PID, "starting", None),),
     )
     assert (snapshot.lag, snapshot.dropped) == (0, 0)
 
@@ -123,42 +126,36 @@ def test_a_snapshot_does_not_change() -> None:
         snapshot_of(status()).env_steps = 0  # type: ignore[misc]
 
 
-# --- rates
+# --- with what was before, and what else is known
 
 
-def test_the_first_look_has_no_rate() -> None:
-    assert Rates().update(at(4.0, 20_480)) == 0.0
-    rates = Rates()
-    for _ in range(3):
-        assert rates.update(snapshot_of(starting())) == 0.0
+def test_shares_rates_and_the_sentence_are_of_the_last_seconds() -> None:
+    snapshot = lively()
+    assert snapshot.window_s == LOOKS_S
+    assert snapshot.steps_per_s == pytest.approx(5_000)
+    assert snapshot.rates["updates"] == {10: pytest.approx(20), 60: None, 300: None}
+    assert snapshot.actors[0].phases["env"] == pytest.approx(0.74)
+    assert (snapshot.actors[0].rate_of, snapshot.actors[0].rate) == ("env_steps", pytest.approx(2_500))
+    assert snapshot.channels["rollouts"].rate == pytest.approx(40)
+    assert snapshot.channels["rollouts"].occupancy == pytest.approx(4 / 6)
+    assert snapshot.boards["behaviour"] == BoardRow("learner", ("collectors",), 40, 0.0)
+    assert snapshot.bound_by == "collectors (env 74 % of their time) - collection.workers"
+    assert (snapshot.cores, snapshot.cores_busy) == (2, 1.4)
+    assert [row.name for row in snapshot.helpers] == ["supervisor", "fork-server"]
 
 
-def test_a_rate_is_steps_over_time_of_training() -> None:
-    rates = Rates()
-    rates.update(at(0.0, 0))
-    assert rates.update(at(2.0, 10_000)) == 5_000.0
-    assert rates.update(at(4.0, 14_000)) == 3_500.0
+def test_the_last_words_of_an_actor_are_its_newest_death() -> None:
+    events = tuple(
+        {"kind": kind, "actor": "collector-0", "text": f"{kind} {n}"} for n in (1, 2) for kind in ("died", "x")
+    )
+    rows = {row.name: row for row in snapshot_of(status(), None, Extras(events=events)).actors}
+    assert (rows["collector-0"].last_words, rows["learner-0"].last_words) == ("died 2", "")
 
 
-def test_a_rate_forgets_what_is_older_than_its_window() -> None:
-    rates = Rates()
-    for second in range(20):
-        rates.update(at(second, 1_000 * second))
-    shown = [rates.update(at(second, 20_000 + 3_000 * (second - 20))) for second in range(20, 40)]
-    assert shown == sorted(shown)
-    assert 1_000 < shown[5] < 3_000
-    assert shown[-1] == 3_000.0
-    assert len(rates.seen) <= RATE_S + 1
-
-
-def test_two_looks_far_apart_are_a_rate_all_the_same() -> None:
-    rates = Rates()
-    rates.update(at(0.0, 0))
-    assert rates.update(at(10 * RATE_S, 200_000)) == 2_000.0
-
-
-def test_no_update_between_two_looks_leaves_the_rate() -> None:
-    rates = Rates()
-    rates.update(at(0.0, 0))
-    rates.update(at(2.0, 10_000))
-    assert rates.update(at(2.0, 10_000)) == 5_000.0
+def test_as_data_it_is_json_with_every_field() -> None:
+    data = json.loads(json_text(as_data(lively())))
+    names = {"run", "state", "env_steps", "steps_per_s", "bound_by", "actors", "channels", "boards", "lag", "dropped"}
+    assert names <= data.keys()
+    assert {"name", "state", "activity", "since_s", "busy", "wait_in", "wait_out"} <= data["actors"][0].keys()
+    assert data["channels"]["rollouts"]["in_flight"] == 4
+    assert data["rates"]["env_steps"]["60"] is None

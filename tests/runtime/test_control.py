@@ -19,14 +19,19 @@ from hive.errors import UsageError, WireError
 from hive.runtime import control
 from hive.runtime.control import (
     ANSWERS,
+    INSPECTION_BYTES,
     MAX_VIEWS,
     Accepted,
     ControlServer,
     Down,
     GiveStatus,
+    Inspect,
+    Inspection,
+    Kill,
     Refused,
     Scale,
     Status,
+    Watch,
     control_path,
     open_control,
 )
@@ -53,6 +58,7 @@ class Run:
         self.error: Exception | None = None
         self.scaled: list[tuple[str, ...]] = []
         self.large = ""
+        self.killed: list[tuple[str, bool]] = []
 
     def status(self) -> dict[str, Any]:
         if self.error is not None:
@@ -67,6 +73,15 @@ class Run:
         if "collection.workers=0" in sets:
             raise UsageError("nobody would collect", hint="take one")
         self.scaled.append(tuple(sets))
+
+    async def inspect(self, actor: str) -> tuple[str, list[str]]:
+        await asyncio.sleep(0)
+        if actor != "a-0":
+            raise UsageError(f"no actor `{actor}`")
+        return f"in run of {actor}" + self.large, ["starting -ready-> ready"]
+
+    def kill(self, actor: str, by_hand: bool) -> None:
+        self.killed.append((actor, by_hand))
 
 
 @asynccontextmanager
@@ -297,7 +312,117 @@ async def test_what_a_run_refuses_is_told_with_its_way_out_and_the_line_stays_op
         assert run.scaled == [("collection.workers=4", "gradients.workers=2")]
 
 
+# --- views that watch
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told once a second is told every hundredth."""
+    monkeypatch.setattr(control, "PUSH_S", 0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_who_watches_is_told_again_and_again(folder: Path) -> None:
+    async with serving(folder) as (server, run):
+        async with view(folder) as ends:
+            assert await ask(ends, Watch()) == Status(STATUS)
+            assert [await read(ends[0], ANSWERS) for _ in range(3)] == [Status(STATUS)] * 3
+            assert run.shown >= 4
+        await until(lambda: not server.views)
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # nobody is told any more
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_one_document_serves_all_who_watch(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as first, view(folder) as second:
+        await ask(first, Watch())
+        await ask(second, Watch())
+        for _ in range(20):
+            await read(first[0], ANSWERS)
+            await read(second[0], ANSWERS)
+        assert run.shown <= 2 + 30  # and not 42
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_who_watches_can_ask_too(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as (reader, writer):
+        writer.write(pack(Watch()) + pack(Watch()) + pack(Kill("a-0", True)))
+        told = [await read(reader, ANSWERS) for _ in range(6)]
+        assert told.count(Accepted()) == 1
+        assert told.count(Status(STATUS)) == 5
+        assert run.killed == [("a-0", True)]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_view_that_does_not_read_misses_some(folder: Path) -> None:
+    """What waits for it is bounded, whatever it does."""
+    async with serving(folder) as (_, run), view(folder) as other:
+        run.large = "x" * 500_000
+        async with view(folder) as (_, writer):
+            writer.write(pack(Watch()))
+            await ask(other, Watch())
+            for _ in range(50):
+                await read(other[0], ANSWERS)
+            tasks = [task for task in asyncio.all_tasks() if "_tell" in repr(task)]
+            waiting = [task.get_coro().cr_frame.f_locals["writer"].transport for task in tasks]  # type: ignore[union-attr]
+            assert max(transport.get_write_buffer_size() for transport in waiting) < 3 * len(run.large)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_status_that_raises_ends_the_view_that_watches(folder: Path) -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["exception"]))
+    async with serving(folder) as (_, run), view(folder) as other:
+        async with view(folder) as ends:
+            await ask(ends, Watch())
+            run.error = KeyError("page")
+            while await ends[0].read(1 << 16):
+                pass
+        run.error = None
+        assert await ask(other, GiveStatus()) == Status(STATUS)
+    gc.collect()
+    assert [type(error) for error in complaints] == [KeyError]
+
+
+async def test_an_actor_is_inspected(folder: Path) -> None:
+    async with serving(folder) as (_, run), view(folder) as ends:
+        assert await ask(ends, Inspect("a-0")) == Inspection("in run of a-0", ("starting -ready-> ready",))
+        assert await ask(ends, Inspect("b-0")) == Refused("no actor `b-0`", "")
+        run.large = "x" * (2 * INSPECTION_BYTES)  # more than a message carries
+        inspection = await ask(ends, Inspect("a-0"))
+        assert isinstance(inspection, Inspection)
+        assert len(inspection.stack) == INSPECTION_BYTES
+
+
 # --- a view's side
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_client_watches_inspects_and_kills(folder: Path) -> None:
+    def look() -> list[dict[str, Any]]:
+        watching, asking = open_control(folder), open_control(folder)
+        seen = [watching.watch(), watching.told(), watching.told()]
+        assert asking.inspect("a-0") == ("in run of a-0", ("starting -ready-> ready",))
+        asking.kill("a-0", by_hand=False)
+        watching.close()
+        asking.close()
+        return seen
+
+    async with serving(folder) as (server, run):
+        assert await asyncio.to_thread(look) == [STATUS] * 3
+        assert run.killed == [("a-0", False)]
+        await until(lambda: not server.views)
+
+
+def test_a_watcher_that_is_told_something_else(folder: Path, listener: socket.socket) -> None:
+    client = open_control(folder)
+    line, _ = listener.accept()
+    line.sendall(pack(Status(STATUS)) + pack(Accepted()))
+    assert client.watch() == STATUS
+    with pytest.raises(UsageError, match="something else than its status"):
+        client.told()
+    line.close()
+    client.close()
 
 
 async def test_a_client_scales_and_hears_why_not(folder: Path) -> None:

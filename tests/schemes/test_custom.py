@@ -77,7 +77,7 @@ def test_values_arrive_as_declared(text: str, value: Any) -> None:
         ("rate=fast", 'expected a number, got "fast"'),
         ("on=1", "expected true or false, got 1"),
         ("names=[1]", "expected list[str], got an array"),
-        ("widths=['a']", 'expected tuple[int, ...], got an array'),
+        ("widths=['a']", "expected tuple[int, ...], got an array"),
         ("table={a='x'}", "expected Mapping[str, float], got"),
         ("mode=sideways", 'expected "up" or "down", got "sideways"'),
         ("limit=true", "expected an integer or a string, got true"),

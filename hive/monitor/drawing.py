@@ -1,0 +1,173 @@
+"""Text with styles: what screens are drawn with, without a terminal.
+
+A screen is a list of lines, a line a list of spans, a span a text and the name of its style. Whoever shows it gives
+names a look: the terminal UI its colours, `plain` none. All characters are one cell wide; `ascii_of` has another for
+each that is not ASCII. What comes from outside (logs, errors, names) goes through `clean` first: a terminal obeys the
+control characters that it is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "BAD",
+    "BOLD",
+    "DIM",
+    "GOOD",
+    "KEY",
+    "PLAIN",
+    "SECOND",
+    "SELECTED",
+    "TITLE",
+    "WARN",
+    "Line",
+    "Span",
+    "amount",
+    "ascii_of",
+    "bar",
+    "beside",
+    "clean",
+    "clock",
+    "fitted",
+    "level",
+    "plain",
+    "rule",
+    "share",
+    "size",
+    "span_of_time",
+    "width_of",
+]
+
+Span = tuple[str, str]  # text, style
+Line = list[Span]
+
+PLAIN, BOLD, DIM, TITLE, KEY = "", "bold", "dim", "title", "key"
+GOOD, WARN, BAD, SECOND, SELECTED = "good", "warn", "bad", "second", "selected"
+
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = "▁▂▃▄▅▆▇█"
+BRAILLE = 0x2800
+ASCII = {
+    **dict.fromkeys(map(ord, "│┤├▐"), "|"),
+    **dict.fromkeys(map(ord, "┌┐└┘"), "+"),
+    **dict.fromkeys(map(ord, "─–"), "-"),
+    **dict.fromkeys(map(ord, " ▏▎▍"), " "),
+    **dict.fromkeys(map(ord, "▌▋▊▉█"), "#"),
+    **dict(zip(map(ord, LEVELS), "_..:-=+#", strict=True)),
+    **dict(zip(map(ord, "═▒▶·…×↑↓"), "=:>.~x^v", strict=True)),
+}
+
+
+def ascii_of(text: str) -> str:
+    """The same with ASCII characters only, cell by cell."""
+    if text.isascii():
+        return text
+    translated = text.translate(ASCII)
+    return "".join(map(_ascii_of_one, translated))
+
+
+def _ascii_of_one(character: str) -> str:
+    if character.isascii():
+        return character
+    dots = ord(character) - BRAILLE
+    if 0 <= dots < 256:
+        return " .:*#"[min((dots.bit_count() + 1) // 2, 4)]
+    return "?"
+
+
+def clean(text: str) -> str:
+    """Without anything that a terminal would obey."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def plain(lines: Iterable[Line], *, ascii_only: bool = False) -> str:
+    """Without styles, for a file or a pipe."""
+    texts = ["".join(text for text, _ in line).rstrip() for line in lines]
+    return "\n".join(ascii_of(text) if ascii_only else text for text in texts)
+
+
+def width_of(line: Line) -> int:
+    return sum(len(text) for text, _ in line)
+
+
+def fitted(line: Line, width: int) -> Line:
+    """The line in exactly `width` cells; what does not fit ends in `…`."""
+    missing = width - width_of(line)
+    if missing >= 0:
+        return [*line, (" " * missing, PLAIN)] if missing else line
+    left, result = width - 1, []
+    for text, style in line:
+        result.append((text[: max(left, 0)], style))
+        left -= len(text)
+        if left < 0:
+            break
+    return [*result, ("…", result[-1][1])] if width > 0 else []
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
+    """Two columns, the left one `width` cells wide."""
+    rows = max(len(left), len(right))
+    lefts, rights = [*left, *([[]] * (rows - len(left)))], [*right, *([[]] * (rows - len(right)))]
+    return [[*fitted(a, width), *b] for a, b in zip(lefts, rights, strict=True)]
+
+
+def rule(title: str, width: int) -> Line:
+    """A heading across the screen."""
+    text = f"─ {title} "
+    return [("─ ", DIM), (f"{title} ", TITLE), ("─" * max(width - len(text), 0), DIM)]
+
+
+def bar(part: float, width: int) -> str:
+    """A share as a bar in eighths of a cell."""
+    eighths = round(max(0.0, min(part, 1.0)) * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def level(part: float | None) -> str:
+    """A share as one cell."""
+    return " " if part is None else LEVELS[min(int(max(part, 0.0) * len(LEVELS)), len(LEVELS) - 1)]
+
+
+# --- numbers
+
+
+def share(part: float | None) -> str:
+    return "–" if part is None else f"{100 * part:.0f}%"
+
+
+def amount(value: float | None) -> str:
+    """A number in at most seven cells."""
+    if value is None:
+        return "–"
+    for limit, unit in ((1e15, ""), (1e9, "G"), (1e6, "M")):
+        if abs(value) >= limit:
+            return f"{value:.1e}" if not unit else f"{value / limit:.4g}{unit}"
+    if abs(value) >= 10_000:
+        return f"{value / 1e3:.4g}k"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def size(value: int | None) -> str:
+    """Bytes."""
+    if value is None:
+        return "–"
+    return f"{value / 2**30:.1f}G" if value >= 2**30 else f"{value / 2**20:.0f}M"
+
+
+def span_of_time(seconds: float) -> str:
+    """`0.3s`, `12s`, `04:10`, `1:04:10`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}" if minutes else f"{rest}s"
+
+
+def clock(t: float) -> str:
+    """The time of day, here."""
+    return time.strftime("%H:%M:%S", time.localtime(t))

@@ -1,0 +1,243 @@
+"""The first screen: how the run learns, how fast it is, who does what in it, and what it waits for.
+
+    header · return curve beside rates · pipeline: a line for each group and each of its channels · bound by · events
+
+The pipeline is drawn from the topology, so actors and channels of a user's own are in it without a word about them.
+Everything is drawn of one Snapshot, for a given number of columns and lines.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from hive.monitor.chart import Drawn, chart
+from hive.monitor.drawing import (
+    BAD,
+    BOLD,
+    DIM,
+    GOOD,
+    PLAIN,
+    SECOND,
+    TITLE,
+    WARN,
+    Line,
+    amount,
+    bar,
+    beside,
+    clean,
+    clock,
+    fitted,
+    level,
+    rule,
+    share,
+    span_of_time,
+    width_of,
+)
+from hive.monitor.history import TOTALS, WINDOWS
+from hive.monitor.rows import ActorRow, ChannelRow
+from hive.monitor.snapshot import Snapshot
+
+__all__ = ["header", "house"]
+
+RATES = 38  # cells of the table of rates
+NAME = 18  # of a group
+BAR = 10
+LEAST_CHART = 5  # lines: less shows nothing
+MOST_CHART = 14  # more would be empty
+EVENTS = 3  # lines, where there is room for more than these
+LIVELY = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
+NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
+
+
+def header(snapshot: Snapshot, width: int) -> list[Line]:
+    """Which run, how it is, how far it has got; a second line where its supervisor is not as it should be."""
+    end = snapshot.t or snapshot.started
+    line: Line = [(f" {clean(snapshot.run)} ", BOLD), (f" {snapshot.state}", LIVELY.get(snapshot.state, WARN))]
+    line.append((f" {span_of_time(max(end - snapshot.started, 0.0))}", PLAIN))
+    steps = f"   {amount(snapshot.env_steps)}"
+    if snapshot.goal_steps:
+        steps += f" / {amount(snapshot.goal_steps)} steps ({snapshot.env_steps / snapshot.goal_steps:.0%})"
+    line.append((steps, PLAIN))
+    if snapshot.state == "running" and snapshot.steps_per_s and snapshot.goal_steps:
+        left = max(snapshot.goal_steps - snapshot.env_steps, 0) / snapshot.steps_per_s
+        line.append((f"   left {span_of_time(left)}", PLAIN))
+    if snapshot.restarts:
+        line.append((f"   restarts {snapshot.restarts}", WARN))
+    if snapshot.state not in ("running", "starting") and snapshot.reason:
+        line.append((f"   {clean(snapshot.reason)}", DIM))
+    lines = [fitted(line, width)]
+    if snapshot.supervisor:
+        lines.append(fitted([(f" supervisor {clean(snapshot.supervisor)}", BAD)], width))
+    return lines
+
+
+def house(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    """The screen in at most `height` lines of `width` cells."""
+    top = header(snapshot, width)
+    pipeline = _pipeline(snapshot, width)
+    rates = _rates(snapshot)
+    sentence = _sentence(snapshot, width)
+    room = height - len(top) - 2 - len(sentence)  # two headings
+    chart_lines = max(min(room - len(pipeline) - EVENTS, MOST_CHART), LEAST_CHART, len(rates))
+    events = _events(snapshot, max(room - chart_lines - len(pipeline), 0), width)
+    most = max(room - chart_lines - len(events), 0)
+    if len(pipeline) > most:
+        hidden = len(pipeline) - most + 1
+        pipeline = [*pipeline[: max(most - 1, 0)], [(f"   … {hidden} more lines", DIM)]][:most]
+    left = max(width - RATES - 1, 20)
+    heading = [*fitted(rule("return (last 100 episodes)", left), left), (" ", PLAIN), *_rates_heading()]
+    curve = _curve(snapshot, left, chart_lines)
+    lines = [*top, fitted(heading, width), *(fitted(line, width) for line in beside(curve, rates, left + 1))]
+    lines.append(rule("house", width))
+    lines += [fitted(line, width) for line in pipeline]
+    return [*lines, *sentence, *events][:height]
+
+
+def _sentence(snapshot: Snapshot, width: int) -> list[Line]:
+    """What the run waits for, in one line or two."""
+    head = " bound by: "
+    texts = textwrap.wrap(
+        clean(snapshot.bound_by) or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …"
+    )
+    heads = [(head, TITLE), (" " * len(head), PLAIN)]
+    return [fitted([heads[number], (text, BOLD)], width) for number, text in enumerate(texts)]
+
+
+def _curve(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    if not snapshot.returns:
+        since = f"{span_of_time(snapshot.train_s)} since the first update"
+        waits = "no line of metrics yet" if snapshot.episodes else "no episode has ended yet"
+        text = f"{waits} - {since}" if snapshot.updates else "no update yet"
+        return [[], [(f"   {text}", DIM)], *([[]] * (height - 2))]
+    return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
+
+
+def _rates_heading() -> Line:
+    cells = "".join(f"{_window(window):>7}" for window in WINDOWS)
+    return [("─ ", DIM), ("rates ", TITLE), (f"{'':─<6}{cells}", DIM)]
+
+
+def _window(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} m"
+
+
+def _rates(snapshot: Snapshot) -> list[Line]:
+    lines: list[Line] = []
+    for name in TOTALS:
+        rates: Mapping[int, float | None] = snapshot.rates.get(name, {})
+        cells = "".join(f"{amount(rates.get(window)):>7}" for window in WINDOWS)
+        lines.append([(f" {NAMES[name]:<12}", PLAIN), (f" {cells}", BOLD)])
+    mean = "–" if snapshot.mean_return is None else f"{snapshot.mean_return:.1f}"
+    lines.append([(" return      ", PLAIN), (f" {mean:>7}", BOLD), (f"  updates {amount(snapshot.updates)}", DIM)])
+    lag_style, dropped_style = (WARN if snapshot.lag > 4 else PLAIN), (WARN if snapshot.dropped else PLAIN)
+    lines.append(
+        [
+            (f" lag {snapshot.lag}", lag_style),
+            (f"   dropped {amount(snapshot.dropped)}", dropped_style),
+            (f"   cores {_cores(snapshot)}", PLAIN),
+        ]
+    )
+    return lines
+
+
+def _cores(snapshot: Snapshot) -> str:
+    return "–" if snapshot.cores_busy is None else f"{snapshot.cores_busy:.1f}/{snapshot.cores}"
+
+
+# --- the pipeline
+
+
+def _pipeline(snapshot: Snapshot, width: int) -> list[Line]:
+    if not snapshot.actors:
+        text = "the actors are being started" if snapshot.state == "starting" else "nothing is known of its actors"
+        return [[(f"   {text}", DIM)]]
+    lines: list[Line] = []
+    drawn = set()
+    for group, rows in snapshot.groups.items():
+        lines.append(_group(group, rows, width))
+        for name, channel in snapshot.channels.items():
+            if channel.source == group:
+                drawn.add(name)
+                lines.append(_channel(name, channel))
+        boards: Line = []
+        for name, board in snapshot.boards.items():
+            if board.source == group:
+                version = f"v{board.version}" if board.version >= 0 else "nothing yet"
+                span = (f"   ▒ {name} {version} ▒▶ {', '.join(board.targets)}", SECOND)
+                if boards and width_of([*boards, span]) > width:
+                    lines.append(boards)
+                    boards = []
+                boards.append(span)
+        lines += [boards] if boards else []
+    lines += [_channel(name, channel) for name, channel in snapshot.channels.items() if name not in drawn]
+    return lines
+
+
+def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
+    """` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%`; then a cell for each actor."""
+    there = [row for row in rows if row.state in ("running", "draining")]
+    name = f"{clean(group)} ×{len(rows)}" if len(rows) > 1 else clean(group)
+    line: Line = [(f" {name:<{NAME}}", BOLD)]
+    busy = _mean([row.busy for row in rows])
+    if busy is not None:
+        line += [(f" {bar(busy, BAR)}", GOOD), (f" {share(busy):>4}", BOLD)]
+        line.append((f"  in {share(_mean([r.wait_in for r in rows])):>4}", PLAIN))
+        line.append((f"  out {share(_mean([r.wait_out for r in rows])):>4} ", PLAIN))
+    missing = [row for row in rows if row not in there and row.state != "finished"]
+    if missing and busy is not None:
+        states = ", ".join(f"{row.name} {row.state}" for row in missing[:2])
+        line.append((f" {states}{f' and {len(missing) - 2} more' if len(missing) > 2 else ''}", BAD))
+    elif busy is None:
+        line.append((f" {', '.join(dict.fromkeys(row.state for row in rows))}", DIM))
+    else:
+        phases = _phases(rows)
+        line.append((f" {' '.join(f'{name} {share(part)}' for name, part in phases)}", DIM))
+    room = width - width_of(line) - 2
+    if 1 < len(rows) <= room and busy is not None:
+        line.append((f"  {''.join(level(row.busy) for row in rows)}", SECOND))
+    return line
+
+
+def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
+    """The two that take most of its work."""
+    shares: dict[str, float] = {}
+    for row in rows:
+        for phase, part in row.phases.items():
+            if row.kinds.get(phase) in ("busy", "runtime"):
+                shares[phase] = shares.get(phase, 0.0) + part / len(rows)
+    return sorted((item for item in shares.items() if item[1] >= 0.005), key=lambda item: -item[1])[:2]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _channel(name: str, channel: ChannelRow) -> Line:
+    """`   ══ rollouts ▆ 3/4  120/s ══▶ gradient-workers`"""
+    full = channel.occupancy
+    style = WARN if full is not None and full >= 0.99 and channel.carrier == "slab" else PLAIN
+    held = f"{channel.in_flight}/{channel.capacity}" if channel.capacity else f"{channel.in_flight} held"
+    rate = f"{amount(channel.rate)}/s" if channel.rate is not None else f"{amount(channel.produced)} in all"
+    dash = {"slab": "══", "message": "──"}.get(channel.carrier, "──")
+    line: Line = [(f"   {dash} ", DIM), (f"{clean(name):<11}", PLAIN), (f" {level(full)} {held:<6}", style)]
+    line.append((f" {rate:>10}", PLAIN))
+    if channel.targets:
+        line += [(f" {dash}▶ ", DIM), (", ".join(channel.targets), PLAIN)]
+    lost = sum(channel.dropped.values())
+    if lost:
+        reasons = ", ".join(f"{reason} {amount(n)}" for reason, n in channel.dropped.items() if n)
+        line.append((f"   dropped {amount(lost)} ({reasons})", WARN))
+    return line
+
+
+def _events(snapshot: Snapshot, count: int, width: int) -> list[Line]:
+    """The last lines of the diary."""
+    lines: list[Line] = []
+    for event in snapshot.events[len(snapshot.events) - count :] if count else ():
+        style = BAD if event.get("kind") in ("died", "lost", "not finite") else DIM
+        who = clean(str(event.get("actor", "supervisor")))
+        text = clean(str(event.get("text", "")))
+        lines.append(fitted([(f" {clock(event.get('t', 0.0))} {who:<18} {text}", style)], width))
+    return lines

@@ -1,0 +1,104 @@
+"""The fourth screen: the logs of all actors, merged by time, as they grow; filtered and searched.
+
+At first the ends of all logs are read, then what is added to them. A line's actor and level are known from how logs are
+written (hive.records.logs); a line without a time, of a traceback, belongs to the line above.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hive.monitor.drawing import BAD, DIM, PLAIN, SECOND, SELECTED, WARN, Line, clean, fitted
+from hive.monitor.tail import Tail
+from hive.records.logs import HEADER
+
+__all__ = ["LEVELS", "Entry", "Logbook", "log_lines"]
+
+KEPT = 5000  # lines: some minutes of much talk
+BACK_BYTES = 1 << 15  # read of each log at first: some hundred lines
+LEVELS = ("all", "info", "warn", "error")
+RANKS = {"DEBUG": 0, "INFO": 1, "WARN": 2, "WARNING": 2, "ERROR": 3, "CRITICAL": 3}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a log."""
+
+    time: str  # as it is written: it sorts
+    actor: str
+    rank: int  # of its level, 0 (debug) to 3 (error)
+    text: str
+
+
+class Logbook:
+    """The last lines of all logs of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tails: dict[str, Tail] = {}
+        self.last: dict[str, tuple[str, int]] = {}  # actor -> time and rank of its last line
+        self.entries: deque[Entry] = deque(maxlen=KEPT)
+
+    def read(self) -> None:
+        """Takes in what is new."""
+        new: list[Entry] = []
+        for path in sorted(self.folder.glob("*.log")):
+            tail = self.tails.setdefault(path.stem, Tail(path, BACK_BYTES))
+            new += [self._entry(path.stem, raw) for raw in tail.lines()]
+        self.entries.extend(sorted(new, key=lambda entry: entry.time))
+
+    def _entry(self, actor: str, raw: bytes) -> Entry:
+        line = raw.decode(errors="replace")
+        header = HEADER.fullmatch(line)
+        if header is None:
+            time, rank = self.last.get(actor, ("", 0))
+            return Entry(time, actor, rank, line)
+        level, _, text = header[2].partition(" ")
+        rank = RANKS.get(level, 1)
+        self.last[actor] = header[1], rank
+        return Entry(header[1], actor, rank, f"{level} {text}")
+
+    @property
+    def actors(self) -> list[str]:
+        return sorted(self.tails)
+
+    def of(self, actor: str, count: int) -> list[str]:
+        """The last lines of one actor."""
+        texts = [f"{entry.time[11:]} {entry.text}" for entry in self.entries if entry.actor == actor]
+        return texts[-count:]
+
+    def chosen(self, *, level: int = 0, actor: str = "", search: str = "") -> list[Entry]:
+        """Those of this level or worse, of this actor, with this text in them (of either case)."""
+        wanted = search.lower()
+        return [
+            entry
+            for entry in self.entries
+            if entry.rank >= level
+            and (not actor or entry.actor == actor)
+            and (wanted in entry.text.lower() or wanted in entry.actor)
+        ]
+
+
+def log_lines(entries: Sequence[Entry], width: int, height: int, *, back: int = 0, search: str = "") -> list[Line]:
+    """`height` lines that end `back` lines before the newest."""
+    if not entries:
+        return [[], [("   no line", DIM)]]
+    end = len(entries) - min(back, max(len(entries) - height, 0))
+    lines: list[Line] = []
+    for entry in entries[max(end - height, 0) : end]:
+        style = (DIM, PLAIN, WARN, BAD)[entry.rank]
+        head = f" {entry.time[11:]} {clean(entry.actor):<18} "
+        lines.append(fitted([(head, SECOND), *_marked(clean(entry.text), search, style)], width))
+    return lines
+
+
+def _marked(text: str, search: str, style: str) -> Line:
+    """The text with what was searched for made visible."""
+    at = text.lower().find(search.lower()) if search else -1
+    if at < 0:
+        return [(text, style)]
+    end = at + len(search)
+    return [(text[:at], style), (text[at:end], SELECTED), (text[end:], style)]

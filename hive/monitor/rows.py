@@ -1,0 +1,178 @@
+"""The rows of a snapshot: an actor, a channel, a board, and what the operating system says of a process.
+
+Shares are of the time that a history covers, or of the actor's whole life; an actor's `phases` sum up to 1. Seconds,
+bytes, and versions as everywhere; `cpu` is in cores (1.0: one core, all the time). None is what was not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hive.monitor.history import History, Spent, spent_of
+
+__all__ = ["ActorRow", "BoardRow", "ChannelRow", "ProcessFacts", "actor_row", "helper_row"]
+
+STOPPED = "T"  # the state of a process that SIGSTOP has stopped, in /proc
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """What /proc says of one process. `cpu` is None at the first look."""
+
+    state: str
+    cpu: float | None
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class ActorRow:
+    """One actor. `since_s` is how long it does what it does; `kinds` says of each phase whether it is work or a wait.
+
+    `state` is the supervisor's view of it, or "stopped" while SIGSTOP holds its process. `rate` counts `rate_of` per
+    second. `last_words` is how its last incarnation died.
+    """
+
+    name: str
+    pid: int
+    state: str
+    restarts: int
+    activity: str
+    since_s: float
+    busy: float | None
+    wait_in: float | None
+    wait_out: float | None
+    version: int | None
+    lag: int | None
+    group: str = ""
+    process: str = ""
+    incarnation: int = 0
+    restartable: bool = True
+    runtime: float | None = None
+    phases: Mapping[str, float] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    cpu: float | None = None
+    memory_bytes: int | None = None
+    rate: float | None = None
+    rate_of: str = ""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    last_words: str = ""
+
+    @property
+    def role(self) -> str:
+        """`collector` of `collector-3`."""
+        role, _, number = self.name.rpartition("-")
+        return role if role and number.isdecimal() else self.name
+
+    @property
+    def own(self) -> float:
+        """The share of its time in which it waited for nobody. One that is not there works on coming back."""
+        if self.state not in ("running", "draining"):
+            return 1.0
+        return max(0.0, 1.0 - (self.wait_in or 0.0) - (self.wait_out or 0.0))
+
+
+@dataclass(frozen=True)
+class ChannelRow:
+    """One channel and its account. `capacity` is how many messages it can hold, over all producers; 0: not known."""
+
+    produced: int
+    consumed: int
+    dropped: Mapping[str, int]
+    in_flight: int
+    carrier: str = ""
+    source: str = ""
+    targets: tuple[str, ...] = ()
+    capacity: int = 0
+    rate: float | None = None  # messages per second
+
+    @property
+    def occupancy(self) -> float | None:
+        return min(self.in_flight / self.capacity, 1.0) if self.capacity else None
+
+
+@dataclass(frozen=True)
+class BoardRow:
+    """One board: its latest version (-1: none yet), and versions per second."""
+
+    source: str
+    targets: tuple[str, ...]
+    version: int
+    rate: float | None = None
+
+
+def actor_row(
+    actor: Mapping[str, Any], history: History | None, process: ProcessFacts | None, last_words: str
+) -> ActorRow:
+    """From the supervisor's words on one actor."""
+    spent = history.spent(actor["name"]) if history else None
+    counted, rate = _rate(actor, history)
+    state = actor["state"]
+    if process is not None and process.state == STOPPED and state == "running":
+        state = "stopped"
+    return ActorRow(
+        name=actor["name"],
+        pid=actor["pid"],
+        state=state,
+        restarts=actor["restarts"],
+        activity=actor["activity"],
+        since_s=actor["since_s"],
+        **_shares(actor, spent),
+        version=actor["version"],
+        lag=actor["lag"],
+        group=actor.get("group", actor["name"]),
+        process=actor.get("process", ""),
+        incarnation=actor.get("incarnation", 0),
+        restartable=actor.get("restart", True),
+        kinds=actor.get("kinds", {}),
+        cpu=process.cpu if process else None,
+        memory_bytes=process.memory_bytes if process else None,
+        rate=rate,
+        rate_of=counted,
+        counters=actor["counters"],
+        last_words=last_words,
+    )
+
+
+def _shares(actor: Mapping[str, Any], spent: Spent | None) -> dict[str, Any]:
+    """Of the last seconds, if there are any; else of its life."""
+    kinds: Mapping[str, str] = actor.get("kinds", {})
+    if spent is None or not (total := sum(spent.values())):
+        whole = spent_of(actor)
+        total = sum(whole.values())
+        phases = {name: s / total for name, s in whole.items()} if total else {}
+        shares = {kind: actor[kind] for kind in ("busy", "wait_in", "wait_out")}
+        return shares | {"runtime": actor.get("runtime"), "phases": phases}
+    shares = {
+        kind: sum(s for name, s in spent.items() if kinds.get(name) == kind) / total
+        for kind in ("busy", "wait_in", "wait_out", "runtime")
+    }
+    return shares | {"phases": {name: s / total for name, s in spent.items()}}
+
+
+def _rate(actor: Mapping[str, Any], history: History | None) -> tuple[str, float | None]:
+    """(what, per second): the first thing that the actor counts itself, else the messages of its first channel."""
+    own = [name for name in actor["counters"] if ":" not in name]
+    sent = list(actor.get("sent", {}))
+    counted = next(iter([*own, *sent]), "")
+    return counted, history.actor_rate(actor["name"], counted) if history and counted else None
+
+
+def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None) -> ActorRow:
+    """A process of the run that is no actor."""
+    return ActorRow(
+        name=name,
+        pid=pid,
+        state="stopped" if process is not None and process.state == STOPPED else state,
+        restarts=0,
+        activity="",
+        since_s=0.0,
+        busy=None,
+        wait_in=None,
+        wait_out=None,
+        version=None,
+        lag=None,
+        cpu=process.cpu if process else None,
+        memory_bytes=process.memory_bytes if process else None,
+    )

@@ -1,0 +1,192 @@
+"""The sentence, over canned runs: each case of its docstring, and what must not be said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from canned_runs import (
+    COLLECTING,
+    WAITING_FOR_GRADIENTS,
+    WAITING_FOR_ROLLOUTS,
+    T,
+    looked_at,
+    snapshot,
+    trainer,
+    working,
+)
+from canned_status import account, starting, status
+
+from hive.monitor import Extras, History, bound_by, snapshot_of
+from hive.monitor.bound_by import LONG_S, NOTHING_YET
+
+IDLE_COLLECTOR = {"env": 0.1, "wait rollouts:out": 0.9}
+SLOW_LEARNER = {"update": 0.97, "wait gradients": 0.03}
+WAITS_FOR_ROOM = {"gradient": 0.1, "wait gradients:out": 0.85, "wait rollouts": 0.05}
+
+
+def said(**shape: Any) -> str:
+    return snapshot(**shape).bound_by
+
+
+# --- at work
+
+
+def test_environments_that_are_slow() -> None:
+    assert said() == "collectors (env 74 % of their time) - collection.workers"
+
+
+def test_a_policy_that_is_slow() -> None:
+    acting = {"env": 0.2, "policy": 0.75, "wait behaviour": 0.05}
+    assert said(collectors=(acting, acting)) == "collectors (policy 75 % of their time) - collection.envs"
+
+
+def test_work_of_two_kinds_is_named_by_both() -> None:
+    both = {"env": 0.36, "policy": 0.3, "runtime": 0.3, "wait behaviour": 0.04}
+    assert said(collectors=(both,)) == "collectors (env and policy 66 % of their time) - collection.workers"
+
+
+def test_a_slow_learner() -> None:
+    bound = said(collectors=(IDLE_COLLECTOR,) * 2, worker=WAITS_FOR_ROOM, learner=SLOW_LEARNER)
+    assert bound == "learner (update 97 % of its time) - gradients.bootstrap_rounds"
+
+
+def test_a_slow_gradient_worker() -> None:
+    worker = {"gradient": 0.96, "wait rollouts": 0.02, "runtime": 0.02}
+    bound = said(collectors=({"env": 0.4, "wait rollouts:out": 0.6},) * 2, worker=worker)
+    assert bound == "gradient-workers (gradient 96 % of their time) - gradients.workers"
+
+
+def test_who_waits_for_nobody_and_is_waited_for_by_nobody_binds_nothing() -> None:
+    """A recorder that writes all the time, and an evaluator that plays."""
+    busy = {"recorder": {"phases": {"runtime": 100.0}, "kinds": {"runtime": "runtime"}, "wait_in": 0.0}}
+    assert said(changes=busy).startswith("collectors")
+
+
+def test_more_processes_do_not_help_where_there_is_no_core_left() -> None:
+    full = Extras(t=T, cores=2, cores_busy=1.96)
+    assert snapshot(full).bound_by == "collectors (env 74 % of their time), and all 2 cores are busy"
+    assert snapshot(Extras(t=T, cores=2, cores_busy=1.5)).bound_by.endswith("collection.workers")
+
+
+# --- one of several
+
+
+def test_an_actor_that_hangs_is_named_with_what_and_since_when() -> None:
+    hanging = {"collector-1": {"activity": "env", "since_s": 12.34}}
+    waiting = {"wait behaviour": 0.98, "runtime": 0.02}
+    bound = said(collectors=(waiting, {"env": 1.0}), changes=hanging)
+    assert bound == "collector-1 (in `env` for 12.3 s) - supervision.phase_limit_s"
+    hanging["collector-1"]["since_s"] = LONG_S - 0.1
+    assert "for" not in said(collectors=(waiting, {"env": 1.0}), changes=hanging)
+
+
+def test_a_wait_that_lasts_is_not_hanging() -> None:
+    waits = {"learner-0": {"activity": "wait gradients", "since_s": 60.0}}
+    assert said(changes=waits).startswith("collectors")
+
+
+def test_a_straggler_is_named() -> None:
+    waiting = {"env": 0.3, "policy": 0.1, "wait behaviour": 0.6}
+    bound = said(collectors=(waiting, waiting, {"env": 0.95, "policy": 0.05}, waiting))
+    assert bound == "collector-2 (env 95 % of its time, while the others wait) - collection.fraction_workers"
+
+
+def test_one_of_sixty_four() -> None:
+    waiting = {"env": 0.01, "wait behaviour": 0.99}
+    bound = said(collectors=[waiting] * 40 + [{"env": 1.0}] + [waiting] * 23)
+    assert bound.startswith("collector-40 (env 100 % of its time, while the others wait)")
+
+
+def test_an_actor_that_is_not_there() -> None:
+    dead = {"collector-1": {"state": "failed"}}
+    events = ({"kind": "died", "actor": "collector-1", "text": "it was stopped (SIGSTOP) and so was killed"},)
+    seen = snapshot(Extras(t=T, events=events), changes=dead)
+    assert seen.bound_by == "collector-1 (failed: it was stopped (SIGSTOP) and so was killed)"
+    assert said(changes={"collector-1": {"state": "starting"}}) == "collector-1 (starting)"
+
+
+def test_an_actor_that_is_done_is_not_missed() -> None:
+    assert said(changes={"collector-1": {"state": "finished"}}).startswith("collectors (")
+
+
+# --- in turn
+
+
+def test_synchronous_runs_take_turns() -> None:
+    bound = said(
+        collectors=({"env": 0.45, "wait behaviour": 0.55},) * 2,
+        worker={"gradient": 0.35, "wait rollouts": 0.45, "wait weights": 0.2},
+        learner={"update": 0.2, "wait gradients": 0.8},
+    )
+    assert bound == "collectors and gradient-workers in turn (45 % and 35 % of the time) - collection.communication"
+
+
+# --- too little to say
+
+
+@pytest.mark.parametrize("state", ["draining", "finished", "stopped", "failed", "lost", "paused"])
+def test_a_run_that_does_not_run_is_bound_by_nothing(state: str) -> None:
+    assert said(state=state).startswith("nothing, the run is ")
+
+
+def test_nothing_yet() -> None:
+    assert snapshot_of(starting()).bound_by == NOTHING_YET
+    assert snapshot_of(trainer()).bound_by == NOTHING_YET  # one look: there is no last second
+    assert looked_at([trainer()]).bound_by == NOTHING_YET
+    assert snapshot(actors=[]).bound_by == NOTHING_YET
+    history = History()
+    for t in (0.0, 0.3):
+        history.see(trainer(10 + t), T + t)
+    assert snapshot_of(trainer(10.3), history).bound_by == NOTHING_YET
+
+
+# --- topologies of a user's own
+
+
+def custom(**shares: dict[str, float]) -> str:
+    """count -> doublers -> sum, by what each spends its time with."""
+    edges = {
+        "numbers": {"carrier": "message", "source": "counter", "targets": ["doublers"], "capacity": 16, "version": -1},
+        "doubled": {"carrier": "message", "source": "doublers", "targets": ["sum"], "capacity": 16, "version": -1},
+    }
+    documents = []
+    for second in range(3):
+        rows = [
+            working(f"{name}-0", f"{name}s" if name == "doubler" else name, s, 10.0 + second)
+            for name, s in shares.items()
+        ]
+        channels = {"numbers": account(10), "doubled": account(10)}
+        documents.append(status(*rows, channels=channels, edges=edges, results_actor=""))
+    return looked_at(documents).bound_by
+
+
+def test_actors_of_ones_own_are_followed_and_have_no_key() -> None:
+    bound = custom(
+        counter={"runtime": 0.05, "wait numbers:out": 0.95},
+        doubler={"runtime": 0.98, "wait numbers": 0.02},
+        sum={"runtime": 0.02, "wait doubled": 0.98},
+    )
+    assert bound == "doublers (at work 98 % of their time)"
+
+
+def test_a_channel_with_a_long_name_is_known_by_what_a_page_has_room_for() -> None:
+    name = "measurements_of_everything"
+    edges = {name: {"carrier": "slab", "source": "maker", "targets": ["taker"], "capacity": 4, "version": -1}}
+    rows = [{"maker": {"env": 1.0}, "taker": {f"wait {name}"[:23]: 1.0}} for _ in range(2)]
+    documents = [
+        status(
+            *(working(f"{n}-0", n, s, 10.0 + second) for n, s in row.items()),
+            channels={name: account(3)},
+            edges=edges,
+            results_actor="taker-0",
+        )
+        for second, row in enumerate(rows)
+    ]
+    assert looked_at(documents).bound_by == "maker (env 100 % of its time)"
+
+
+def test_it_is_pure() -> None:
+    seen = snapshot(collectors=(COLLECTING,), worker=WAITING_FOR_ROLLOUTS, learner=WAITING_FOR_GRADIENTS)
+    assert bound_by(seen) == bound_by(dataclasses.replace(seen, bound_by="")) == seen.bound_by

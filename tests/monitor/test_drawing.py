@@ -1,0 +1,102 @@
+"""Spans, bars, numbers; nothing that a terminal would obey gets through."""
+
+from __future__ import annotations
+
+import pytest
+
+from hive.monitor.drawing import (
+    BOLD,
+    LEVELS,
+    PLAIN,
+    Line,
+    amount,
+    ascii_of,
+    bar,
+    beside,
+    clean,
+    fitted,
+    level,
+    plain,
+    rule,
+    share,
+    size,
+    span_of_time,
+    width_of,
+)
+
+
+@pytest.mark.parametrize("width", [0, 1, 3, 5, 6, 9])
+def test_a_line_is_fitted_to_the_cell(width: int) -> None:
+    line: Line = [("abc", BOLD), ("def", PLAIN)]
+    made = fitted(line, width)
+    assert width_of(made) == width
+    text = plain([made])
+    assert text == ("abcdef" if width >= 6 else "abcdef"[: max(width - 1, 0)] + "…" * (width > 0))
+
+
+def test_columns_stand_beside_each_other() -> None:
+    left: list[Line] = [[("a", PLAIN)], [("bb", PLAIN)]]
+    assert plain(beside(left, [[("x", PLAIN)]], 4)) == "a   x\nbb"
+    assert plain(beside([], left, 2)) == "  a\n  bb"
+
+
+def test_a_rule_fills_the_line() -> None:
+    assert plain([rule("rates", 14)]) == "─ rates ──────"
+    assert "rates" in plain([rule("rates", 3)])
+
+
+@pytest.mark.parametrize(
+    ("part", "drawn"), [(0.0, "    "), (0.5, "██  "), (0.53, "██▏ "), (1.0, "████"), (7.0, "████"), (-1.0, "    ")]
+)
+def test_a_bar_is_a_share_in_eighths(part: float, drawn: str) -> None:
+    assert bar(part, 4) == drawn
+
+
+def test_a_level_is_one_cell() -> None:
+    assert [level(part) for part in (None, 0.0, 0.5, 1.0, 3.0)] == [" ", LEVELS[0], LEVELS[4], LEVELS[7], LEVELS[7]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((None, "–"), (0, "0"), (7, "7"), (0.25, "0.25"), (3.14159, "3.14"), (1234.6, "1235"), (9999, "9999")),
+        *(
+            (12_345, "12.35k"),
+            (500_000, "500k"),
+            (18_400_000, "18.4M"),
+            (2e9, "2G"),
+            (3e15, "3.0e+15"),
+            (-20_000, "-20k"),
+        ),
+    ],
+)
+def test_an_amount_fits_seven_cells(value: float | None, text: str) -> None:
+    assert amount(value) == text
+    assert len(text) <= 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0.0s"), (0.34, "0.3s"), (9.94, "9.9s"), (9.96, "9s"), (59.9, "59s"), (250, "04:10"), (3_850, "1:04:10")],
+)
+def test_a_span_of_time(seconds: float, text: str) -> None:
+    assert span_of_time(seconds) == text
+
+
+def test_shares_and_sizes() -> None:
+    assert [share(part) for part in (None, 0.0, 0.746, 1.0)] == ["–", "0%", "75%", "100%"]
+    assert [size(value) for value in (None, 190 << 20, 3 << 29)] == ["–", "190M", "1.5G"]
+
+
+def test_what_a_terminal_would_obey_is_taken_out() -> None:
+    assert clean("a\x1b[31mb\x07\tc\r\n\x9bd") == "a [31mb  c   d"
+    assert clean("grün × 日本") == "grün × 日本"
+
+
+def test_ascii_has_a_character_for_every_cell() -> None:
+    text = "collectors ×2 ██▌▏ ══▶ ▁▅█ │┤─ ⣿⠁⠀ ü …"
+    made = ascii_of(text)
+    assert made.isascii()
+    assert len(made) == len(text)
+    assert made == "collectors x2 ###  ==> _-# ||- #.  ? ~"
+    assert plain([[("█", PLAIN)]], ascii_only=True) == "#"

@@ -1,0 +1,193 @@
+"""Looking: over a real control socket while a run lives, from its files after, and when its supervisor says nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from canned_runs import trainer
+from fake_supervisor import FakeSupervisor
+
+from hive.errors import UsageError
+from hive.monitor import look as module
+from hive.monitor.look import RETURNS, Look, look_once, thinned
+from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
+from hive.runtime import control
+from hive.runtime.control import control_path
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of a short name; what is told once a second is told at once."""
+    monkeypatch.setattr(control, "PUSH_S", 0.05)
+    path = Path(tempfile.mkdtemp(prefix="hv"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def directory(folder: Path) -> RunDirectory:
+    return RunDirectory.create(folder, "cartpole")
+
+
+def write_facts(directory: RunDirectory, pid: int) -> None:
+    start = process_start_time(pid)
+    facts = RunFacts(directory.name, pid, start or 1, str(directory.path.parent), 1.7e9, [], "0.1", "3.11")
+    write_run_facts(directory, facts)
+
+
+def end(directory: RunDirectory) -> None:
+    parts = (
+        "cartpole-1",
+        "a2c",
+        "finished",
+        "done",
+        1,
+        True,
+        500,
+        9,
+        3,
+        33.0,
+        1.7e9,
+        9.0,
+        5.0,
+        "",
+        {},
+        {"learner-0": 0},
+    )
+    Summary(*parts).write(directory.summary_file)
+
+
+@pytest.fixture
+def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
+    write_facts(directory, os.getpid())
+    fake = FakeSupervisor(directory.path.parent, trainer(10.0, pid=os.getpid()))
+    yield fake
+    if fake.thread.is_alive():
+        fake.close()
+
+
+@pytest.fixture
+def look(directory: RunDirectory) -> Iterator[Look]:
+    made = Look(directory)
+    yield made
+    made.close()
+
+
+def test_snapshots_come_as_the_supervisor_tells(look: Look, supervisor: FakeSupervisor) -> None:
+    first = look.next()
+    assert (first.state, first.window_s, first.bound_by) == ("running", 0.0, "nothing yet")
+    for second in range(11, 14):
+        supervisor.status = trainer(float(second), pid=os.getpid())
+        seen = look.next()
+    assert seen.window_s > 0.05
+    assert seen.actors[0].phases["env"] == pytest.approx(0.74)
+    assert seen.helpers[0].memory_bytes is not None  # this process
+    assert seen.cores == len(os.sched_getaffinity(0))
+    assert {"collectors/busy", "collectors/env_steps_per_s"} <= {*look.series.names}
+
+
+def test_what_the_files_say_comes_with_it(look: Look, supervisor: FakeSupervisor) -> None:
+    files = look.directory
+    files.metrics_file.write_text('{"t": 1.7e9, "steps": 5, "updates": 1, "seconds": 1, "return/mean_100": 7.5}\n')
+    files.events_file.write_text('{"t": 1.7e9, "kind": "died", "actor": "recorder", "text": "it died"}\nbroken\n')
+    seen = look.next()
+    assert seen.returns == ((5.0, 7.5),)
+    assert [event["kind"] for event in seen.events] == ["died"]
+    assert seen.actors[-1].last_words == "it died"
+
+
+def test_many_look_at_once_and_leave(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    looks = [Look(directory) for _ in range(8)]
+    assert {look.next().run for look in looks} == {"cartpole-1"}
+    for look in looks[1:]:
+        look.close()
+    assert looks[0].next().state == "running"
+    looks[0].close()
+    assert supervisor.asked == []
+
+
+def test_after_the_end_it_is_replayed(look: Look, supervisor: FakeSupervisor) -> None:
+    assert look.next().state == "running"
+    end(look.directory)
+    supervisor.close()
+    seen = look.next()
+    assert (seen.state, seen.env_steps, seen.goal_steps) == ("finished", 500, 0)
+    assert look.client is None
+    look.directory.resolved_file.write_text('[run]\nsteps = 900\n[env]\nid = "CartPole-v1"\n')
+    assert look.next().goal_steps == 900
+
+
+def test_a_resumed_run_is_looked_at_again(look: Look, supervisor: FakeSupervisor) -> None:
+    end(look.directory)
+    assert look.next().state == "finished"
+    write_facts(look.directory, os.getpid())
+    assert look.next().state == "running"
+
+
+@pytest.fixture
+def silent(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Somebody listens where the supervisor does, and says nothing."""
+    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    listener = socket.socket(socket.AF_UNIX)
+
+    def listen() -> None:
+        listener.bind(str(control_path(directory.path.parent)))
+        listener.listen(8)
+
+    yield listen
+    listener.close()
+
+
+def test_a_supervisor_that_says_nothing_any_more(
+    look: Look, supervisor: FakeSupervisor, silent: Callable[[], None]
+) -> None:
+    known = look.next()
+    supervisor.close()
+    control_path(look.directory.path.parent).unlink()
+    silent()
+    seen = look.next()
+    assert seen.supervisor.startswith("does not answer, since ")
+    assert (seen.env_steps, seen.bound_by) == (known.env_steps, "not known")
+
+
+def test_a_supervisor_that_never_said_anything(look: Look, silent: Callable[[], None]) -> None:
+    write_facts(look.directory, os.getpid())
+    silent()
+    with pytest.raises(UsageError, match="the supervisor of cartpole-1 does not answer") as caught:
+        look.next()
+    assert caught.value.hint == f"its pid is {os.getpid()}"
+
+
+def test_a_stopped_supervisor_is_told_from_a_busy_one(look: Look, silent: Callable[[], None]) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        write_facts(look.directory, process.pid)
+        silent()
+        with pytest.raises(UsageError, match=r"stopped \(SIGSTOP\): training goes on unsupervised"):
+            look.next()
+        process.kill()
+
+
+def test_once_is_two_looks_at_a_run_that_lives_and_one_at_another(
+    directory: RunDirectory, supervisor: FakeSupervisor
+) -> None:
+    assert look_once(directory).window_s > 0
+    end(directory)
+    assert look_once(directory).state == "finished"
+
+
+def test_a_curve_that_travels_is_short() -> None:
+    points = [(float(n), 0.0) for n in range(10_000)]
+    assert len(thinned(points)) <= RETURNS + 1
+    assert (thinned(points)[0], thinned(points)[-1]) == (points[0], points[-1])
+    assert thinned(points[:5]) == points[:5]
+    assert thinned([]) == []

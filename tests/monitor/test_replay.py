@@ -1,0 +1,100 @@
+"""A run without a supervisor, from its files: ended in order, failed, lost, or never begun."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive.monitor import Extras, Snapshot
+from hive.monitor.drawing import plain
+from hive.monitor.house import house
+from hive.monitor.replay import replayed
+from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
+
+DIED = {"kind": "died", "actor": "collector-0", "text": "collector-0 died in `env`: killed by SIGKILL", "t": 1.7e9}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path, "cartpole")
+
+
+def end(directory: RunDirectory, **changes: Any) -> Snapshot:
+    values: dict[str, Any] = {
+        "name": directory.name,
+        "scheme": "a2c",
+        "state": "finished",
+        "stop_reason": "500,000 steps",
+        "seed": 1,
+        "exact": True,
+        "env_steps": 500_000,
+        "updates": 976,
+        "episodes": 2810,
+        "mean_return_100": 471.5,
+        "started": 1.7e9,
+        "wall_s": 61.5,
+        "train_s": 50.0,
+        "weights_sha256": "",
+        "restarts": {"collector-0": 1},
+        "channels": {"rollouts": {"produced": 9, "consumed": 7, "dropped": {"run_ended": 2}, "in_flight": 0}},
+    }
+    Summary(**(values | changes)).write(directory.summary_file)
+    extras = Extras(events=(DIED,), returns=((0.0, 20.0), (500_000.0, 471.5)))
+    return replayed(directory, extras, 500_000)
+
+
+def test_an_ended_run_says_what_its_summary_says(directory: RunDirectory) -> None:
+    seen = end(directory)
+    assert (seen.run, seen.state, seen.reason) == ("cartpole-1", "finished", "500,000 steps")
+    assert (seen.env_steps, seen.updates, seen.mean_return, seen.restarts) == (500_000, 976, 471.5, 1)
+    assert (seen.steps_per_s, seen.t - seen.started) == (10_000.0, 61.5)
+    assert seen.bound_by == "nothing, the run is finished"
+    assert (seen.dropped, seen.channels["rollouts"].consumed) == (2, 7)
+    row = seen.actors[0]
+    assert (row.name, row.state, row.restarts, row.busy, row.last_words) == (
+        "collector-0",
+        "finished",
+        1,
+        None,
+        DIED["text"],
+    )
+    assert seen.supervisor == ""
+
+
+def test_it_can_be_drawn(directory: RunDirectory) -> None:
+    text = plain(house(end(directory, state="failed", stop_reason="collector-0 failed"), 100, 40))
+    for words in ("failed", "collector-0 failed", "500k / 500k steps (100%)", "dropped 2 (run_ended 2)", "471.5"):
+        assert words in text
+
+
+def test_a_lost_run_has_last_words(directory: RunDirectory) -> None:
+    line = {"t": 1.7e9, "steps": 700, "updates": 9, "seconds": 4.5, "return/mean_100": 33.0, "episodes": 12}
+    directory.metrics_file.write_text(json.dumps(line) + "\n" + json.dumps({"evaluation/mean_return": 1.0}) + "\n")
+    log = ("37.221 supervisor INFO running: 5 actors", "59.000 supervisor WARN out of memory")
+    text = "".join(f"2026-11-21 01:12:{line}\n" for line in log)
+    directory.log_file("supervisor").write_text(text + "  a traceback\n")
+    directory.log_file("learner-0").write_text("")
+    facts = RunFacts("cartpole-1", 1 << 30, 1, "/nowhere", 1.7e9, [], "0.1", "3.11")
+    write_run_facts(directory, facts)
+    for path in (directory.metrics_file, *directory.logs.iterdir()):
+        os.utime(path, (1.7e9 + 60, 1.7e9 + 60))
+    seen = replayed(directory, Extras(events=(DIED, {"kind": "restarted"})), 1_000)
+    assert (seen.state, seen.env_steps, seen.updates, seen.mean_return) == ("lost", 700, 9, 33.0)
+    assert (seen.restarts, seen.t - seen.started) == (1, 60.0)
+    assert [row.name for row in seen.actors] == ["learner-0"]
+    assert seen.supervisor.startswith("gone since ")
+    assert seen.supervisor.endswith(", last words: out of memory")
+    assert seen.helpers[0].state == "gone"
+    assert seen.bound_by == "nothing, the run is lost"
+
+
+def test_a_run_that_never_began_is_lost_without_a_word(directory: RunDirectory) -> None:
+    seen = replayed(directory, Extras())
+    assert (seen.state, seen.env_steps, seen.mean_return, seen.actors) == ("lost", 0, None, ())
+    assert seen.supervisor.startswith("gone since ")
+    assert "last words" not in seen.supervisor
+    plain(house(seen, 80, 24))

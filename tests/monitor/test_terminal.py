@@ -1,0 +1,157 @@
+"""The terminal UI through textual's own pilot: keys, sizes, what is drawn, what it asks a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canned_runs import COLLECTING, lively, trainer
+from fake_supervisor import FakeSupervisor
+
+from hive.monitor.drawing import __all__ as drawing_names
+from hive.monitor.look import Look
+from hive.monitor.terminal import STYLES, Monitor, Told
+from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
+from hive.runtime import control
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+
+
+@pytest.fixture
+def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
+    monkeypatch.setattr(control, "PUSH_S", 0.05)
+    folder = Path(tempfile.mkdtemp(prefix="hv"))
+    yield RunDirectory.create(folder, "cartpole")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
+    start = process_start_time(os.getpid())
+    assert start is not None
+    facts = RunFacts(directory.name, os.getpid(), start, str(directory.path.parent), 1.7e9, [], "0.1", "3.11")
+    write_run_facts(directory, facts)
+    fake = FakeSupervisor(directory.path.parent, trainer(10.0, pid=os.getpid()))
+    yield fake
+    fake.close()
+
+
+def shown(app: Monitor) -> str:
+    """What the terminal shows."""
+    return "\n".join(app.page.render_line(y).text.rstrip() for y in range(app.size.height))
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@SIZES
+async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=size) as pilot:
+        assert "waiting for the supervisor" in shown(app)
+        app.post_message(Told(lively(collectors=[COLLECTING] * 64)))
+        await pilot.pause()
+        assert "collectors ×64" in shown(app)
+        for key, words in (("2", "ACTIVITY"), ("3", "no metric yet"), ("4", "all actors"), ("1", "bound by:")):
+            await pilot.press(key)
+            assert words in shown(app)
+            assert shown(app).splitlines()[-1].startswith(" 1 house  2 actors")
+
+
+async def test_it_is_drawn_anew_for_another_size(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.post_message(Told(lively()))
+        await pilot.pause()
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert len(shown(app).splitlines()) == 24
+        assert "bound by:" in shown(app)
+
+
+async def test_only_what_has_changed_is_drawn(directory: RunDirectory) -> None:
+    app = Monitor(directory, None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.post_message(Told(lively()))
+        await pilot.pause()
+        asked: list[int] = []
+        app.page.refresh = lambda *regions, **more: asked.append(len(regions))  # type: ignore[method-assign,assignment,return-value]
+        app.page.draw()
+        assert asked == []
+        app.desk.notice = "something"
+        app.page.draw()
+        assert asked == [1]
+
+
+async def test_leaving(directory: RunDirectory) -> None:
+    for key in ("q", "ctrl+c"):
+        app = Monitor(directory, None)
+        async with app.run_test() as pilot:
+            await pilot.press(key)
+            await until(lambda app=app: not app.is_running)  # type: ignore[misc]
+
+
+async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
+    app = Monitor(directory, None, ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.post_message(Told(None, "error: the supervisor of cartpole-1 does not answer"))
+        await pilot.pause()
+        assert "does not answer" in shown(app)
+        app.post_message(Told(lively()))
+        await pilot.pause()
+        assert shown(app).isascii()
+        assert "collectors x2" in shown(app)
+
+
+async def test_a_live_run_is_followed_looked_into_and_an_actor_restarted(
+    directory: RunDirectory, supervisor: FakeSupervisor
+) -> None:
+    app = Monitor(directory, Look(directory))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "env steps/s" in shown(app))
+        supervisor.status = trainer(30.0, pid=os.getpid())
+        await until(lambda: "150k / 500k" in shown(app))
+        await pilot.press("2", "down", "down", "enter")
+        await until(lambda: "in run of collector-0" in shown(app))
+        await pilot.press("R", "y")
+        await until(lambda: "collector-0 was killed" in shown(app))
+        assert supervisor.killed == [("collector-0", True)]
+        await pilot.press("K", "y")
+        await until(lambda: len(supervisor.killed) == 2)
+        assert supervisor.killed[1] == ("collector-0", False)
+        await pilot.press("q")
+    assert supervisor.asked == []  # leaving stops nothing
+
+
+async def test_what_is_refused_is_said(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    supervisor.refusal = "collector-0 does not live just now"
+    app = Monitor(directory, Look(directory))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "env steps/s" in shown(app))
+        await pilot.press("2", "down", "down", "R", "y")
+        await until(lambda: supervisor.refusal in shown(app))
+        assert supervisor.killed == []
+
+
+async def test_a_supervisor_that_is_gone_is_said(directory: RunDirectory) -> None:
+    app = Monitor(directory, Look(directory))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "supervisor gone since" in shown(app))
+        app.post_message(Told(lively()))
+        await pilot.press("2", "down", "down", "enter")
+        await until(lambda: "run.json" in shown(app) or "the run is not running" in shown(app))
+
+
+def test_every_style_has_a_look() -> None:
+    names = {"PLAIN", "BOLD", "DIM", "TITLE", "KEY", "GOOD", "WARN", "BAD", "SECOND", "SELECTED"}
+    assert names <= {*drawing_names}
+    assert len(STYLES) == len(names)
