@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.gradients import (
+    CAUSE,
+    CAUSES,
     ENV_STEPS,
     EPISODES,
     POLICY,
@@ -68,8 +70,9 @@ def test_a_layout_has_the_fields_that_the_module_draws() -> None:
 
 def test_header_positions() -> None:
     """They lie in shared memory: append only."""
-    assert HEADER == ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence")
-    assert list(range(7)) == [VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE]
+    assert HEADER == ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence", "cause")
+    assert list(range(8)) == [VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE]
+    assert CAUSES == ("", "observation", "reward", "weight", "loss", "gradient")
 
 
 def test_a_cleared_slot_stands_for_nothing() -> None:
