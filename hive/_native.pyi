@@ -35,6 +35,40 @@ def reduce(gradients: Sequence[NDArray[np.float32]], weights: Sequence[float], o
 def norm_and_finite(block: NDArray[np.float32]) -> tuple[float, bool]:
     """The Euclidean norm of a block, and whether every element is finite."""
 
+# Gradients of a model in one block (gather.hpp). Blocks are uint8 [bytes], aligned to 8 bytes.
+
+class GradAccumulator:
+    """Gathers and reduces gradients; `hive.gradients.GradAccumulator` is its face."""
+
+    def __init__(self) -> None: ...
+    def lay_out(self, types: Sequence[str], counts: Sequence[int]) -> None:
+        """Say what the gradients are: `float32`, `float64`, `bfloat16` or `float16`, and their elements."""
+    @property
+    def offsets(self) -> list[int]:
+        """Of the gradients in a block, in bytes."""
+    @property
+    def bytes(self) -> int:
+        """The size of a block."""
+    @property
+    def sum_bytes(self) -> int:
+        """The size of a block of running sums, of float32 and float64."""
+    def gather(self, addresses: Sequence[int], block: NDArray[np.uint8]) -> int:
+        """Copy the gradients into a block; the first that is not finite, or -1. Address 0 gives zeros."""
+    def first_bad(self, addresses: Sequence[int]) -> int:
+        """The first gradient that is not finite, or -1."""
+    def add(self, addresses: Sequence[int], weight: float, sums: NDArray[np.uint8], onto: bool) -> None:
+        """Add the weighted gradients to a block of running sums, or without `onto` begin it."""
+    def reduce(
+        self,
+        blocks: Sequence[NDArray[np.uint8]],
+        weights: Sequence[float],
+        divisor: float,
+        out: NDArray[np.uint8],
+    ) -> Reduction:
+        """Write the weighted sum of blocks, divided once, to `out`. `bad_index` counts gradients."""
+    def finish(self, sums: NDArray[np.uint8], divisor: float, out: NDArray[np.uint8]) -> Reduction:
+        """Write running sums, divided once, to `out`. `bad_index` counts gradients."""
+
 # Optimizers (optimizers.hpp). Blocks are float32 [P]; an `_out` block may be its `_in` block.
 
 def adam_step(

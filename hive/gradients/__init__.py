@@ -1,5 +1,6 @@
 """Gradients: their form in shared memory, and the learner's reduction."""
 
+from hive.gradients.accumulator import GradAccumulator
 from hive.gradients.blocks import (
     CAUSE,
     CAUSES,
@@ -15,6 +16,8 @@ from hive.gradients.blocks import (
     gradient_layout,
     put_episodes,
 )
+from hive.gradients.map_of_tensors import MapOfTensors
+from hive.gradients.reports import GradientNotFinite, ReductionReport
 
 __all__ = [
     "CAUSE",
@@ -26,6 +29,10 @@ __all__ = [
     "SAMPLES",
     "SEQUENCE",
     "VERSION",
+    "GradAccumulator",
+    "GradientNotFinite",
+    "MapOfTensors",
+    "ReductionReport",
     "clear",
     "combine",
     "gradient_layout",

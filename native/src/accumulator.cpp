@@ -2,82 +2,350 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "hive/simd.hpp"
+
+// Into each clone of the HIVE_SIMD function that calls it. Vectors go by reference: as values they would need an ABI.
+#define HIVE_INLINE [[gnu::always_inline]] inline
 
 namespace hive {
 namespace {
 
-// A page: stays in the first-level cache of any processor, and hardware prefetching ends at a page anyway.
+// Squares are summed in tiles of this size.
 constexpr std::size_t kTile = 1024;
 // Lanes of the sum of squares: enough to hide the latency of an addition at every vector width.
 constexpr std::size_t kLanes = 16;
+// Blocks read side by side: as many streams as any processor follows with its prefetching.
+constexpr std::size_t kSideBySide = 8;
+// Results from this size on are written past the caches, which saves reading what is overwritten. Smaller ones may
+// still be there when the optimizer comes for them.
+constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 
-HIVE_SIMD void set_scaled(float* __restrict out, const float* __restrict values, float weight, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) out[i] = weight * values[i];
+// Vectors of 32 bytes; the compiler makes two of one where registers have 16.
+constexpr std::size_t kVectorBytes = 32;
+using Words = std::uint32_t __attribute__((vector_size(kVectorBytes)));
+using Shorts = std::uint16_t __attribute__((vector_size(kVectorBytes / 2)));
+using Doubles = double __attribute__((vector_size(kVectorBytes)));
+using HalfFloats = float __attribute__((vector_size(kVectorBytes / 2)));
+template <typename Sum>
+struct VectorOf;
+template <>
+struct VectorOf<float> {
+  using type = float __attribute__((vector_size(kVectorBytes)));
+};
+template <>
+struct VectorOf<double> {
+  using type = Doubles;
+};
+template <typename Sum>
+using Vector = typename VectorOf<Sum>::type;
+template <typename Sum>
+constexpr std::size_t kWidth = kVectorBytes / sizeof(Sum);
+
+template <typename Sum>
+HIVE_INLINE void load(const Sum* from, Vector<Sum>& to) {
+  std::memcpy(&to, from, sizeof(to));
 }
 
-HIVE_SIMD void add_scaled(float* __restrict out, const float* __restrict values, float weight, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) out[i] += weight * values[i];
+HIVE_INLINE void load_words(const void* from, Words& to) {
+  Shorts bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  to = __builtin_convertvector(bits, Words);
 }
 
-HIVE_SIMD double sum_of_squares(const float* values, std::size_t size) {
-  double lanes[kLanes] = {};
+HIVE_INLINE void load(const BFloat16* from, Vector<float>& to) {
+  Words bits;
+  load_words(from, bits);
+  widen_bfloat16(bits, to);
+}
+
+HIVE_INLINE void load(const Float16* from, Vector<float>& to) {
+  Words bits;
+  load_words(from, bits);
+  widen_float16(bits, to);
+}
+
+// `streamed`: `to` is aligned to 16 bytes.
+template <typename Bits>
+HIVE_INLINE void write(void* to, const Bits& bits, bool streamed) {
+#if defined(__SSE2__)
+  if (streamed) {
+    __m128i parts[sizeof(bits) / sizeof(__m128i)];
+    std::memcpy(parts, &bits, sizeof(bits));
+    for (std::size_t i = 0; i < sizeof(bits) / sizeof(__m128i); ++i) {
+      _mm_stream_si128(static_cast<__m128i*>(to) + i, parts[i]);
+    }
+    return;
+  }
+#endif
+  static_cast<void>(streamed);
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+// Rounds to the type of `to` and writes; `value` becomes what was written.
+template <typename Sum>
+HIVE_INLINE void store(Sum* to, Vector<Sum>& value, bool streamed) {
+  write(to, value, streamed);
+}
+
+HIVE_INLINE void store(BFloat16* to, Vector<float>& value, bool streamed) {
+  Words bits;
+  narrow_bfloat16(value, bits);
+  write(to, __builtin_convertvector(bits, Shorts), streamed);
+  widen_bfloat16(bits, value);
+}
+
+HIVE_INLINE void store(Float16* to, Vector<float>& value, bool streamed) {
+  Words bits;
+  narrow_float16(value, bits);
+  write(to, __builtin_convertvector(bits, Shorts), streamed);
+  widen_float16(bits, value);
+}
+
+// The sum of squares of a tile, in the order that the header documents: lane i is lanes[i / 4][i % 4].
+struct Squares {
+  Doubles lanes[kLanes / kWidth<double>] = {};
+
+  HIVE_INLINE void add(const Vector<double>& value, std::size_t index) { lanes[index] += value * value; }
+
+  HIVE_INLINE void add_half(const HalfFloats& value, std::size_t index) {
+#if defined(__SSE2__)
+    // In two halves, which stay in registers: converted as one vector they would go through memory, because the
+    // compiler splits that for the baseline before it makes the clones.
+    const __m128d low = _mm_cvtps_pd(value);
+    const __m128d high = _mm_cvtps_pd(_mm_movehl_ps(value, value));
+    add(__builtin_shufflevector(low, high, 0, 1, 2, 3), index);
+#else
+    add(__builtin_convertvector(value, Doubles), index);
+#endif
+  }
+
+  HIVE_INLINE void add(const Vector<float>& value, std::size_t index) {
+    const HalfFloats low = __builtin_shufflevector(value, value, 0, 1, 2, 3);
+    const HalfFloats high = __builtin_shufflevector(value, value, 4, 5, 6, 7);
+    add_half(low, 2 * index);
+    add_half(high, 2 * index + 1);
+  }
+
+  // The sum with the last values of a tile, fewer than there are lanes.
+  template <typename T>
+  HIVE_INLINE double sum_with(const T* values, std::size_t size) const {
+    double sums[kLanes];
+    std::memcpy(sums, lanes, sizeof(sums));
+    for (std::size_t lane = 0; lane < size; ++lane) {
+      const double value = widen(values[lane]);
+      sums[lane] += value * value;
+    }
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    }
+    return sums[0];
+  }
+};
+
+// Of those whose inverse is a number of full precision, too.
+template <typename Sum>
+HIVE_INLINE bool is_power_of_two(Sum value) {
+  int exponent = 0;
+  return std::frexp(value, &exponent) == Sum{0.5} && exponent > 0 && exponent < 100;
+}
+
+// Some of the terms of a weighted sum; of their blocks, the tile of `size` elements from `begin` on.
+template <typename In>
+struct Terms {
+  using Sum = decltype(widen(In{}));
+  const In* const* blocks;
+  const Sum* weights;
+  std::size_t count;
+  std::size_t begin;
+  std::size_t size;
+};
+
+// out = ([onto] + w0 g0 + w1 g1 + ...) / divisor, from the left; returns the sum of squares of `out`, which may be
+// `onto`. Sixteen elements at a time: the sums stay in registers, and squares are made while the next are on the way.
+// kCount: how many terms there are, known while compiling; 0: it is not.
+template <std::size_t kCount, typename In, typename Out, typename Sum>
+HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
+  constexpr std::size_t kVectors = kLanes / kWidth<Sum>;
+  const std::size_t count = kCount ? kCount : terms.count;
+  const bool divided = !is_power_of_two(divisor);  // otherwise a product has the same bits, and is quicker
+  const Sum factor = divided ? Sum{1} : Sum{1} / divisor;
+  // Copies whose address nobody has: what is written to `out` cannot change them, so they stay in registers.
+  const In* blocks[kSideBySide] = {};
+  Sum weights[kSideBySide] = {};
+  for (std::size_t k = 0; k < count; ++k) {
+    blocks[k] = terms.blocks[k] + terms.begin;
+    weights[k] = terms.weights[k];
+  }
+  Squares squares;
   std::size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      lanes[lane] += value * value;
+  for (; i + kLanes <= terms.size; i += kLanes) {
+    Vector<Sum> sums[kVectors] = {};
+    for (std::size_t k = 0; k < count; ++k) {
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        Vector<Sum> term;
+        load(blocks[k] + i + v * kWidth<Sum>, term);
+        term *= weights[k];
+        if (k > 0) {
+          sums[v] += term;
+        } else if (onto) {
+          load(onto + i + v * kWidth<Sum>, sums[v]);
+          sums[v] += term;
+        } else {
+          sums[v] = term;
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      sums[v] *= factor;
+      if (divided) sums[v] /= divisor;
+      store(out + i + v * kWidth<Sum>, sums[v], streamed);
+      squares.add(sums[v], v);
     }
   }
-  for (std::size_t lane = 0; i < size; ++i, ++lane) {
-    const double value = values[i];
-    lanes[lane] += value * value;
+  const std::size_t whole = i;
+  for (; i < terms.size; ++i) {
+    Sum sum = onto ? onto[i] : Sum{0};
+    for (std::size_t k = 0; k < terms.count; ++k) {
+      const Sum term = weights[k] * widen(blocks[k][i]);
+      sum = k > 0 || onto ? sum + term : term;
+    }
+    narrow(sum / divisor, out[i]);
   }
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
+  return squares.sum_with(out + whole, terms.size - whole);
 }
 
-std::int64_t first_not_finite(std::span<const float> values) {
-  const auto found = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+// The usual counts of the usual type have loops of their own: worth a tenth where the blocks come from the caches.
+template <typename In, typename Out, typename Sum>
+HIVE_INLINE double sum_any(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
+  if constexpr (std::is_same_v<In, float> && std::is_same_v<Out, float>) {
+    if (terms.count == 2) return sum_some<2>(terms, onto, out, divisor, streamed);
+    if (terms.count == 4) return sum_some<4>(terms, onto, out, divisor, streamed);
+    if (terms.count == kSideBySide) return sum_some<kSideBySide>(terms, onto, out, divisor, streamed);
+  }
+  return sum_some<0>(terms, onto, out, divisor, streamed);
+}
+
+// One overload for each pair of types, because the attribute does not take templates.
+#define HIVE_SUM(In, Out, Sum)                                                                                   \
+  HIVE_SIMD double sum_tile(Terms<In> terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {            \
+    return sum_any(terms, onto, out, divisor, streamed);                                                         \
+  }
+HIVE_SUM(float, float, float)
+HIVE_SUM(double, double, double)
+HIVE_SUM(BFloat16, BFloat16, float)
+HIVE_SUM(Float16, Float16, float)
+HIVE_SUM(BFloat16, float, float)  // sums on the way to a result
+HIVE_SUM(Float16, float, float)
+HIVE_SUM(float, BFloat16, float)  // sums that were kept while they grew
+HIVE_SUM(float, Float16, float)
+#undef HIVE_SUM
+
+HIVE_SIMD double squares_of(const float* values, std::size_t size) {
+  Squares squares;
+  std::size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (std::size_t v = 0; v < kLanes / kWidth<float>; ++v) {
+      Vector<float> value;
+      load(values + i + v * kWidth<float>, value);
+      squares.add(value, v);
+    }
+  }
+  return squares.sum_with(values + i, size - i);
+}
+
+template <typename T>
+std::int64_t first_not_finite(std::span<const T> values) {
+  const auto found = std::find_if(values.begin(), values.end(), [](T value) { return !std::isfinite(widen(value)); });
   return found == values.end() ? -1 : found - values.begin();
 }
 
-Reduction blame(std::span<const WeightedGradient> gradients, std::span<const float> out, double norm) {
+template <typename T>
+Reduction blame(std::span<const Weighted<T>> gradients, std::span<const T> out, double norm) {
   for (std::size_t k = 0; k < gradients.size(); ++k) {
-    if (gradients[k].weight == 0.0F) continue;
+    if (gradients[k].weight == 0) continue;
     const std::int64_t index = first_not_finite(gradients[k].values);
     if (index >= 0) return {norm, false, static_cast<std::int64_t>(k), index};
   }
-  return {norm, false, -1, first_not_finite(out)};
+  const std::int64_t index = first_not_finite(out);  // none, where only the squares of float64 overflowed
+  return {norm, index < 0, -1, index};
+}
+
+// The blocks are taken in groups that are read side by side; the last group makes the result.
+template <typename In, typename Out, typename Sum>
+double sum_blocks(std::span<const In* const> blocks, std::span<const Sum> weights, Sum divisor, std::span<Out> out) {
+  const bool streamed = out.size_bytes() >= kStreamedBytes && reinterpret_cast<std::uintptr_t>(out.data()) % 16 == 0;
+  const std::size_t last = (blocks.size() - 1) / kSideBySide * kSideBySide;
+  double squares = 0.0;
+  alignas(64) Sum sums[kTile];
+  for (std::size_t begin = 0; begin < out.size(); begin += kTile) {
+    const std::size_t size = std::min(kTile, out.size() - begin);
+    const Sum* onto = nullptr;
+    for (std::size_t first = 0; first < last; first += kSideBySide, onto = sums) {
+      sum_tile(Terms<In>{&blocks[first], &weights[first], kSideBySide, begin, size}, onto, sums, Sum{1}, false);
+    }
+    const Terms<In> rest{&blocks[last], &weights[last], blocks.size() - last, begin, size};
+    squares += sum_tile(rest, onto, out.data() + begin, divisor, streamed);
+  }
+#if defined(__SSE2__)
+  if (streamed) _mm_sfence();  // what went past the caches is written before the caller tells anybody
+#endif
+  return std::sqrt(squares);
+}
+
+template <typename T>
+Reduction reduce_blocks(std::span<const Weighted<T>> gradients, SumOf<T> divisor, std::span<T> out) {
+  std::vector<const T*> blocks;
+  std::vector<SumOf<T>> weights;
+  for (const Weighted<T>& gradient : gradients) {
+    if (gradient.weight == 0) continue;
+    blocks.push_back(gradient.values.data());
+    weights.push_back(gradient.weight);
+  }
+  if (blocks.empty()) {
+    std::fill(out.begin(), out.end(), T{});
+    return {0.0, true, -1, -1};
+  }
+  const double norm = sum_blocks<T, T, SumOf<T>>(blocks, weights, divisor, out);
+  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T>(gradients, out, norm);
+}
+
+template <typename T>
+Reduction finish_block(std::span<const SumOf<T>> sums, SumOf<T> divisor, std::span<T> out) {
+  const SumOf<T>* const block = sums.data();
+  const SumOf<T> weight = 1;
+  const double norm = sum_blocks<SumOf<T>, T, SumOf<T>>({&block, 1}, {&weight, 1}, divisor, out);
+  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T>({}, out, norm);
 }
 
 }  // namespace
 
-Reduction reduce(std::span<const WeightedGradient> gradients, std::span<float> out) {
-  double squares = 0.0;
-  for (std::size_t begin = 0; begin < out.size(); begin += kTile) {
-    const std::size_t size = std::min(kTile, out.size() - begin);
-    float* tile = out.data() + begin;
-    bool written = false;
-    for (const WeightedGradient& gradient : gradients) {
-      if (gradient.weight == 0.0F) continue;
-      (written ? add_scaled : set_scaled)(tile, gradient.values.data() + begin, gradient.weight, size);
-      written = true;
-    }
-    if (!written) std::fill_n(tile, size, 0.0F);
-    squares += sum_of_squares(tile, size);
+#define HIVE_REDUCE(T)                                                                           \
+  Reduction reduce(std::span<const Weighted<T>> gradients, std::span<T> out, SumOf<T> divisor) { \
+    return reduce_blocks<T>(gradients, divisor, out);                                            \
+  }                                                                                              \
+  Reduction finish(std::span<const SumOf<T>> sums, std::span<T> out, SumOf<T> divisor) {         \
+    return finish_block<T>(sums, divisor, out);                                                  \
   }
-  const double norm = std::sqrt(squares);
-  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame(gradients, out, norm);
-}
+HIVE_REDUCE(float)
+HIVE_REDUCE(double)
+HIVE_REDUCE(BFloat16)
+HIVE_REDUCE(Float16)
+#undef HIVE_REDUCE
 
 double norm(std::span<const float> block) {
   double squares = 0.0;
   for (std::size_t begin = 0; begin < block.size(); begin += kTile) {
-    squares += sum_of_squares(block.data() + begin, std::min(kTile, block.size() - begin));
+    squares += squares_of(block.data() + begin, std::min(kTile, block.size() - begin));
   }
   return std::sqrt(squares);
 }

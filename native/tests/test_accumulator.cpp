@@ -120,6 +120,65 @@ void overflow_blames_nobody() {
   CHECK(alone.finite && std::abs(alone.norm / double{3e38F} - 1.0) < 1e-12);
 }
 
+// More blocks than are read side by side, a divisor, and the sum kept while it grew: the same bits for every type.
+template <typename T>
+void types_and_groups_agree(T (*narrowed)(hive::SumOf<T>)) {
+  using Sum = hive::SumOf<T>;
+  for (const std::size_t count : {1U, 2U, 3U, 4U, 8U, 9U, 17U}) {
+    const std::size_t size = 1101;
+    std::vector<std::vector<T>> blocks;
+    std::vector<hive::Weighted<T>> gradients;
+    for (unsigned k = 0; k < count; ++k) {
+      std::vector<T> block;
+      for (const float value : random_block(size, k)) block.push_back(narrowed(static_cast<Sum>(value)));
+      blocks.push_back(block);
+    }
+    for (std::size_t k = 0; k < count; ++k) gradients.push_back({blocks[k], static_cast<Sum>(0.3 * double(k + 1))});
+    std::vector<Sum> sums(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      sums[i] = gradients[0].weight * hive::widen(blocks[0][i]);
+      for (std::size_t k = 1; k < count; ++k) sums[i] += gradients[k].weight * hive::widen(blocks[k][i]);
+    }
+    std::vector<T> out(size);
+    std::vector<T> finished(size);
+    const hive::Reduction reduction = hive::reduce(std::span<const hive::Weighted<T>>(gradients), std::span<T>(out), 3);
+    const hive::Reduction end = hive::finish(std::span<const Sum>(sums), std::span<T>(finished), 3);
+    for (std::size_t i = 0; i < size; ++i) {
+      CHECK(hive::widen(out[i]) == hive::widen(narrowed(sums[i] / 3)));
+      CHECK(hive::widen(finished[i]) == hive::widen(out[i]));
+    }
+    CHECK(reduction.finite && end.finite && same_bits(reduction.norm, end.norm));
+  }
+}
+
+void large_results_are_the_same() {
+  const std::size_t size = (std::size_t{1} << 22) + 77;  // more than 16 MiB
+  const Block block = random_block(size, 3);
+  Block out(size + 1);
+  const hive::WeightedGradient gradients[] = {{block, 0.5F}, {block, 0.25F}};
+  for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {  // one of the two is not aligned
+    const std::span<float> result = std::span(out).subspan(shift, size);
+    const hive::Reduction reduction = hive::reduce(gradients, result);
+    CHECK(same_bits(reduction.norm, reference_norm(result)));
+    for (std::size_t i = 0; i < size; ++i) CHECK(result[i] == 0.5F * block[i] + 0.25F * block[i]);
+  }
+}
+
+void squares_of_doubles_may_overflow() {
+  const std::vector<double> large(3, 1e200);
+  std::vector<double> out(3);
+  const hive::Weighted<double> gradient{large, 1.0};
+  const hive::Reduction reduction = hive::reduce({&gradient, 1}, std::span<double>(out));
+  CHECK(std::isinf(reduction.norm) && reduction.finite && reduction.bad_index == -1);
+}
+
+template <typename T>
+T narrowed(hive::SumOf<T> value) {
+  T to;
+  hive::narrow(value, to);
+  return to;
+}
+
 }  // namespace
 
 int main() {
@@ -128,4 +187,10 @@ int main() {
   weight_zero_is_not_read();
   names_the_first_bad_input();
   overflow_blames_nobody();
+  types_and_groups_agree<float>(narrowed<float>);
+  types_and_groups_agree<double>(narrowed<double>);
+  types_and_groups_agree<hive::BFloat16>(narrowed<hive::BFloat16>);
+  types_and_groups_agree<hive::Float16>(narrowed<hive::Float16>);
+  large_results_are_the_same();
+  squares_of_doubles_may_overflow();
 }

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import checkpoint_report
+from benchmarks import accumulator_report, checkpoint_report
+from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import REQUIREMENTS, cache_folder, peer_python
@@ -23,6 +24,7 @@ __all__ = ["main"]
 
 REPETITIONS, SECONDS = 3, 8.0
 QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
+ACCUMULATOR_REPETITIONS = 15
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # of each run
 
 EXAMPLES = """examples:
@@ -61,8 +63,24 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
     one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
     one.set_defaults(run=throughput)
+    _add_accumulator(benches)
     _add_checkpoint(benches)
     return top
+
+
+def _add_accumulator(benches: Any) -> None:
+    one = benches.add_parser(
+        "accumulator",
+        help="gradients to their mean, norm and finite check",
+        description="K gradients to their mean, norm and finite check: hive, torch in several ways, a plain C loop.",
+        epilog="example: scripts/bench accumulator --size '25 M' --rounds 4 --json accumulator.json --check",
+    )
+    one.add_argument("--size", action="append", choices=list(SIZES), default=[], help="default: each of them")
+    one.add_argument("--rounds", action="append", type=int, choices=COUNTS, default=[], help="default: each of them")
+    one.add_argument("--repetitions", type=_count, default=ACCUMULATOR_REPETITIONS, help="default %(default)d")
+    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
+    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.set_defaults(run=accumulator)
 
 
 def _add_checkpoint(benches: Any) -> None:
@@ -142,6 +160,22 @@ def checkpoint(options: argparse.Namespace) -> int:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
     print(checkpoint_report.text_of(results, PARAMETERS, options.seconds, cores()))
     failed = [check for check in checkpoint_report.checks_of(results, cores()) if check.passed is False]
+    return 1 if options.check and failed else 0
+
+
+def accumulator(options: argparse.Namespace) -> int:
+    _check_folder(options)
+    machine = _machine()
+    results = {}
+    for case in cases(options.size or list(SIZES), options.rounds or COUNTS):
+        say(f"{case.size}, K = {case.count}")
+        results[case] = measure_case(case, options.repetitions)
+    machine["load_after"] = load_average()
+    if options.json is not None:
+        document = accumulator_report.document_of(results, options.repetitions, machine)
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    print(accumulator_report.text_of(results, options.repetitions, load_average()))
+    failed = [check for check in accumulator_report.checks_of(results) if check.passed is False]
     return 1 if options.check and failed else 0
 
 

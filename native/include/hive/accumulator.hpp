@@ -1,19 +1,24 @@
 // One-pass reduction of K gradients: weighted sum, global norm and finite check together.
 //
-// A gradient is a flat float32 block, usually a slot in shared memory that the learner has adopted. With P parameters,
-// K separate `sum += g` move 12 K bytes per parameter through the memory bus, and the norm and the finite check read
-// the sum twice more. Here the blocks are walked in tiles that fit the first-level cache:
+// A gradient is a flat block, usually a slot in shared memory that the learner has adopted, or a round of a
+// GradAccumulator. With P parameters of 4 bytes, K separate `sum += g` move 12 K bytes per parameter through the memory
+// bus, and the norm and the finite check read the sum twice more. Here up to eight blocks are read side by side:
 //
-//     tile 0: out = w0 g0; out += w1 g1; ...; squares of out     <- out stays in the cache meanwhile
-//     tile 1: the same, ...                                         so each byte crosses the bus once: 4 K + 8
+//     sixteen elements: s = w0 g0 + w1 g1 + ...; out = s / divisor; squares of out     <- s stays in registers, so
+//     the next sixteen: the same, ...                                                     each byte crosses once: 4 K + 4
 //
-// Order. Every element is summed as ((w0 g0 + w1 g1) + w2 g2) + ... in float32. Squares are summed in float64: within a
-// tile, element i goes to lane i mod 16 and the lanes are added as a binary tree; tiles are added from first to last.
-// Both orders are fixed by this file, not by the instruction set, so the same gradients give the same bits everywhere.
+// A large result is written past the caches, which saves reading what is overwritten. More than eight blocks are taken
+// in groups of eight, tile by tile, with the sums of one tile in the first-level cache.
 //
-// Finite check. A NaN or infinity in an input of non-zero weight always reaches its sum, and squares of floats cannot
-// overflow a double; so the norm is finite exactly if every element of the result is, and clean data pay nothing for
-// the check. Only when it fails are the inputs searched, in order, for who is to blame.
+// Order. Every element is summed as ((w0 g0 + w1 g1) + w2 g2) + ... in float32, of float64 in float64; then it is
+// divided once and, for 16-bit types, rounded once. Squares are summed in float64: within a tile of 1024, element i goes
+// to lane i mod 16 and the lanes are added as a binary tree; tiles are added from first to last. Both orders are fixed
+// by this file, not by the instruction set, so the same gradients give the same bits everywhere.
+//
+// Finite check. A NaN or infinity in an input of non-zero weight always reaches its sum, and squares of float32 cannot
+// overflow a double; so if the norm is finite, every element of the result is, and clean data pay nothing for the check.
+// Only when it is not, the inputs are searched, in order, for who is to blame (or nobody, where squares of float64
+// overflowed).
 //
 // What it does not do: decide the weights (mean, sum and mean by samples are the caller's choice of w), clip (the
 // optimizers fold the factor in), or use threads (one core reads about as fast as its memory allows).
@@ -22,13 +27,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+
+#include "hive/half.hpp"
 
 namespace hive {
 
-struct WeightedGradient {
-  std::span<const float> values;
-  float weight;  // zero: the values are not read, whatever they hold
+// What gradients of type T are summed in.
+template <typename T>
+using SumOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <typename T>
+struct Weighted {
+  std::span<const T> values;
+  SumOf<T> weight;  // zero: the values are not read, whatever they hold
 };
+using WeightedGradient = Weighted<float>;
 
 struct Reduction {
   double norm;              // Euclidean norm of the result; NaN or infinite if the result is not finite
@@ -37,9 +51,18 @@ struct Reduction {
   std::int64_t bad_index;   // where it is; if finite inputs overflowed, where the result is infinite; -1: finite
 };
 
-// Writes the weighted sum to `out`, which overlaps no gradient. All sizes equal out.size().
+// Writes the weighted sum, divided once by `divisor`, to `out`, which overlaps no gradient. All sizes equal out.size().
 // Without a gradient of non-zero weight the result is zero.
-Reduction reduce(std::span<const WeightedGradient> gradients, std::span<float> out);
+Reduction reduce(std::span<const Weighted<float>> gradients, std::span<float> out, float divisor = 1);
+Reduction reduce(std::span<const Weighted<double>> gradients, std::span<double> out, double divisor = 1);
+Reduction reduce(std::span<const Weighted<BFloat16>> gradients, std::span<BFloat16> out, float divisor = 1);
+Reduction reduce(std::span<const Weighted<Float16>> gradients, std::span<Float16> out, float divisor = 1);
+
+// The end of a sum that was kept while it grew: the same bits as reduce() over its terms. Nobody is to blame.
+Reduction finish(std::span<const float> sums, std::span<float> out, float divisor);
+Reduction finish(std::span<const double> sums, std::span<double> out, double divisor);
+Reduction finish(std::span<const float> sums, std::span<BFloat16> out, float divisor);
+Reduction finish(std::span<const float> sums, std::span<Float16> out, float divisor);
 
 // The norm of one block, in the same order as reduce(); finite exactly if the block is.
 double norm(std::span<const float> block);

@@ -1,0 +1,398 @@
+"""GradAccumulator: the gradients of several backward passes, and their mean or sum.
+
+    accumulator = GradAccumulator(None, bootstrap_rounds=4)
+    for batch in batches:
+        model.zero_grad()
+        loss_of(batch).backward()
+        accumulator.accumulate(model.named_parameters(), weight=len(batch))
+        if accumulator.step_due():              # at the fourth call: no gradient is thrown away
+            accumulator.mean_reduce(into=model)
+            accumulator.clear()
+            optimizer.step()
+
+With `store="rounds"` every round is kept, and the accumulator is a list of them: indices, slices, deletion, iteration.
+With `store="running"` there is one block of sums, whatever the number of rounds. Both add in the order of the calls
+and divide once, so both have the same bits: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
+
+Reductions change nothing: what they return is no part of what is stored, and `.grad` of the model is touched only by
+`into`. A round is checked once, as a whole, when it comes in. The work is done by hive.gradients.rounds; this module
+decides. It steps no optimizer, zeroes no gradient and clips nothing. It is not for several threads at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from hive import _native
+from hive.gradients.map_of_tensors import MapOfTensors
+from hive.gradients.named import check_choice, checked_names, field_of, gradients_of
+from hive.gradients.reports import GradientNotFinite, ReductionReport
+from hive.gradients.rounds import Block, Outcome, Rounds, rounds_for, zero_bad
+
+__all__ = ["GradAccumulator"]
+
+NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
+
+KEPT_NO_ROUNDS = "a running accumulator keeps no rounds to index; construct it with store='rounds'"
+
+
+@dataclass(slots=True)
+class _Round:
+    block: Block
+    weight: float
+    had: list[bool]  # which parameters had a gradient
+
+
+class GradAccumulator:
+    """Up to `bootstrap_rounds` gradients of a model, reduced by mean or sum.
+
+    parameter_keys: names as in `model.named_parameters()`, in the order that maps will have; None: those of the first
+        call. Others in an iterable are ignored.
+    bootstrap_rounds: how many rounds it can hold, at least 1.
+    store: "rounds" or "running", as the module says.
+    non_finite: what becomes of a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), or
+        set its bad elements to "zero" (see `zeroed`).
+    strict: reductions of fewer than `bootstrap_rounds` rounds are a ValueError.
+    unused: a trainable parameter without a gradient counts as zeros ("zero", see `unused_counts`) or is a RuntimeError
+        ("raise"). A frozen one is always zeros. A round without any gradient is always a RuntimeError.
+
+    Raises ValueError and TypeError for other arguments.
+    """
+
+    def __init__(
+        self,
+        parameter_keys: Sequence[str] | None,
+        bootstrap_rounds: int,
+        *,
+        store: Literal["rounds", "running"] = "rounds",
+        non_finite: Literal["raise", "skip", "zero"] = "raise",
+        strict: bool = False,
+        unused: Literal["zero", "raise"] = "zero",
+    ) -> None:
+        if not isinstance(bootstrap_rounds, int) or isinstance(bootstrap_rounds, bool):
+            raise TypeError(f"bootstrap_rounds must be an integer, got {type(bootstrap_rounds).__name__}")
+        if bootstrap_rounds < 1:
+            raise ValueError(f"bootstrap_rounds must be at least 1, got {bootstrap_rounds}")
+        check_choice("store", store, ("rounds", "running"))
+        check_choice("non_finite", non_finite, ("raise", "skip", "zero"))
+        check_choice("unused", unused, ("zero", "raise"))
+        self.bootstrap_rounds = bootstrap_rounds
+        self.store = store
+        self.non_finite = non_finite
+        self.strict = strict
+        self.unused = unused
+        self.skipped = 0
+        """Rounds that were skipped since `clear()`."""
+        self.zeroed = 0
+        """Elements that were set to zero since `clear()`."""
+        self.report: ReductionReport | None = None
+        """Of the last reduction."""
+        self.c_grad_accumulator = _native.GradAccumulator()
+        """The C++ side. It knows the gradients once the first have come; on a GPU torch does its work."""
+        self._names = None if parameter_keys is None else checked_names(parameter_keys)
+        self._rounds: Rounds | None = None
+        self._held: list[_Round] = []
+        self._free: list[Block] = []
+        self._sums: Block | None = None  # with store="running", like the next three
+        self._summed = 0
+        self._weight = 0.0
+        self._had_counts: list[int] = []
+
+    # --- rounds
+
+    def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
+        """Adds a round: the gradients of `model.named_parameters()`, an iterable of pairs or a mapping.
+
+        A MapOfTensors is taken for the gradients themselves. Neither is changed or kept. weight: how much the round
+        counts, for example how many samples its mean is over; finite, not negative.
+
+        Raises OverflowError if it is full, ValueError for a missing name or a gradient unlike those before,
+        GradientNotFinite (a RuntimeError) as `non_finite` says, RuntimeError if backward() was not called.
+        """
+        if self.full:
+            raise OverflowError(
+                f"all {self.bootstrap_rounds} rounds are held: reduce them and clear() before the next accumulate()"
+            )
+        weight = float(weight)
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ValueError(f"weight must be a finite number of at least 0, got {weight}")
+        gradients = self._gradients_of(named_parameters)
+        if self.store == "running":
+            self._add(gradients, weight)
+        elif (new := self._new_round(gradients, weight, self.non_finite)) is not None:
+            self._held.append(new)
+
+    def _gradients_of(self, named_parameters: NamedParameters) -> list[Tensor | None]:
+        given = named_parameters if isinstance(named_parameters, Mapping) else dict(named_parameters)
+        if self._names is None:
+            self._names = checked_names(list(given))
+        try:
+            values = [given[name] for name in self._names]
+        except KeyError as error:
+            raise ValueError(f"named_parameters lacks the parameter `{error.args[0]}`") from None
+        if self._rounds is None:
+            fields = [field_of(name, value) for name, value in zip(self._names, values, strict=True)]
+            self._rounds = rounds_for(self.c_grad_accumulator, fields)
+            self._had_counts = [0] * len(fields)
+        if isinstance(given, MapOfTensors):
+            return list(values)
+        return gradients_of(self._names, values, strict=self.unused == "raise")
+
+    def _new_round(self, gradients: list[Tensor | None], weight: float, non_finite: str) -> _Round | None:
+        """A checked copy of the gradients; None if it is skipped."""
+        rounds = self._laid_out()
+        block = self._take_block()
+        try:
+            bad = rounds.gather(gradients, block)
+            if bad >= 0 and non_finite == "zero":
+                self.zeroed += zero_bad(block.tensors)
+            elif bad >= 0:
+                self._refuse(bad, non_finite)
+                self._free.append(block)
+                return None
+        except BaseException:
+            self._free.append(block)
+            raise
+        return _Round(block, weight, [gradient is not None for gradient in gradients])
+
+    def _add(self, gradients: list[Tensor | None], weight: float) -> None:
+        rounds = self._laid_out()
+        bad = rounds.first_bad(gradients)
+        if bad >= 0 and self.non_finite == "zero":
+            gradients = [None if g is None else g.detach().clone() for g in gradients]
+            self.zeroed += zero_bad([g for g in gradients if g is not None])
+        elif bad >= 0:
+            return self._refuse(bad, self.non_finite)
+        if self._sums is None:
+            self._sums = rounds.new_sums()
+        if weight:  # a round of weight 0 is no term of a sum: so the bits are those of store="rounds"
+            rounds.add(gradients, weight, self._sums, onto=self._weight > 0)
+        self._summed += 1
+        self._weight += weight
+        self._had_counts = [n + (g is not None) for n, g in zip(self._had_counts, gradients, strict=True)]
+        return None
+
+    def _refuse(self, bad: int, non_finite: str) -> None:
+        """Counts a bad round that is to be skipped; raises GradientNotFinite otherwise."""
+        if non_finite == "skip":
+            self.skipped += 1
+            return
+        name = self._known_names()[bad]
+        hint = "look at the loss, or construct the accumulator with non_finite='skip' or 'zero'"
+        raise GradientNotFinite(f"the gradient of `{name}` is not finite", name, hint=hint)
+
+    # --- reductions
+
+    def mean_reduce(
+        self, out: MapOfTensors | None = None, into: nn.Module | Iterable[tuple[str, Tensor]] | None = None
+    ) -> MapOfTensors:
+        """The sum of weight * gradient over the rounds held, divided by the sum of the weights.
+
+        Fewer rounds than `bootstrap_rounds` will do, unless `strict`; `report` says how many, and the norm.
+
+        out: where to write, a map of the same names, shapes and dtypes; cheapest is one that was returned before.
+        into: a module, or named parameters, whose `.grad` become the result's tensors. A frozen parameter is left
+            alone; one that had no gradient in any round gets None, as after backward().
+
+        Raises ValueError if nothing is held or all weights are 0; GradientNotFinite under non_finite="raise" if finite
+        rounds overflow.
+        """
+        weight = self._total_weight()
+        if len(self) and weight == 0:
+            raise ValueError("the weights of all rounds are 0, there is no mean")
+        return self._reduce(weight, out, into)
+
+    def sum_reduce(
+        self, out: MapOfTensors | None = None, into: nn.Module | Iterable[tuple[str, Tensor]] | None = None
+    ) -> MapOfTensors:
+        """The sum of weight * gradient over the rounds held; otherwise as `mean_reduce`."""
+        return self._reduce(1.0, out, into)
+
+    def _reduce(
+        self, divisor: float, out: MapOfTensors | None, into: nn.Module | Iterable[tuple[str, Tensor]] | None
+    ) -> MapOfTensors:
+        if not len(self):
+            raise ValueError("no gradients have been accumulated: call accumulate() before a reduction")
+        if self.strict and not self.full:
+            raise ValueError(f"{len(self)} of {self.bootstrap_rounds} rounds are held, and strict=True wants all")
+        rounds, names = self._laid_out(), self._known_names()
+        block = self._out_block(out, rounds)
+        if self._sums is not None:
+            outcome = rounds.finish(self._sums, divisor, block)
+        else:
+            held = self._held
+            outcome = rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
+        self._tell(outcome, names)
+        if out is None:
+            out = MapOfTensors.lazy(names, lambda: block.tensors, block)
+        elif out.block is not block:
+            with torch.no_grad():
+                torch._foreach_copy_([out[name] for name in names], list(block.tensors))
+        if into is not None:
+            self._write_gradients(into, out)
+        return out
+
+    def _tell(self, outcome: Outcome, names: Sequence[str]) -> None:
+        bad = "" if outcome.finite else names[outcome.bad_field]
+        weight = self._total_weight()
+        self.report = ReductionReport(len(self), self.bootstrap_rounds, weight, outcome.norm, outcome.finite, bad)
+        if bad and self.non_finite == "raise":
+            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
+
+    def _out_block(self, out: MapOfTensors | None, rounds: Rounds) -> Block:
+        """The block of `out`, if it has one of ours; otherwise a new one."""
+        if out is None:
+            return rounds.new_block()
+        block = out.block
+        if isinstance(block, Block) and any(held.block is block for held in self._held):
+            raise ValueError("out is a round of this accumulator; reductions do not change what is held")
+        if isinstance(block, Block) and block.owner is rounds:
+            return block
+        for field in rounds.fields:
+            tensor = out.get(field.name)
+            if tensor is None or (tensor.shape, tensor.dtype) != (field.shape, field.dtype):
+                raise ValueError(f"out has no tensor `{field.name}` of {field.dtype} {list(field.shape)}")
+        self._check_foreign([out[field.name] for field in rounds.fields])
+        return rounds.new_block()
+
+    def _check_foreign(self, tensors: Sequence[Tensor]) -> None:
+        """Refuses tensors that lie in rounds which were lent."""
+        lent = [view for held in self._held if held.block.lent for view in held.block.tensors]
+        ours = {view.untyped_storage().data_ptr() for view in lent}
+        if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
+            raise ValueError("out has tensors of a round of this accumulator; reductions do not change what is held")
+
+    def _write_gradients(self, into: nn.Module | Iterable[tuple[str, Tensor]], result: MapOfTensors) -> None:
+        counts = self._counts()
+        for name, parameter in into.named_parameters() if isinstance(into, nn.Module) else into:
+            if name in counts and parameter.requires_grad:
+                parameter.grad = result[name] if counts[name] else None
+
+    # --- a list of rounds
+
+    def __len__(self) -> int:
+        """How many rounds are held."""
+        return self._summed if self.store == "running" else len(self._held)
+
+    @overload
+    def __getitem__(self, index: int) -> MapOfTensors: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MapOfTensors]: ...
+    def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
+        """The gradients of a round, live: what is written there is written to the round. Of a slice, a list."""
+        held = self._indexable()[index]
+        return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
+
+    def __setitem__(self, index: int | slice, named_parameters: Any) -> None:
+        """Replaces a round, as `accumulate` would have made it; its weight stays.
+
+        A slice takes as many iterables of named parameters, or with step 1 any number that fits. Added ones weigh 1.
+        Nothing is skipped here: a round that is not finite raises, unless non_finite is "zero".
+        """
+        held = self._indexable()
+        old = held[index] if isinstance(index, slice) else [held[index]]
+        given = list(named_parameters) if isinstance(index, slice) else [named_parameters]
+        if len(held) - len(old) + len(given) > self.bootstrap_rounds:
+            raise OverflowError(f"{len(given)} rounds do not fit: {self.bootstrap_rounds} can be held")
+        if len(given) != len(old) and isinstance(index, slice) and index.step not in (None, 1):
+            raise ValueError(f"{len(given)} rounds for a slice of {len(old)}")
+        policy = "zero" if self.non_finite == "zero" else "raise"
+        weights = [one.weight for one in old] + [1.0] * len(given)
+        made = [self._new_round(self._gradients_of(n), w, policy) for n, w in zip(given, weights, strict=False)]
+        new = [one for one in made if one is not None]
+        if isinstance(index, slice):
+            held[index] = new
+        else:
+            held[index] = new[0]
+        self._give_back(old)
+
+    def __delitem__(self, index: int | slice) -> None:
+        """Removes a round, or those of a slice; later ones move up."""
+        held = self._indexable()
+        old = held[index] if isinstance(index, slice) else [held[index]]
+        del held[index]
+        self._give_back(old)
+
+    def __iter__(self) -> Iterator[MapOfTensors]:
+        return (self._lend(one) for one in list(self._indexable()))
+
+    def clear(self) -> None:
+        """Forgets all rounds and the counts of what was skipped and zeroed; memory is kept for the next ones."""
+        self._give_back(self._held)
+        self._held = []
+        self._summed, self._weight = 0, 0.0
+        self._had_counts = [0] * len(self._had_counts)
+        self.skipped = self.zeroed = 0
+
+    # --- what it knows
+
+    @property
+    def full(self) -> bool:
+        """Whether `bootstrap_rounds` rounds are held."""
+        return len(self) >= self.bootstrap_rounds
+
+    def step_due(self) -> bool:
+        """Whether it is time to reduce, clear and step: after `bootstrap_rounds` calls, skipped ones included.
+
+        Not before one round is held: without any there is nothing to step with.
+        """
+        return len(self) > 0 and len(self) + self.skipped >= self.bootstrap_rounds
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the rounds held, with store="rounds"."""
+        return tuple(one.weight for one in self._indexable())
+
+    @property
+    def unused_counts(self) -> dict[str, int]:
+        """In how many of the rounds held a parameter had no gradient, frozen ones included; others are left out."""
+        return {name: len(self) - count for name, count in self._counts().items() if count < len(self)}
+
+    @property
+    def map_of_tensors(self) -> MapOfTensors:
+        """The gradients that were taken last; empty before that and with store="running"."""
+        return self._lend(self._held[-1]) if self._held else MapOfTensors()
+
+    def _counts(self) -> dict[str, int]:
+        counts = self._had_counts
+        if self.store == "rounds":
+            counts = [sum(column) for column in zip(*(one.had for one in self._held), strict=True)]
+        return dict(zip(self._names or (), counts, strict=False))
+
+    def _total_weight(self) -> float:
+        if self.store == "running":
+            return self._weight
+        total = 0.0
+        for one in self._held:  # not sum(): Python 3.12 adds floats more exactly, and running sums could not
+            total += one.weight
+        return total
+
+    def _indexable(self) -> list[_Round]:
+        if self.store == "running":
+            raise TypeError(KEPT_NO_ROUNDS)
+        return self._held
+
+    def _lend(self, one: _Round) -> MapOfTensors:
+        one.block.lent = True
+        return MapOfTensors.lazy(self._known_names(), lambda: one.block.tensors, one.block)
+
+    def _take_block(self) -> Block:
+        return self._free.pop() if self._free else self._laid_out().new_block()
+
+    def _give_back(self, rounds: Iterable[_Round]) -> None:
+        """Keeps the blocks that nobody else may still look at."""
+        self._free += [one.block for one in rounds if not one.block.lent]
+
+    def _laid_out(self) -> Rounds:
+        assert self._rounds is not None
+        return self._rounds
+
+    def _known_names(self) -> Sequence[str]:
+        assert self._names is not None
+        return self._names

@@ -1,0 +1,62 @@
+"""Named parameters as an accumulator is given them: their names, what their gradients look like, and the gradients.
+
+A parameter that is not trained counts as zeros, whatever its `.grad` holds from earlier. Nothing is copied here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from hive.gradients.rounds import Field
+
+__all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
+
+
+def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: bool) -> list[Tensor | None]:
+    """The `.grad` of every parameter; None of a frozen one, and of one that had no part in the loss.
+
+    Raises RuntimeError for the latter if `strict`, and if no parameter has a gradient; TypeError for plain tensors.
+    """
+    gradients: list[Tensor | None] = []
+    missing = ""
+    found = 0
+    for name, parameter in zip(names, parameters, strict=True):
+        if parameter.requires_grad:
+            gradient = parameter.grad
+            gradients.append(gradient)
+            if gradient is None:
+                missing = missing or name
+            else:
+                found += 1
+        elif isinstance(parameter, nn.Parameter):
+            gradients.append(None)
+        else:
+            raise TypeError(f"`{name}` is no parameter; for gradients themselves give a MapOfTensors")
+    if missing and (strict or not found):
+        raise RuntimeError(f"no gradient of `{missing}`: was backward() called on the loss?")
+    return gradients
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError("parameter_keys must be a sequence of names")
+    if not names:
+        raise ValueError("there must be a parameter at least")
+    twice = [name for name in names if list(names).count(name) > 1] if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(f"parameter_keys names `{twice[0]}` twice")
+    return tuple(names)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def field_of(name: str, value: object) -> Field:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`{name}` is no parameter but {type(value).__name__}")
+    return Field(name, value.shape, value.dtype, value.device)

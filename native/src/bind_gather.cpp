@@ -1,0 +1,206 @@
+// Python face of gather.hpp and of reductions over gathered blocks: the C++ half of hive.gradients.GradAccumulator.
+#include <pybind11/stl.h>
+
+#include <cmath>
+#include <optional>
+
+#include "arrays.hpp"
+#include "hive/accumulator.hpp"
+#include "hive/gather.hpp"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace hive {
+namespace {
+
+Type type_named(const std::string& name) {
+  if (name == "float32") return Type::kFloat32;
+  if (name == "float64") return Type::kFloat64;
+  if (name == "bfloat16") return Type::kBFloat16;
+  if (name == "float16") return Type::kFloat16;
+  throw py::value_error("types are float32, float64, bfloat16 and float16, got " + name);
+}
+
+using Blocks = std::vector<const std::byte*>;
+
+class GradAccumulator {
+ public:
+  void lay_out_fields(const std::vector<std::string>& names, const std::vector<std::size_t>& counts) {
+    if (names.size() != counts.size()) throw py::value_error("types and counts must be as many");
+    std::vector<Type> types;
+    for (const std::string& name : names) types.push_back(type_named(name));
+    layout_ = lay_out(types, counts);
+  }
+
+  std::vector<std::size_t> offsets() const {
+    std::vector<std::size_t> offsets;
+    for (const Field& field : layout_.fields) offsets.push_back(field.offset);
+    return offsets;
+  }
+
+  std::size_t bytes() const { return layout_.bytes; }
+  std::size_t sum_bytes() const { return layout_.sum_bytes; }
+
+  std::int64_t gather_into(const std::vector<std::uint64_t>& addresses, const py::object& block) const {
+    check_count(addresses);
+    Arrays arrays(1);
+    std::byte* const to = writable(arrays, block, "block", layout_.bytes);
+    const py::gil_scoped_release released;
+    return gather(layout_, addresses, to);
+  }
+
+  std::int64_t bad_field(const std::vector<std::uint64_t>& addresses) const {
+    check_count(addresses);
+    const py::gil_scoped_release released;
+    return first_bad_field(layout_, addresses);
+  }
+
+  void add_into(const std::vector<std::uint64_t>& addresses, double weight, const py::object& sums, bool onto) const {
+    check_count(addresses);
+    Arrays arrays(1);
+    std::byte* const to = writable(arrays, sums, "sums", layout_.sum_bytes);
+    const py::gil_scoped_release released;
+    add(layout_, addresses, weight, to, onto);
+  }
+
+  Reduction reduce_into(const std::vector<py::object>& blocks, const std::vector<double>& weights, double divisor,
+                        const py::object& out) const {
+    if (blocks.size() != weights.size()) throw py::value_error("blocks and weights must be as many");
+    Arrays arrays(1);
+    std::byte* const to = writable(arrays, out, "out", layout_.bytes);
+    Blocks from;
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
+      from.push_back(readable(arrays, blocks[k], "blocks[" + std::to_string(k) + "]", layout_.bytes));
+    }
+    const py::gil_scoped_release released;
+    return over_sections([&](const Section& section) { return reduce_section(section, from, weights, divisor, to); });
+  }
+
+  Reduction finish_into(const py::object& sums, double divisor, const py::object& out) const {
+    Arrays sums_arrays(1);
+    Arrays out_arrays(1);
+    const std::byte* const from = readable(sums_arrays, sums, "sums", layout_.sum_bytes);
+    std::byte* const to = writable(out_arrays, out, "out", layout_.bytes);
+    const py::gil_scoped_release released;
+    return over_sections([&](const Section& section) { return finish_section(section, from, divisor, to); });
+  }
+
+ private:
+  void check_count(const std::vector<std::uint64_t>& addresses) const {
+    if (addresses.size() != layout_.fields.size()) {
+      throw py::value_error("there are " + std::to_string(layout_.fields.size()) + " fields, got " +
+                            std::to_string(addresses.size()) + " addresses");
+    }
+  }
+
+  template <typename Span>
+  static Span checked(Span bytes, const std::string& name, std::size_t size) {
+    if (bytes.size() != size) {
+      throw py::value_error(name + " must have " + std::to_string(size) + " bytes, got " + std::to_string(bytes.size()));
+    }
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % sizeof(double) != 0) {
+      throw py::value_error(name + " must be aligned to 8 bytes");
+    }
+    return bytes;
+  }
+
+  static const std::byte* readable(Arrays& arrays, const py::object& object, const std::string& name,
+                                   std::size_t size) {
+    return reinterpret_cast<const std::byte*>(checked(arrays.input<std::uint8_t>(object, name), name, size).data());
+  }
+
+  static std::byte* writable(Arrays& arrays, const py::object& object, const std::string& name, std::size_t size) {
+    return reinterpret_cast<std::byte*>(checked(arrays.output<std::uint8_t>(object, name), name, size).data());
+  }
+
+  template <typename T>
+  static Reduction reduce_as(const Section& section, const Blocks& blocks, const std::vector<double>& weights,
+                             double divisor, std::byte* out) {
+    std::vector<Weighted<T>> weighted;
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
+      const std::span values{reinterpret_cast<const T*>(blocks[k] + section.offset), section.count};
+      weighted.push_back({values, static_cast<SumOf<T>>(weights[k])});
+    }
+    const std::span result{reinterpret_cast<T*>(out + section.offset), section.count};
+    return reduce(std::span<const Weighted<T>>(weighted), result, static_cast<SumOf<T>>(divisor));
+  }
+
+  static Reduction reduce_section(const Section& section, const Blocks& blocks, const std::vector<double>& weights,
+                                  double divisor, std::byte* out) {
+    switch (section.type) {
+      case Type::kFloat32: return reduce_as<float>(section, blocks, weights, divisor, out);
+      case Type::kFloat64: return reduce_as<double>(section, blocks, weights, divisor, out);
+      case Type::kBFloat16: return reduce_as<BFloat16>(section, blocks, weights, divisor, out);
+      case Type::kFloat16: break;
+    }
+    return reduce_as<Float16>(section, blocks, weights, divisor, out);
+  }
+
+  template <typename T>
+  static Reduction finish_as(const Section& section, const std::byte* sums, double divisor, std::byte* out) {
+    const std::span values{reinterpret_cast<const SumOf<T>*>(sums + section.sum_offset), section.count};
+    const std::span result{reinterpret_cast<T*>(out + section.offset), section.count};
+    return finish(values, result, static_cast<SumOf<T>>(divisor));
+  }
+
+  static Reduction finish_section(const Section& section, const std::byte* sums, double divisor, std::byte* out) {
+    switch (section.type) {
+      case Type::kFloat32: return finish_as<float>(section, sums, divisor, out);
+      case Type::kFloat64: return finish_as<double>(section, sums, divisor, out);
+      case Type::kBFloat16: return finish_as<BFloat16>(section, sums, divisor, out);
+      case Type::kFloat16: break;
+    }
+    return finish_as<Float16>(section, sums, divisor, out);
+  }
+
+  // One norm over all sections; `bad_index` becomes the field of the first that is not finite.
+  template <typename Pass>
+  Reduction over_sections(Pass pass) const {
+    Reduction all{0.0, true, -1, -1};
+    for (const Section& section : layout_.sections) {
+      const Reduction one = pass(section);
+      all.norm = layout_.sections.size() == 1 ? one.norm : std::hypot(all.norm, one.norm);
+      if (!one.finite && all.finite) {
+        all.bad_input = one.bad_input;
+        all.bad_index = field_at(section.offset + static_cast<std::size_t>(one.bad_index) * size_of(section.type));
+      }
+      all.finite = all.finite && one.finite;
+    }
+    return all;
+  }
+
+  std::int64_t field_at(std::size_t offset) const {
+    for (std::size_t i = 0; i < layout_.fields.size(); ++i) {
+      const Field& field = layout_.fields[i];
+      if (offset >= field.offset && offset < field.offset + field.count * size_of(field.type)) {
+        return static_cast<std::int64_t>(i);
+      }
+    }
+    return -1;
+  }
+
+  FieldLayout layout_;
+};
+
+}  // namespace
+
+void bind_gather(py::module_& m) {
+  py::class_<GradAccumulator>(m, "GradAccumulator", "Gathers and reduces gradients; hive.gradients is its face.")
+      .def(py::init<>())
+      .def("lay_out", &GradAccumulator::lay_out_fields, "types"_a, "counts"_a, "Say what the gradients are.")
+      .def_property_readonly("offsets", &GradAccumulator::offsets, "Of the gradients in a block, in bytes.")
+      .def_property_readonly("bytes", &GradAccumulator::bytes, "The size of a block.")
+      .def_property_readonly("sum_bytes", &GradAccumulator::sum_bytes, "The size of a block of running sums.")
+      .def("gather", &GradAccumulator::gather_into, "addresses"_a, "block"_a,
+           "Copy the gradients into a block; the first that is not finite, or -1. Address 0: zeros.")
+      .def("first_bad", &GradAccumulator::bad_field, "addresses"_a, "The first gradient that is not finite, or -1.")
+      .def("add", &GradAccumulator::add_into, "addresses"_a, "weight"_a, "sums"_a, "onto"_a,
+           "Add the weighted gradients to a block of running sums, or without `onto` begin it.")
+      .def("reduce", &GradAccumulator::reduce_into, "blocks"_a, "weights"_a, "divisor"_a, "out"_a,
+           "Write the weighted sum of blocks, divided once, to `out`. `bad_index` counts gradients.")
+      .def("finish", &GradAccumulator::finish_into, "sums"_a, "divisor"_a, "out"_a,
+           "Write running sums, divided once, to `out`.");
+}
+
+}  // namespace hive

@@ -1,0 +1,220 @@
+"""`bench accumulator`: K gradients of a model become their mean, its global norm and whether it is finite.
+
+Two questions, each answered by several ways that all do the same, at one thread each:
+
+    reduce   the K gradients lie in memory. hive's accumulator, which has them as rounds; torch in three ways over the
+             same memory; and a plain C loop (plain_sum.c), which says what the memory allows and makes no norm
+    whole    the K gradients come one after the other from a model's `.grad`: accumulate() and mean_reduce(), against
+             RLPack's scheme (clone, look for NaN, divide, add) written in torch, and against torch's running sum
+
+Every way is timed once in each repetition, in an order that rotates, for as many calls as take some 20 ms. Results are
+written to memory that is there already wherever the way can.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.programs import BenchError, here
+from hive.gradients import GradAccumulator, MapOfTensors
+
+__all__ = ["COUNTS", "SIZES", "Case", "cases", "measure_case"]
+
+COUNTS = (2, 4, 8)
+SIZES: dict[str, list[tuple[int, ...]]] = {
+    "0.3 M": [(30, 50)] * 200,
+    "1.7 M": [
+        *((32, 4, 8, 8), (32,), (64, 32, 4, 4), (64,), (64, 64, 3, 3), (64,)),
+        *((512, 3136), (512,), (18, 512), (18,)),
+    ],
+    "25 M": [(2048, 2048), (2048,)] * 6,
+}
+"""The shapes of the parameters: many small ones, a network for Atari, six wide layers."""
+
+CALL_ELEMENTS = 50e6  # read by the calls of one timing: some 20 ms
+
+Way = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """K gradients of a model of this size."""
+
+    size: str
+    count: int
+
+    @property
+    def parameters(self) -> int:
+        return sum(torch.Size(shape).numel() for shape in SIZES[self.size])
+
+
+def cases(sizes: Sequence[str], counts: Sequence[int]) -> list[Case]:
+    return [Case(size, count) for size in sizes for count in counts]
+
+
+def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
+    """Milliseconds a call of every way, by repetition. The names are `reduce/...` and `whole/...`."""
+    torch.set_num_threads(1)  # the native part has one, so has everybody
+    ways = {**_reducing(case), **_whole(case)}
+    calls = max(1, round(CALL_ELEMENTS / (case.parameters * case.count)))
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():  # touches all memory, and finds what cannot run
+        way()
+    order = list(ways)
+    for _ in range(repetitions):
+        for name in order:
+            start = time.perf_counter()
+            for _ in range(calls):
+                ways[name]()
+            found[name].append((time.perf_counter() - start) / calls * 1e3)
+        order = order[1:] + order[:1]
+    return found
+
+
+def _model(case: Case) -> nn.ParameterList:
+    torch.manual_seed(case.count)
+    model = nn.ParameterList([nn.Parameter(torch.empty(shape)) for shape in SIZES[case.size]])
+    for parameter in model:
+        parameter.grad = torch.randn(parameter.shape)
+    return model
+
+
+def _norm_of(tensors: Sequence[Tensor]) -> tuple[float, bool]:
+    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
+    return norm, norm - norm == 0.0
+
+
+def _norm_of_one(tensor: Tensor) -> tuple[float, bool]:
+    norm = float(torch.linalg.vector_norm(tensor))
+    return norm, norm - norm == 0.0
+
+
+def _reducing(case: Case) -> dict[str, Way]:
+    count, model = case.count, _model(case)
+    accumulator = GradAccumulator(None, count)
+    named = list(model.named_parameters())
+    for _ in range(count):
+        accumulator.accumulate(named)
+    rounds = list(accumulator)
+    flat = [one.block.memory.view(torch.float32) for one in rounds]
+    parts = [list(one.values()) for one in rounds]
+    out: MapOfTensors = accumulator.mean_reduce()
+    sums, result = [torch.empty_like(part) for part in parts[0]], torch.empty_like(flat[0])
+    stacked = torch.empty(count, len(result))
+
+    def foreach() -> object:
+        torch._foreach_copy_(sums, parts[0])
+        for part in parts[1:]:
+            torch._foreach_add_(sums, part)
+        torch._foreach_div_(sums, count)
+        return _norm_of(sums)
+
+    def flat_add() -> object:
+        torch.add(flat[0], flat[1], out=result)
+        for one in flat[2:]:
+            torch.add(result, one, out=result)
+        result.div_(count)
+        return _norm_of_one(result)
+
+    def stack() -> object:
+        torch.stack(flat, out=stacked)
+        torch.sum(stacked, 0, out=result)
+        result.div_(count)
+        return _norm_of_one(result)
+
+    return {
+        "reduce/hive": lambda: accumulator.mean_reduce(out=out),
+        "reduce/plain C": _plain(flat, result),
+        "reduce/foreach_add": foreach,
+        "reduce/flat add": flat_add,
+        "reduce/stack.sum": stack,
+    }
+
+
+def _plain(blocks: Sequence[Tensor], out: Tensor) -> Way:
+    library = _library()
+    addresses = (ctypes.c_void_p * len(blocks))(*[block.data_ptr() for block in blocks])
+    arguments: tuple[Any, ...] = (addresses, len(blocks), out.data_ptr(), 1 / len(blocks), len(out))
+
+    def plain() -> object:
+        if library.plain_sum(*arguments):
+            raise BenchError(f"the plain loop is not made for {len(blocks)} blocks")
+        return blocks
+
+    return plain
+
+
+def _library() -> Any:
+    """plain_sum.c, compiled for this processor."""
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if not compiler:
+        raise BenchError("there is no C compiler to compare with: install one or set CC")
+    with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:
+        target = Path(folder) / "plain_sum.so"
+        command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", here("plain_sum.c"), "-o", target]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BenchError(f"the plain loop could not be compiled\n{done.stderr}")
+        library = ctypes.CDLL(str(target))
+    pointer = ctypes.c_void_p
+    library.plain_sum.argtypes = [pointer, ctypes.c_int, pointer, ctypes.c_float, ctypes.c_size_t]
+    return library
+
+
+def _whole(case: Case) -> dict[str, Way]:
+    count = case.count
+    named = list(_model(case).named_parameters())
+    gradients = [parameter.grad for _, parameter in named if parameter.grad is not None]
+    sums = [torch.zeros_like(gradient) for gradient in gradients]
+
+    def with_hive(accumulator: GradAccumulator) -> Way:
+        for _ in range(count):
+            accumulator.accumulate(named)
+        out = accumulator.mean_reduce()
+
+        def whole() -> object:
+            accumulator.clear()
+            for _ in range(count):
+                accumulator.accumulate(named)
+            return accumulator.mean_reduce(out=out)
+
+        return whole
+
+    def foreach() -> object:
+        torch._foreach_copy_(sums, gradients)
+        for _ in range(count - 1):
+            torch._foreach_add_(sums, gradients)
+        torch._foreach_div_(sums, count)
+        return _norm_of(sums)
+
+    def rlpack() -> object:
+        rounds = []
+        for _ in range(count):
+            clones = [gradient.detach().clone() for gradient in gradients]
+            if any(bool(torch.isnan(clone).all()) for clone in clones):
+                raise BenchError("the gradients are NaN")
+            rounds.append(clones)
+        reduced = [gradient / count for gradient in rounds[0]]
+        for one in rounds[1:]:
+            for total, gradient in zip(reduced, one, strict=True):
+                total += gradient / count
+        return _norm_of(reduced)
+
+    return {
+        "whole/hive": with_hive(GradAccumulator(None, count)),
+        "whole/hive, running": with_hive(GradAccumulator(None, count, store="running")),
+        "whole/foreach_add": foreach,
+        "whole/RLPack's scheme": rlpack,
+    }

@@ -1,0 +1,21 @@
+"""What an accumulator tells: the report's `partial`, the error's parents and fields."""
+
+from __future__ import annotations
+
+import pytest
+
+from hive.errors import HiveError
+from hive.gradients import GradientNotFinite, ReductionReport
+
+
+@pytest.mark.parametrize(("rounds", "partial"), [(1, True), (3, True), (4, False)])
+def test_partial_says_that_fewer_rounds_were_held(rounds: int, partial: bool) -> None:
+    assert ReductionReport(rounds, 4, float(rounds), 1.0, True, "").partial is partial
+
+
+def test_the_error_is_of_our_tree_and_what_rlpack_documents() -> None:
+    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="look at the loss")
+    assert isinstance(error, HiveError)
+    assert isinstance(error, RuntimeError)
+    assert (error.parameter, error.permanent) == ("w", True)
+    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: look at the loss"

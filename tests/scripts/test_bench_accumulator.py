@@ -1,0 +1,70 @@
+"""`bench accumulator`: all ways give the same mean, the checks judge by medians, the table says what was measured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from benchmarks import accumulator
+from benchmarks.accumulator import COUNTS, SIZES, Case, cases, measure_case
+from benchmarks.accumulator_report import checks_of, document_of, text_of
+from benchmarks.command import parser
+
+CASE = Case("25 M", 4)
+
+
+def timings(plain: float, torch_ms: float, rlpack: float) -> dict[str, list[float]]:
+    """hive takes 10 ms for either question."""
+    return {
+        "reduce/hive": [10.0] * 3,
+        "reduce/plain C": [plain, plain, 99.0],
+        "reduce/foreach_add": [torch_ms + 5.0] * 3,
+        "reduce/flat add": [torch_ms] * 3,
+        "reduce/stack.sum": [torch_ms + 9.0] * 3,
+        "whole/hive": [10.0] * 3,
+        "whole/RLPack's scheme": [rlpack] * 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("measured", "passed"),
+    [((8.6, 13.1, 51.0), [True, True, True]), ((8.4, 12.9, 49.0), [False, False, False])],
+)
+def test_checks_compare_medians_with_the_promises(measured: tuple[float, float, float], passed: list[bool]) -> None:
+    checks = checks_of({CASE: timings(*measured)})
+    assert [check.passed for check in checks] == passed
+    assert checks[1].promise == "25 M, K = 4: >= 1.3 x flat add"
+
+
+def test_small_models_are_not_to_be_slower() -> None:
+    assert checks_of({Case("0.3 M", 2): timings(9.0, 10.1, 60.0)})[1].passed
+    assert not checks_of({Case("0.3 M", 2): timings(9.0, 9.9, 60.0)})[1].passed
+
+
+def test_the_report_names_every_way_and_a_busy_machine() -> None:
+    results = {CASE: timings(9.0, 20.0, 60.0)}
+    text = text_of(results, 3, [0.2, 0.1, 0.0])
+    assert all(name.replace("/", ": ") in text for name in results[CASE])
+    assert "Not a quiet machine" not in text
+    assert "Not a quiet machine" in text_of(results, 3, [3.0, 0.1, 0.0])
+    document = document_of(results, 3, {"cores": 2})
+    assert document["cases"][0]["times_faster"]["reduce/flat add"]["median"] == 2.0
+    assert (document["cases"][0]["rounds"], document["threads"]) == (4, 1)
+
+
+def test_every_way_runs_and_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "0.3 M", [(3, 5), (7,)])
+    monkeypatch.setattr(accumulator, "CALL_ELEMENTS", 1.0)
+    threads = torch.get_num_threads()
+    try:
+        found = measure_case(Case("0.3 M", 2), 2)
+    finally:
+        torch.set_num_threads(threads)
+    assert all(len(values) == 2 and min(values) > 0 for values in found.values())
+    assert {name.partition("/")[0] for name in found} == {"reduce", "whole"}
+
+
+def test_the_command_takes_sizes_and_counts() -> None:
+    options = parser().parse_args(["accumulator", "--size", "1.7 M", "--rounds", "4", "--repetitions", "3"])
+    assert (options.size, options.rounds, options.repetitions) == (["1.7 M"], [4], 3)
+    assert len(cases(list(SIZES), COUNTS)) == 9
+    assert abs(Case("1.7 M", 2).parameters - 1.7e6) < 1e5
