@@ -32,7 +32,7 @@ CASES = (
     else [*((unit, "plain") for unit in UNITS), ("boards", "thread"), ("slots", "thread")]
 )
 BUILDS_AT_A_TIME = 2  # a compiler takes some 300 MB
-LIMIT_S = 60 * int(LENGTH or 1)  # for one program; a few seconds are normal
+LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
 # get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that, they run all the same: 28 is common.
 FIXED_ADDRESSES = """

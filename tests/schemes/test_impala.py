@@ -72,8 +72,8 @@ def test_where_nothing_lags_its_ratios_are_one(tmp_path: Path) -> None:
 class Picky(GradientWorkerActor):
     """Notes by how many versions the rollouts that it takes are behind."""
 
-    def __init__(self, blueprint: Blueprint, seen: list[int]) -> None:
-        super().__init__(blueprint)
+    def __init__(self, blueprint: Blueprint, directory: Path, seen: list[int]) -> None:
+        super().__init__(blueprint, directory)
         self.seen = seen
 
     async def _claim_fresh(self) -> Slot:
