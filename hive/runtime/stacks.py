@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["listen_for_stacks", "read_stacks"]
 
 SIGNAL = signal.SIGUSR2
-WAIT_S = 0.2  # for the text of a process that lives: it is written within a millisecond
+WAIT_S = 2.0  # for the text of a process that lives: milliseconds, seconds where it does not get the processor
 LOOK_S = 0.01
 MOST_BYTES = 1 << 20  # read at once: thousands of frames
 
