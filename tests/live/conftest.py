@@ -85,7 +85,8 @@ class House:
             gone = account["consumed"] + sum(account["dropped"].values())
             assert account["produced"] == gone + account["in_flight"], (name, account)
             assert account["in_flight"] == 0, (name, account)
-            assert any(summary["restarts"].values()) or "consumer_died" not in account["dropped"], (name, account)
+            died = any(summary["restarts"].values()) or summary["state"] == "failed"
+            assert died or "consumer_died" not in account["dropped"], (name, account)
         return summary
 
     def events(self, run: str) -> list[dict[str, Any]]:
