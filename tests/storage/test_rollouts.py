@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.runtime import Layout
-from hive.storage import FINALS, LENGTH, VERSION, Rollout, final_capacity, rollout_layout
+from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout
 from hive.storage.rollouts import HEADER
 
 STEPS, ENVS, ROOM = 5, 3, 4
@@ -68,8 +68,8 @@ def test_fields_are_aligned_and_apart(
 
 def test_header_positions() -> None:
     """They lie in shared memory: append only."""
-    assert HEADER == ("version", "length", "finals")
-    assert (VERSION, LENGTH, FINALS) == (0, 1, 2)
+    assert HEADER == ("version", "length", "finals", "source", "sequence")
+    assert (VERSION, LENGTH, FINALS, SOURCE, SEQUENCE) == (0, 1, 2, 3, 4)
 
 
 def test_a_reader_sees_what_the_header_says() -> None:
