@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms import Moments, merged
+from hive.envs import VectorEnvironment
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_specimen
@@ -69,7 +70,11 @@ class CollectorActor(Actor):
         self.enough = math.ceil(round(config.collection.fraction_workers * blueprint.collectors, 9))
         self.quota = math.ceil(round(config.collection.fraction_samples * config.collection.rollout, 9))
         self.goes_on = config.supervision.non_finite == "skip"
-        self.collector = blueprint.collector(self.index, self.incarnation, self.status)
+        self.collector = blueprint.collector(self.index, self.incarnation, self.status, self.vector())
+
+    def vector(self) -> VectorEnvironment:
+        """The environments that this collector steps: made when it starts, and anew at every cut. Override it."""
+        return self.blueprint.vector()
 
     async def setup(self) -> None:
         """An environment that cannot even be reset ends the run before it begins."""
@@ -82,7 +87,7 @@ class CollectorActor(Actor):
             wanted = LATEST if self.free else self.cuts.policy(slot.sequence)
             if self.cuts.start(slot.sequence) != self.started:
                 self.started = self.cuts.start(slot.sequence)
-                self.collector.rebuild(self.blueprint.vector(), self.started)
+                self.collector.rebuild(self.vector(), self.started)
             version, weights = await self.behaviour.pin(wanted)
             self.status.show_version(version, self.behaviour.board.latest - version)
             self.collector.bind(weights)

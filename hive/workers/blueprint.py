@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,10 +87,16 @@ class Blueprint:
         alone = self.config.gradients.communication == "asynchronous"
         return make_algorithm(self.config.algorithm, self.distribution, 1 if alone else self.gradient_workers)
 
-    def collector(self, source: int, incarnation: int = 0, status: Status | None = None) -> Collector:
-        """Collector number `source` of the run, with environments and a network of its own."""
+    def collector(
+        self,
+        source: int,
+        incarnation: int = 0,
+        status: Status | None = None,
+        vector: VectorEnvironment | None = None,
+    ) -> Collector:
+        """Collector number `source` of the run, with a network of its own, and environments of its own or `vector`."""
         return Collector(
-            self.vector(),
+            self.vector() if vector is None else vector,
             self.environment.observation,
             self.network(),
             self.distribution,
@@ -207,10 +214,10 @@ class Blueprint:
         start = self.flat.block_bytes
         return state[start : start + 16].view(np.float64)
 
-    def vector(self, count: int | None = None) -> VectorEnvironment:
-        """`count` environments; by default as many as a collector has."""
+    def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
+        """`count` environments, by default as many as a collector has; `options` go before those of the config."""
         env = self.config.env
-        return make_vector(env.id, env.options, count or self.config.collection.envs, env.vector)
+        return make_vector(env.id, {**env.options, **options}, count or self.config.collection.envs, env.vector)
 
     def gradient_layout(self, collectors: int) -> Layout:
         """The layout of the gradient of a share of `collectors` collectors."""

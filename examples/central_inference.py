@@ -1,0 +1,119 @@
+"""Central batched inference (SEED RL, Espeholt et al. 2020): collectors without a network, and one player for them all.
+
+    learner ── behaviour ──> player <── act(observations) ── steppers ── rollouts ──> gradient workers
+
+The built-in trainer with other collectors: a stepper holds environments and nothing else, and asks the player what to
+do. The player answers all who ask in one forward pass: while it computes one batch, the next one gathers. Gradient
+workers, learner and recorder do not notice, and any of the actors may be killed. Collection is synchronous: no stepper
+begins a rollout before the policy of its number is there, which comes when all are through with the one before. So
+everybody who asks means the latest.
+
+    python examples/central_inference.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 49 s
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import hive
+from hive.envs import FinalObservations, StepRow
+from hive.networks import FlatParameters
+from hive.runtime import WAIT_IN
+from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seeds
+from hive.workers import Blueprint, RolloutReady, Weights
+
+ROW = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
+
+
+class Player(hive.Actor):
+    behaviour = hive.Subscription(Weights)
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self.network = blueprint.network()
+        self.flat = FlatParameters(self.network)
+        self.observation = blueprint.environment.observation
+        self.idle, self.busy = self.status.phase("wait requests", WAIT_IN), self.status.phase("forward")
+        self.asked: list[tuple[bytes, asyncio.Future[bytes]]] = []
+        self.some = asyncio.Event()
+
+    @hive.endpoint
+    async def act(self, observations: bytes) -> bytes:
+        """The policy's outputs, float32 [B, width], for observations [B, ...]."""
+        answer = asyncio.get_running_loop().create_future()
+        self.asked.append((observations, answer))
+        self.some.set()
+        return await answer
+
+    async def run(self) -> None:
+        while True:
+            self.status.enter(self.idle)  # so `hive ps` shows it, and nobody takes it for stuck
+            await self.some.wait()
+            self.status.enter(self.busy)
+            self.some.clear()
+            (observations, answers), self.asked = zip(*self.asked, strict=True), []
+            _, weights = await self.behaviour.pin()
+            self.flat.bind(weights, read_only=True)
+            batch = np.frombuffer(b"".join(observations), self.observation.dtype).reshape(-1, *self.observation.shape)
+            with torch.inference_mode():
+                outputs = self.network(torch.tensor(batch))[0].numpy()
+            self.behaviour.unpin()
+            for part, answer in zip(np.split(outputs, len(answers)), answers, strict=True):
+                answer.set_result(part.tobytes())
+
+
+class Stepper(hive.Actor):
+    role = "collector"
+    rollouts = hive.Outlet(RolloutReady)
+    behaviour = hive.Subscription(Weights)
+
+    def __init__(self, blueprint: Blueprint, player: hive.Handle) -> None:
+        self.player, self.policy, self.seed = player, blueprint.distribution, blueprint.config.run.seed
+        self.vector, observation = blueprint.vector(), blueprint.environment.observation
+        self.current = np.zeros((self.vector.count, *observation.shape), observation.dtype)
+        first = self.index * self.vector.count
+        seeds = stream_seeds(self.seed, Purpose.environment, first, self.vector.count, self.incarnation)
+        self.vector.reset(seeds, self.current)
+
+    async def run(self) -> None:
+        while True:
+            slot = await self.rollouts.reserve()
+            rollout, number = slot.arrays, slot.sequence
+            await self.behaviour.pin(number)
+            rollout["observations"][0], finals = self.current, FinalObservations(rollout["final_observations"])
+            noise, length = self.noise(number, rollout["rewards"].shape), 0
+            while length < len(noise) and finals.room >= self.vector.count:
+                observations, row = rollout["observations"][length : length + 2], {k: rollout[k][length] for k in ROW}
+                outputs = np.frombuffer(await self.player.act(observations[0].tobytes()), np.float32)
+                actions = self.policy.sample_numpy(outputs.reshape(self.vector.count, -1), noise[length])
+                rollout["actions"][length] = actions
+                self.vector.step(actions, StepRow(observations=observations[1], finals=finals, **row))
+                length += 1
+            self.current[...] = rollout["observations"][length]
+            self.behaviour.unpin()
+            header = number, length, finals.count, self.index, number
+            rollout["header"][[VERSION, LENGTH, FINALS, SOURCE, SEQUENCE]] = header
+            self.rollouts.commit(slot)
+
+    def noise(self, number: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Of the rollout of that number, for actions that are choices: whoever makes it again makes the same one."""
+        random = stream(self.seed, Purpose.action, self.index, number)
+        return self.policy.prepare_noise(random.random((*shape, *self.policy.noise_shape), np.float32))
+
+
+def topology(config: hive.Config) -> hive.Topology:
+    t = hive.schemes.build(config)
+    player = t.add(Player, blueprint=t["collectors"].parameters["blueprint"])
+    t.connect(t["learner"].behaviour, player.behaviour)
+    t.replace("collectors", Stepper, player=player.handle())
+    return t
+
+
+if __name__ == "__main__":
+    synchronous = ["collection.communication='synchronous'", "collection.workers=2", "collection.envs=4"]
+    hive.run(topology, Path(__file__).with_name("cartpole.toml"), sets=synchronous)

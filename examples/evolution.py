@@ -1,0 +1,119 @@
+"""Evolution strategies (Salimans et al. 2017): a policy is learned by trying, without a gradient or a network library.
+
+    breeder ── parents (a board: one version a generation) ──> testers
+       ^                                                          │
+       └───────────── results (slabs: one a candidate) ───────────┘
+
+A candidate is the parent plus noise, and its mirror image the parent minus the same noise. Noise follows from the
+candidate's number, so that only numbers travel: how much better it did than its mirror image. The next parent is the
+old one, moved towards what did better.
+
+Each tester has a fixed share of every generation, and its next candidate is the number of results it has committed. So
+it does not matter who is killed when: the same seed gives the same parents.
+
+    python examples/evolution.py      CartPole-v1 to a mean of 475 over a generation, in 8 s
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hive
+from hive.envs import make_environment
+
+SHAPE = (2, 4)  # a linear policy: two actions, four observations
+PARENT = hive.Layout({"policy": ("float64", SHAPE), "mean_return": ("float64", ())})
+RESULT = hive.Layout({"difference": ("float64", ()), "mean_return": ("float64", ())})
+
+
+class Parent(hive.Message):
+    """breeder -> testers. The policy that a generation varies, and how the generation before did."""
+
+
+class Result(hive.Message):
+    """tester -> breeder. How one candidate did: its return less its mirror image's, and the mean of both."""
+
+
+def noise(seed: int, generation: int, candidate: int) -> NDArray[np.float64]:
+    return np.random.default_rng((seed, generation, candidate)).standard_normal(SHAPE)
+
+
+def play(environment: Any, policy: NDArray[np.float64], seed: int) -> float:
+    """The return of one episode."""
+    total, (observation, _), over = 0.0, environment.reset(seed=seed), False
+    while not over:
+        observation, reward, terminated, truncated, _ = environment.step(int((policy @ observation).argmax()))
+        total, over = total + float(reward), terminated or truncated
+    return total
+
+
+class Tester(hive.Actor):
+    parents = hive.Subscription(Parent)
+    results = hive.Outlet(Result)
+
+    def __init__(self, seed: int, share: int, sigma: float) -> None:
+        self.seed, self.share, self.sigma = seed, share, sigma  # share: candidates of a generation that it tests
+        self.environment = make_environment("CartPole-v1", {})
+
+    async def run(self) -> None:
+        while True:
+            slot = await self.results.reserve()
+            generation, turn = divmod(slot.sequence, self.share)
+            _, block = await self.parents.pin(generation)
+            candidate = turn + self.index * self.share
+            step = self.sigma * noise(self.seed, generation, candidate)
+            policy, start = PARENT.views(block)["policy"], candidate + generation * 1000
+            there, back = (play(self.environment, policy + way * step, start) for way in (1, -1))
+            slot.arrays["difference"][...], slot.arrays["mean_return"][...] = there - back, (there + back) / 2
+            self.parents.unpin()
+            self.results.commit(slot)
+
+
+class Breeder(hive.Actor):
+    results = hive.Inlet(Result)
+    parents = hive.Publication(Parent)
+
+    def __init__(self, seed: int, share: int, rate: float = 0.5, goal: float = 475.0) -> None:
+        self.seed, self.share, self.rate, self.goal = seed, share, rate, goal
+
+    async def setup(self) -> None:
+        if self.parents.board.latest < 0:  # else an earlier incarnation has begun
+            self.parents.begin()[:] = 0
+            self.parents.publish(0)
+
+    async def run(self) -> None:
+        generation, lines = self.parents.board.latest, self.results.lines
+        for tester in lines.producers:
+            while lines.first_left(tester) < generation * self.share:  # used, but not retired, when another one died
+                lines.retire(await self.results.claim(tester))
+        while (parent := PARENT.views(self.parents.board.read(generation)))["mean_return"] < self.goal:
+            first, share = generation * self.share, range(self.share)
+            slots = [await self.results.claim(tester, first + n) for tester in lines.producers for n in share]
+            child = PARENT.views(self.parents.begin())
+            differences = np.array([slot.arrays["difference"] for slot in slots])
+            weights = differences / (differences.std() + 1e-8) / len(slots)
+            noises = [noise(self.seed, generation, candidate) for candidate in range(len(slots))]
+            child["policy"][...] = parent["policy"] + self.rate * np.tensordot(weights, noises, 1)
+            child["mean_return"][...] = np.mean([slot.arrays["mean_return"] for slot in slots])
+            generation += 1
+            self.parents.publish(generation)
+            for slot in slots:  # only now: what is not retired is offered to a successor
+                lines.retire(slot)
+        self.end_run(f"mean return {parent['mean_return']:.1f} after {generation} generations")
+
+
+def topology(config: hive.Config) -> hive.Topology:
+    t, seed, share = hive.Topology(), config.run.seed, 16
+    testers = t.add(Tester, count=2, seed=seed, share=share, sigma=0.1)
+    breeder = t.add(Breeder, seed=seed, share=share)
+    t.connect(breeder.parents, testers.parents, block_bytes=PARENT.bytes)
+    t.connect(testers.results, breeder.results, layout=RESULT, slots=share + 1, on_death="reoffer")
+    t.digest(breeder.parents, PARENT.bytes)
+    return t
+
+
+if __name__ == "__main__":
+    hive.run(topology)

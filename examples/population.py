@@ -1,0 +1,110 @@
+"""Population-based training (Jaderberg et al. 2017): members learn side by side, and the bad ones become the good ones.
+
+    members ── report(name, score, rate, state) ──> population
+            <── rate and state to go on with ──────
+
+Each member is a whole trainer in one process, put together from the objects that the built-in actors wrap. They begin
+with learning rates from anywhere between 1e-5 and 1e-1. After every generation a member tells how it does. If it is the
+worst of those heard of, it goes on with the whole state of the best, the optimizer's moments too, and with that one's
+learning rate, a bit changed. Nobody waits for anybody, and a member that is killed goes on from its last report.
+
+    python examples/population.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 50 s
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+import hive
+from hive.networks import aligned_block
+from hive.runtime import WAIT_IN
+from hive.workers import Blueprint
+
+
+class Population(hive.Actor):
+    """Knows of every member how it did last, and says what it is to go on with."""
+
+    numbered = False
+
+    def __init__(self, seed: int, goal: float = 475.0) -> None:
+        self.random, self.goal = np.random.default_rng(seed), goal
+        self.known: dict[str, tuple[float, float, bytes]] = {}  # member -> score, learning rate, state
+
+    async def run(self) -> None:
+        self.status.enter(self.status.phase("wait reports", WAIT_IN))  # so nobody takes it for stuck
+        await asyncio.Event().wait()  # it only answers
+
+    @hive.endpoint
+    async def last(self, name: str) -> tuple[float, bytes] | None:
+        """What that member last went on with, if it has ever reported."""
+        return self.known[name][1:] if name in self.known else None
+
+    @hive.endpoint
+    async def report(self, name: str, score: float, rate: float, state: bytes) -> tuple[float, bytes]:
+        """The learning rate and the state to go on with: its own, or those of a better one."""
+        self.known[name] = score, rate, state
+        ranking = sorted(self.known, key=lambda member: self.known[member][0])
+        if score >= self.goal:
+            self.end_run(f"mean return {score:.1f} with a learning rate of {rate:.1e}")
+        elif name == ranking[0] != ranking[-1]:
+            best, (_, good, state) = ranking[-1], self.known[ranking[-1]]
+            self.note("exploited", f"{name} ({score:.1f}, {rate:.1e}) goes on as {best} ({good:.1e})")
+            self.known[name] = score, float(good * self.random.choice([0.8, 1.25])), state
+        return self.known[name][1:]
+
+
+class Member(hive.Actor):
+    """A trainer in one process."""
+
+    def __init__(self, blueprint: Blueprint, population: hive.Handle, updates: int = 50) -> None:
+        self.population, self.updates = population, updates  # updates: of a generation
+        self.collector = blueprint.collector(self.index, self.incarnation, self.status)
+        self.worker = blueprint.gradient_worker(self.index, self.status)
+        self.learner = blueprint.learner(self.status)
+        rollout, gradient = blueprint.rollout_layout, blueprint.gradient_layout(1)
+        self.rollout = rollout.views(aligned_block(rollout.bytes))
+        self.gradient = gradient.views(aligned_block(gradient.bytes))
+        sizes = blueprint.state_bytes, blueprint.ledger_bytes  # weights; moments, counters and the last 100 returns
+        self.before, self.after = ([aligned_block(size) for size in sizes] for _ in range(2))
+        blueprint.initialize(*self.before)
+
+    async def run(self) -> None:
+        rate = float(10 ** np.random.default_rng(self.collector.seed + self.index).uniform(-5, -1))
+        rollouts, saved = 0, await self.population.last(self.name)
+        self.collector.reset()
+        while True:
+            if saved is not None:
+                rate, state = saved
+                weights, rest = np.split(np.frombuffer(state, np.uint8), [len(self.before[0])])
+                self.before[0][:], self.before[1][:] = weights, rest
+            self.learner.config = dataclasses.replace(self.learner.config, learning_rate=rate)
+            for _ in range(self.updates):
+                self.train(rollouts)
+                rollouts += 1
+            score = float(self.learner.views(self.before[1])["returns"].mean())
+            saved = await self.population.report(self.name, score, rate, b"".join(self.before))
+
+    def train(self, sequence: int) -> None:
+        """One rollout, its gradient, one update."""
+        weights, _ = self.before
+        self.collector.bind(weights)
+        self.collector.collect(self.rollout, sequence=sequence, version=sequence)
+        self.worker.bind(weights)
+        self.worker.compute([self.rollout], self.gradient, sequence=sequence, version=sequence)
+        self.learner.turn([self.gradient], *self.before, *self.after)
+        self.before, self.after = self.after, self.before
+
+
+def topology(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    population = t.add(Population, seed=config.run.seed)
+    t.add(Member, count=4, blueprint=Blueprint(config), population=population.handle())
+    return t
+
+
+if __name__ == "__main__":
+    hive.run(topology, Path(__file__).with_name("cartpole.toml"))

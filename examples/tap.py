@@ -1,0 +1,53 @@
+"""A tap in the trainer's metrics: it sees each report before the recorder does, adds to it, and may end the run.
+
+    learner ── metrics ──> tap ── metrics ──> recorder ──> metrics.jsonl, TensorBoard
+
+`Topology.insert` puts an actor into a channel of the built-in trainer; neither end knows of it. This one keeps the best
+mean return, writes it into every report as `tap/best`, leaves a line in the run's diary when there is a new one, and
+ends the run when there has been none for `patience` steps: early stopping, whatever the algorithm. An actor that only
+looks needs no `insert`: `t.connect(t["learner"].metrics, mine.metrics)` makes it one more consumer of the broadcast.
+
+    python examples/tap.py                                          CartPole-v1: ends at a mean return of 499.9, in 23 s
+    hive up examples/pendulum.toml --topology examples/tap.py       or whatever you train
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import hive
+from hive.workers import Metrics
+
+
+class Tap(hive.Actor):
+    """Passes metrics on, with something added."""
+
+    reports = hive.Inlet(Metrics)
+    passed = hive.Outlet(Metrics, pattern="broadcast")
+
+    def __init__(self, patience: int = 20_000) -> None:
+        self.patience = patience
+
+    async def run(self) -> None:
+        best, when = -math.inf, 0
+        async for report in self.reports:
+            mean_return = report.values["return/mean_100"]  # NaN before the first episode has ended
+            if mean_return > best:
+                best, when = mean_return, report.env_steps
+                self.note("best", f"mean return {best:.1f} at {report.env_steps:,} steps")
+            values = report.values | {"tap/best": best, "tap/best_at": when}
+            await self.passed.send(Metrics(report.updates, report.env_steps, report.seconds, values))
+            if report.env_steps - when >= self.patience:
+                self.end_run(f"no mean return above {best:.1f} for {self.patience:,} steps")
+
+
+def topology(config: hive.Config) -> hive.Topology:
+    t = hive.schemes.build(config)
+    t.insert(t["learner"].metrics, t.add(Tap, last=True), "reports", "passed")
+    return t
+
+
+if __name__ == "__main__":
+    example = Path(__file__).with_name("cartpole.toml")
+    hive.run(topology, example, sets=["run.stop_at_return=500", "record.every_s=0.25"])

@@ -1,0 +1,41 @@
+"""Short runs of examples: whole, in this process; and under a simulation that kills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import hive
+from hive.config import Config, load_config
+from hive.records import RunDirectory, Summary, home_folder
+from hive.testing import Faults, Simulation, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CARTPOLE = EXAMPLES / "cartpole.toml"
+
+Topology = Callable[[Config], hive.Topology]
+
+
+def short_run(topology: Topology, config: Path | Mapping[str, Any] | None, *sets: str) -> tuple[Summary, RunDirectory]:
+    """A run that must finish; every account must hold, with nothing left in flight."""
+    summary = hive.run(topology, config, sets=sets, name="short", inline=True, quiet=True)
+    assert summary.state == "finished"
+    for name, account in summary.channels.items():
+        gone = account["consumed"] + sum(account["dropped"].values())
+        assert (account["produced"] - gone, account["in_flight"]) == (0, 0), (name, account)
+    return summary, RunDirectory.open(home_folder() / "short-1")
+
+
+def bare_config(*sets: str) -> Config:
+    """The config of a topology that has nothing to do with environments."""
+    return load_config("run.toml", ['run.topology = "mine.py"', *sets], text="")
+
+
+def survived(topology: Topology, seed: int, *, deaths: int, after: int) -> Simulation:
+    """A simulation of the example in which so many processes are killed; it must finish all the same."""
+    simulation = simulate(topology(bare_config()), seed, Faults(deaths=deaths, after=after))
+    assert (simulation.wrong, simulation.errors) == ([], [])
+    assert simulation.outcome is not None
+    assert simulation.outcome.state == "finished", simulation.outcome
+    return simulation

@@ -1,0 +1,52 @@
+"""The gallery: every example is short, says what it shows, is shown in the README, and uses what is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+from short_runs import EXAMPLES
+
+import hive
+
+MOST_LINES = 119
+README = (EXAMPLES.parent / "README.md").read_text()
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+every_program = pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+
+
+def test_there_are_eight() -> None:
+    assert len(PROGRAMS) == 8
+
+
+@every_program
+def test_it_is_short_and_says_how_to_run_it(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    documentation = ast.get_docstring(ast.parse(text))
+    assert documentation is not None
+    line = next(line for line in documentation.splitlines() if f"python examples/{path.name}" in line)
+    assert line.rstrip().endswith(" s"), "it says in what time"
+    assert "hive.run(topology" in text.partition('if __name__ == "__main__":')[2]
+
+
+@every_program
+def test_it_is_in_the_readme_and_tested(path: Path) -> None:
+    assert f"| `{path.name}` |" in README
+    assert (Path(__file__).parent / f"test_{path.name}").exists()
+
+
+@every_program
+def test_it_uses_what_is_public(path: Path) -> None:
+    """Names that hive and its packages export; nothing of their modules, nothing that is underscored."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hive"):
+            package = importlib.import_module(node.module)
+            assert node.module.count(".") == 1, node.module
+            assert {alias.name for alias in node.names} <= set(package.__all__), node.module
+        if isinstance(node, ast.Attribute):
+            assert not node.attr.startswith("_") or node.attr.startswith("__"), node.attr
+            if isinstance(node.value, ast.Name) and node.value.id == "hive":
+                assert node.attr in hive.__all__
