@@ -189,8 +189,8 @@ class MultiCategorical(ActionDistribution):
 
 
 @dataclass(frozen=True)
-class DiagonalGaussian(ActionDistribution):
-    """Independent normal variables: all means, flattened, then all log standard deviations."""
+class GaussianColumns(ActionDistribution):
+    """What distributions over 2 D outputs share: all means, flattened, then all log standard deviations."""
 
     shape: tuple[int, ...]
     noise = "normal"
@@ -210,6 +210,11 @@ class DiagonalGaussian(ActionDistribution):
 
     def prepare_noise(self, noise: Floats) -> Floats:
         return noise
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian(GaussianColumns):
+    """Independent normal variables."""
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         mean, log_std = self._split(outputs)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hive.errors import NetworkError
-from hive.networks.distributions import HALF_LOG_TWO_PI, ActionDistribution, Floats
+from hive.networks.distributions import HALF_LOG_TWO_PI, Floats, GaussianColumns
 from hive.networks.spaces import ActionSpec, BoundedAction
 
 __all__ = ["LOG_STD_BOUNDS", "SquashedGaussian", "squashed_distribution_for"]
@@ -33,32 +33,14 @@ LARGEST_TANH = 1.0 - 2.0**-23
 
 
 @dataclass(frozen=True)
-class SquashedGaussian(ActionDistribution):
+class SquashedGaussian(GaussianColumns):
     """Actions float32 [..., *shape] strictly between `low` and `high`, which are flat.
 
-    Outputs [..., 2 * D]: means, then log standard deviations, of the variables before they are squashed.
+    The means and log standard deviations of its outputs are those of the variables before they are squashed.
     """
 
-    shape: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    noise = "normal"
-    action_dtype = "float32"
-
-    @property
-    def width(self) -> int:
-        return 2 * math.prod(self.shape)
-
-    @property
-    def noise_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    def prepare_noise(self, noise: Floats) -> Floats:
-        return noise
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         return self._squash(self._variables(outputs, noise))

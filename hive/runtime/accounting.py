@@ -8,7 +8,7 @@ produced >= consumed + dropped. A run's results are counters too, of one actor t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hive import _native
@@ -16,7 +16,7 @@ from hive.runtime.channels import account_of
 from hive.runtime.memory import Bytes, SlabPlan, SlabView
 from hive.runtime.plan import Plan
 
-__all__ = ["channel_accounts", "holds", "results_of"]
+__all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
 
 
 def channel_accounts(
@@ -36,7 +36,7 @@ def channel_accounts(
             parts = [account_of(channel.name, pages.snapshot(producer)["counters"]) for producer in channel.producers]
         else:
             continue
-        accounts[channel.name] = _sum(parts)
+        accounts[channel.name] = sum_of_accounts(parts)
     return accounts
 
 
@@ -49,7 +49,8 @@ def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
     return {name: counters[name] for name in plan.results if name in counters}
 
 
-def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One account of several: of a channel's producers, or of a run's stages."""
     dropped: dict[str, int] = {}
     for part in parts:
         for reason, count in part["dropped"].items():

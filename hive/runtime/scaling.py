@@ -14,13 +14,16 @@ The stages of one run add up: restarts and the accounts of channels.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hive.config import Config, load_config
 from hive.errors import UsageError
 from hive.records import RunDirectory
+from hive.runtime.accounting import sum_of_accounts
 from hive.runtime.outcome import Outcome
 
 __all__ = ["SCALED", "added_up", "changed_config", "description"]
@@ -59,26 +62,16 @@ def description(before: Config | None, after: Config) -> str:
 
 def added_up(stages: Sequence[Outcome]) -> Outcome:
     """The outcome of all of a run's stages: that of the last, with the restarts and accounts of all."""
-    restarts: dict[str, int] = {}
-    channels: dict[str, dict[str, Any]] = {}
+    restarts: Counter[str] = Counter()
+    accounts: dict[str, list[dict[str, Any]]] = {}
     for stage in stages:
-        for actor, count in stage.restarts.items():
-            restarts[actor] = restarts.get(actor, 0) + count
+        restarts.update(stage.restarts)
         for name, account in stage.channels.items():
-            channels[name] = _sum(channels[name], account) if name in channels else account
+            accounts.setdefault(name, []).append(account)
+    channels = {name: sum_of_accounts(parts) for name, parts in accounts.items()}
     exact = len(stages) == 1 and stages[0].exact
-    return replace(stages[-1], restarts=restarts, channels=channels, exact=exact)
+    return replace(stages[-1], restarts=dict(restarts), channels=channels, exact=exact)
 
 
-def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    reasons = {*one["dropped"], *other["dropped"]}
-    return {
-        "produced": one["produced"] + other["produced"],
-        "consumed": one["consumed"] + other["consumed"],
-        "dropped": {reason: one["dropped"].get(reason, 0) + other["dropped"].get(reason, 0) for reason in reasons},
-        "in_flight": one["in_flight"] + other["in_flight"],
-    }
-
-
-def _size(folder: Any) -> int:
+def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
