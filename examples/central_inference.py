@@ -45,7 +45,7 @@ class Player(hive.Actor):
     @hive.endpoint
     async def act(self, observations: bytes) -> bytes:
         """The policy's outputs, float32 [B, width], for observations [B, ...]."""
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.asked.append((observations, answer))
         self.some.set()
         return await answer

@@ -47,7 +47,8 @@ class Lock(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self.seen(), float(opened), bool(wrong or opened), False, {}
 
     def seen(self) -> NDArray[np.float32]:
-        return np.eye(DIGITS + 1, dtype=np.float32)[self.right]
+        seen: NDArray[np.float32] = np.eye(DIGITS + 1, dtype=np.float32)[self.right]
+        return seen
 
 
 class SetLevel(hive.Message):

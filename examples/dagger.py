@@ -23,7 +23,7 @@ from hive.envs import StepRow, describe, make_vector
 from hive.networks import FlatParameters
 
 SHAPE = STEPS, ENVS = 200, 16  # of a lesson; an episode takes 200 steps at most
-SCALE = np.float32((1, 15))  # of what the network sees: speeds are below 0.07
+SCALE = np.array((1, 15), np.float32)  # of what the network sees: speeds are below 0.07
 LESSON = hive.Layout({"seen": ("float32", (*SHAPE, 2)), "answers": ("int64", SHAPE), "mean": ("float64", ())})
 
 
@@ -94,14 +94,14 @@ class Student(hive.Actor):
             slots = [await self.lessons.claim(driver, version) for driver in lines.producers]
             seen = np.concatenate([seen, *(slot.arrays["seen"].reshape(-1, 2) for slot in slots)])
             answers = np.concatenate([answers, *(slot.arrays["answers"].ravel() for slot in slots)])
-            mean = np.mean([slot.arrays["mean"] for slot in slots]) if version else mean  # the expert's does not count
+            mean = float(np.mean([slot.arrays["mean"] for slot in slots])) if version else mean  # not the expert's
             for slot in slots:
                 lines.retire(slot)
             for _ in range(self.updates):
                 chosen = self.random.integers(len(answers), size=256)
-                scores, labels = self.network(torch.from_numpy(seen[chosen])), torch.from_numpy(answers[chosen])
+                scores = self.network(torch.from_numpy(seen[chosen]))
                 self.adam.zero_grad()
-                nn.functional.cross_entropy(scores, labels).backward()
+                nn.functional.cross_entropy(scores, torch.from_numpy(answers[chosen])).backward()
                 self.adam.step()
             version += 1
         self.end_run(f"mean return {mean:.1f} after {version} lessons")

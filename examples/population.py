@@ -69,7 +69,7 @@ class Member(hive.Actor):
         self.rollout = rollout.views(aligned_block(rollout.bytes))
         self.gradient = gradient.views(aligned_block(gradient.bytes))
         sizes = blueprint.state_bytes, blueprint.ledger_bytes  # weights; moments, counters and the last 100 returns
-        self.before, self.after = ([aligned_block(size) for size in sizes] for _ in range(2))
+        self.before, self.after = ((aligned_block(sizes[0]), aligned_block(sizes[1])) for _ in range(2))
         blueprint.initialize(*self.before)
 
     async def run(self) -> None:
@@ -86,7 +86,9 @@ class Member(hive.Actor):
                 self.train(rollouts)
                 rollouts += 1
             score = float(self.learner.views(self.before[1])["returns"].mean())
-            saved = await self.population.report(self.name, score, rate, b"".join(self.before))
+            saved = await self.population.report(
+                self.name, score, rate, b"".join(block.tobytes() for block in self.before)
+            )
 
     def train(self, sequence: int) -> None:
         """One rollout, its gradient, one update."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -18,7 +18,35 @@ if importlib.util.find_spec("hive._native") is None:
         "leave it to use the hive that is installed, or run scripts/build to work on it"
     )
 
-_HOMES = {
+__all__ = [
+    "Actor",
+    "Config",
+    "Handle",
+    "Inlet",
+    "Layout",
+    "Message",
+    "Outlet",
+    "Publication",
+    "Subscription",
+    "Topology",
+    "__version__",
+    "algorithms",
+    "approximation",
+    "config",
+    "endpoint",
+    "envs",
+    "errors",
+    "networks",
+    "records",
+    "run",
+    "runtime",
+    "schemes",
+    "storage",
+    "testing",
+    "train",
+    "workers",
+]
+_HOMES = {  # of the names that are no packages
     "Actor": "hive.runtime",
     "Config": "hive.config",
     "Handle": "hive.runtime",
@@ -33,27 +61,41 @@ _HOMES = {
     "run": "hive.cli.scripting",
     "train": "hive.cli.scripting",
 }
-_MODULES = (
-    "algorithms",
-    "approximation",
-    "config",
-    "envs",
-    "errors",
-    "networks",
-    "records",
-    "runtime",
-    "schemes",
-    "storage",
-    "testing",
-    "workers",
-)
 
-__all__ = ["__version__", *sorted(_HOMES), *_MODULES]
+if TYPE_CHECKING:  # what is lazy below, for type checkers and editors
+    from hive import (
+        algorithms,
+        approximation,
+        config,
+        envs,
+        errors,
+        networks,
+        records,
+        runtime,
+        schemes,
+        storage,
+        testing,
+        workers,
+    )
+    from hive.cli.scripting import run, train
+    from hive.config import Config
+    from hive.runtime import (
+        Actor,
+        Handle,
+        Inlet,
+        Layout,
+        Message,
+        Outlet,
+        Publication,
+        Subscription,
+        Topology,
+        endpoint,
+    )
+else:
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(f"hive.{name}")
-    raise AttributeError(f"module `hive` has no attribute `{name}`")
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        if name in __all__:
+            return importlib.import_module(f"hive.{name}")
+        raise AttributeError(f"module `hive` has no attribute `{name}`")

@@ -88,7 +88,7 @@ class FeatureNetwork(Approximation):
         if self.style == "shared":
             scaling = self.loss_scaling
             if scaling != 1:
-                features.register_hook(lambda gradient: gradient * scaling)  # type: ignore[no-untyped-call]
+                features.register_hook(lambda gradient: gradient * scaling)
             return result
         self._waiting = [waiting for waiting in self._waiting if waiting.may_learn()]
         if len(self._waiting) >= self.cache_size:
@@ -155,7 +155,7 @@ class _Pass:
         self.features = features
         self.gradient: Tensor | None = None
         self._leaf = weakref.ref(leaf)  # alive as long as somebody, or a graph, can give it a gradient
-        leaf.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+        leaf.register_post_accumulate_grad_hook(self._arrived)
 
     def may_learn(self) -> bool:
         return self.gradient is not None or self._leaf() is not None

@@ -92,7 +92,7 @@ def _model(case: Case) -> nn.ParameterList:
 
 
 def _norm_of(tensors: Sequence[Tensor]) -> tuple[float, bool]:
-    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
+    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(tensors)))))
     return norm, norm - norm == 0.0
 
 

@@ -39,7 +39,8 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[str], int]]:
 
     def start(name: str) -> int:
         command = [sys.executable, "-c", STUCK, str(tmp_path), name]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # From elsewhere: in the source folder `import hive` would find the sources, not the hive that is installed.
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"stuck\n"

@@ -23,7 +23,7 @@ from stable_baselines3.common.env_util import make_vec_env
 ENDLESS_STEPS = 10**12  # the callback ends the training, not the number of steps
 
 
-class Clock(BaseCallback):
+class Clock(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
     """Ends the training after `seconds`, counted from the end of the first rollout."""
 
     def __init__(self, seconds: float) -> None:
