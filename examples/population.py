@@ -13,7 +13,6 @@ learning rate, a bit changed. Nobody waits for anybody, and a member that is kil
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 
@@ -21,7 +20,6 @@ import numpy as np
 
 import hive
 from hive.networks import aligned_block
-from hive.runtime import WAIT_IN
 from hive.workers import Blueprint
 
 
@@ -33,10 +31,6 @@ class Population(hive.Actor):
     def __init__(self, seed: int, goal: float = 475.0) -> None:
         self.random, self.goal = np.random.default_rng(seed), goal
         self.known: dict[str, tuple[float, float, bytes]] = {}  # member -> score, learning rate, state
-
-    async def run(self) -> None:
-        self.status.enter(self.status.phase("wait reports", WAIT_IN))  # so nobody takes it for stuck
-        await asyncio.Event().wait()  # it only answers
 
     @hive.endpoint
     async def last(self, name: str) -> tuple[float, bytes] | None:

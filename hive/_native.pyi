@@ -341,6 +341,8 @@ class StatusPage:
         """The index of a counter, likewise."""
     def enter(self, phase: int) -> None:
         """Begin a phase; the time since the last `enter` goes to the one before."""
+    def pulse(self) -> None:
+        """The event loop of its process runs now."""
     def set(self, counter: int, value: float) -> None:
         """Set a counter."""
     def add(self, counter: int, delta: float) -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from hive.errors import TopologyError
 from hive.runtime.messages import Tree
+from hive.runtime.status import WAIT_IN
 
 if TYPE_CHECKING:
     from hive.runtime.node import Hosting
@@ -72,8 +73,19 @@ class Actor:
     async def setup(self) -> None:
         """Before the run begins: open files, build networks. The others wait for it."""
 
+    @classmethod
+    def serves(cls) -> bool:
+        """Whether it only answers calls."""
+        return cls.run is Actor.run and bool(endpoints_of(cls))
+
     async def run(self) -> None:
-        """The actor's life. When it returns, the actor is done; the others go on."""
+        """The actor's life. When it returns, the actor is done; when all are, so is the run.
+
+        One that has endpoints and no `run` of its own answers calls until the others are done.
+        """
+        if self.serves():
+            self.status.enter(self.status.phase("wait calls", WAIT_IN))
+            await asyncio.get_running_loop().create_future()
 
     async def drain(self) -> None:
         """Told to stop. The default cancels `run`; override it to end in an orderly way, within the deadline."""

@@ -3,7 +3,8 @@
     handle.method(1)  ->  Call  ->  the endpoint, in a task of its own  ->  Reply  ->  the value, or RemoteError here
 
 A call waits for its actor to be there, so it survives a restart that falls within its deadline; for one that no plan
-knows it does not wait. An answer that comes too late is dropped.
+knows it does not wait. When its actor dies over it, nobody knows how much was done: the call fails and is not made
+again. An answer that comes too late is dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import traceback
 from typing import TYPE_CHECKING
 
-from hive.errors import RemoteError, TopologyError
+from hive.errors import ActorFailed, RemoteError, TopologyError
 from hive.runtime.actor import endpoints_of
 from hive.runtime.messages import Tree, encode
 from hive.runtime.protocol import Call, Reply
@@ -33,16 +34,24 @@ def describe(error: BaseException) -> tuple[str, str, str]:
     return type(error).__name__, text[:TEXT_CHARACTERS], "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
 
 
+class _DiedMeanwhile(Exception):
+    """The actor that was called is dead; the text says how."""
+
+
 class Calls:
     """The calls of one process's actors, both ways."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.waiting: dict[int, asyncio.Future[Reply]] = {}
+        self.waiting: dict[int, tuple[int, asyncio.Future[Reply]]] = {}  # whom it asks, and the answer to come
         self.made = 0  # calls so far: a number is never used twice, so a late answer is nobody else's
 
     async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
-        """Calls an endpoint. Raises RemoteError, TimeoutError when no answer came in time, TopologyError for nobody."""
+        """Calls an endpoint.
+
+        Raises RemoteError when it raised, ActorFailed when its actor died over it, TimeoutError when no answer came in
+        time, TopologyError for nobody.
+        """
         names = [actor.name for actor in self.node.plan.actors]
         if name not in names:
             others = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -57,12 +66,18 @@ class Calls:
                 await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
                 self.made += 1
                 key = self.made
-                answer = self.waiting[key] = asyncio.get_running_loop().create_future()
+                answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+                self.waiting[key] = number, answer
                 try:
                     self._send_call(Call(key, caller, number, method, list(arguments)))
                     reply = await answer
                 finally:
                     del self.waiting[key]
+        except _DiedMeanwhile as died:
+            raise ActorFailed(
+                f"`{name}` died ({died}) before `{name}.{method}` was answered",
+                hint="it may have done what it was asked to; call again where that does no harm",
+            ) from None
         except TimeoutError:
             late = asyncio.get_running_loop().time() - deadline + deadline_s
             raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
@@ -104,6 +119,12 @@ class Calls:
             self.node.post(call.caller, frames)
 
     def answered(self, reply: Reply) -> None:
-        waiting = self.waiting.get(reply.call)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(reply)
+        _, answer = self.waiting.get(reply.call, (0, None))
+        if answer is not None and not answer.done():
+            answer.set_result(reply)
+
+    def left(self, actor: int, how: str) -> None:
+        """An actor died: whoever waits for its answer waits no longer."""
+        for asked, answer in self.waiting.values():
+            if asked == actor and not answer.done():
+                answer.set_exception(_DiedMeanwhile(how))

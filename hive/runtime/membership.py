@@ -72,11 +72,14 @@ class ProcessRecord:
         self.short_lives = self.short_lives + 1 if short else 0
 
     def stuck_s(self, status: ActorStatus, state: ActorState, now_ns: int) -> float:
-        """Seconds since one of its actors last made progress. One that waits for others is not stuck."""
+        """Seconds since one of its actors last made progress. One that waits for others is not stuck.
+
+        Nor is one whose event loop runs: it awaits something of its own, a timer or a subprocess.
+        """
         if status.incarnation != self.incarnation or status.pid != self.pid or not status.since_ns:
             return (now_ns - self.started_ns) / 1e9
         judged = status.kind == BUSY or (status.kind == RUNTIME and state is not ActorState.ready)
-        return status.doing_s if judged and state is not ActorState.finished else 0.0
+        return status.still_s if judged and state is not ActorState.finished else 0.0
 
     @property
     def backoff_s(self) -> float:

@@ -55,6 +55,7 @@ from hive.runtime.waiting import Waiter
 
 __all__ = ["Hosting", "Node", "NodeContext"]
 
+PULSE_S = 0.2  # below any sensible limit of a phase; 20 us of work each time
 SETTLE_S = 0.5  # for the last acknowledgements, which take microseconds from a consumer that lives
 
 
@@ -117,6 +118,7 @@ class Node:
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
         self.background: set[asyncio.Future[Any]] = set()
+        self.beat: asyncio.TimerHandle | None = None
         self.bad_messages = 0
         self.log = logging.getLogger("hive.runtime")
 
@@ -131,6 +133,8 @@ class Node:
         c = self.context
         c.transport.bind(c.address, self.receive)
         try:
+            if c.alone:  # in a loop that all share, it would also beat for those who share it
+                self._pulse()
             for number in self.numbers:
                 self._build(number)
             self.tell(Hello(c.process, c.incarnation, c.pid, c.address))
@@ -144,10 +148,18 @@ class Node:
             await asyncio.gather(*self.tasks.values())
             await self._settle()
         finally:
+            if self.beat is not None:
+                self.beat.cancel()
             for task in (*self.tasks.values(), *self.background):
                 task.cancel()
             await asyncio.gather(*self.tasks.values(), *self.background, return_exceptions=True)
             c.transport.forget(c.address)
+
+    def _pulse(self) -> None:
+        """Says now and then that the loop runs: whoever awaits something that has no phase is then not stuck."""
+        for waiter in self.waiters.values():
+            waiter.status.page.pulse()
+        self.beat = asyncio.get_running_loop().call_later(PULSE_S, self._pulse)
 
     def _build(self, number: int) -> None:
         """Makes actor `number`: its page, log and ports first, so that its constructor can use them."""
@@ -267,6 +279,7 @@ class Node:
         for (channel, _), sender in self.senders.items():
             if message.actor in self.plan.channels[channel].consumers:
                 sender.left(message.actor)
+        self.calls.left(message.actor, message.reason)
         alone = len(self.plan.processes) == len(self.plan.actors) or not any(
             m.address == member.address for m in self.members.values()
         )

@@ -25,6 +25,7 @@ class PlanActor(Message):
     process: str
     restart: bool
     last: bool  # stopped only after all others are gone
+    serves: bool = False  # it only answers calls: the run ends when the others are done
 
 
 class PlanSegment(Message):

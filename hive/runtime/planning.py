@@ -26,7 +26,7 @@ MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
 def make_plan(topology: Topology) -> Plan:
     """Checks the topology and describes it as data. Raises TopologyError."""
     actors = tuple(
-        PlanActor(name, g.key, i, g.processes[i], g.restart, g.last)
+        PlanActor(name, g.key, i, g.processes[i], g.restart, g.last, g.cls.serves())
         for g in topology.groups.values()
         for i, name in enumerate(g.names)
     )

@@ -60,6 +60,7 @@ class ActorStatus:
     incarnation: int
     phase: str
     since_ns: int
+    pulse_ns: int
     now_ns: int
     progress: int
     version: int
@@ -82,6 +83,11 @@ class ActorStatus:
         """Seconds since it entered the phase it is in."""
         return max(self.now_ns - self.since_ns, 0) / 1e9 if self.since_ns else 0.0
 
+    @property
+    def still_s(self) -> float:
+        """Seconds since it began what it does, or since its event loop last ran, if that is less."""
+        return min(self.doing_s, max(self.now_ns - self.pulse_ns, 0) / 1e9)
+
 
 def read_status(pages: _native.Status, index: int) -> ActorStatus:
     """A copy of page `index`."""
@@ -92,6 +98,7 @@ def read_status(pages: _native.Status, index: int) -> ActorStatus:
         incarnation=page["incarnation"],
         phase=page["phase"],
         since_ns=page["since_ns"],
+        pulse_ns=page["pulse_ns"],
         now_ns=page["now_ns"],
         progress=page["progress"],
         version=page["version"],

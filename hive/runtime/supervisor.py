@@ -239,6 +239,9 @@ class Supervisor:
         machine = self.machines[message.actor]
         if message.incarnation == self._process_of(message.actor).incarnation and machine.knows(ActorEvent.done):
             machine.handle(ActorEvent.done)
+            at_work = (m for m, a in zip(self.machines, self.plan.actors, strict=True) if not a.serves)
+            if all(m.state is ActorState.finished for m in at_work):
+                self.end("finished", "all actors are done")
 
     def _on_failed(self, message: Failed) -> None:
         process = self._process_of(message.actor)

@@ -1,9 +1,10 @@
 """Watching: finds the stopped and the stuck, and has them killed, for only then is their death confirmed.
 
     stopped     in state T, by a look at /proc
-    stuck       no progress on its status page for `phase_limit_s`, while it does not wait for others
+    stuck       neither progress nor pulse on its status page for `phase_limit_s`, while it does not wait for others
 
-A slow environment makes progress at every step; one that waits for others is not judged.
+A slow environment makes progress at every step; one that waits for others, or awaits something that hive knows nothing
+of while its event loop runs, is not judged.
 """
 
 from __future__ import annotations

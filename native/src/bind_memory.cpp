@@ -69,7 +69,7 @@ py::dict snapshot(const Page& page) {
   for (int i = 0; i < kCounters && page.counter_name[i][0]; ++i) counters[page.counter_name[i]] = page.counters[i].load();
   return py::dict("name"_a = page.name, "pid"_a = page.pid.load(), "incarnation"_a = page.incarnation.load(),
                   "state"_a = page.state.load(), "phase"_a = current < kPhases ? page.phase_name[current] : "",
-                  "since_ns"_a = since, "now_ns"_a = now, "progress"_a = page.progress.load(),
+                  "since_ns"_a = since, "pulse_ns"_a = page.pulse_ns.load(), "now_ns"_a = now, "progress"_a = page.progress.load(),
                   "version"_a = page.version.load(), "lag"_a = page.lag.load(), "phases"_a = phases, "counters"_a = counters);
 }
 
@@ -146,6 +146,7 @@ void bind_memory(py::module_& m) {
         p.page->pid = pid;
         p.page->incarnation = incarnation;
         p.page->since_ns = 0;
+        p.page->pulse_ns = 0;
         p.page->magic = 1;
       }, "name"_a, "pid"_a, "incarnation"_a)
       .def("phase", [](PyPage& p, const std::string& name, int kind) {
@@ -157,6 +158,7 @@ void bind_memory(py::module_& m) {
         if (phase < 0 || phase >= kPhases) throw py::index_error("no such phase");
         enter(*p.page, phase);
       }, "phase"_a)
+      .def("pulse", [](PyPage& p) { p.page->pulse_ns.store(monotonic_ns(), std::memory_order_relaxed); })
       .def("set", [](PyPage& p, int i, double value) {
         if (i < 0 || i >= kCounters) throw py::index_error("no such counter");
         p.page->counters[i].store(value, std::memory_order_relaxed);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import hive
 
 
@@ -37,6 +39,29 @@ def topology(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     counter, total = t.add(Counter), t.add(Sum)
     t.connect(counter.numbers, total.numbers)
+    return t
+
+
+class Idler(hive.Actor):
+    """Awaits what hive knows nothing of, for longer than an actor may be without progress; and another only answers."""
+
+    def __init__(self, number: hive.Handle) -> None:
+        self.number = number
+
+    async def run(self) -> None:
+        await asyncio.sleep(1.5)
+        self.end_run(f"the number is {await self.number.tell()}")
+
+
+class Teller(hive.Actor):
+    @hive.endpoint
+    async def tell(self) -> int:
+        return 7
+
+
+def idle(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    t.add(Idler, number=t.add(Teller).handle())
     return t
 
 

@@ -45,13 +45,21 @@ def test_the_command_line_runs_a_file(house: House) -> None:
     assert house.summary("own_topology-1")["stop_reason"] == "the sum is 45"
 
 
+def test_who_awaits_something_of_its_own_is_not_taken_for_stuck(house: House) -> None:
+    config = house.config("[supervision]\nphase_limit_s = 0.5\n")
+    done = house.hive("up", config, "--topology", f"{SCRIPT}:idle", "--name", "idle")
+    assert done.returncode == 0, done.stderr
+    assert "finished: the number is 7" in done.stderr
+    assert not [event for event in house.events("idle-1") if event["kind"] == "died"]
+
+
 @pytest.mark.parametrize(
     ("place", "code", "text"),
     [
         ("nowhere.py", 2, "error: there is no file `"),
         (f"{SCRIPT}:topologi", 2, "error: `{script}` has no `topologi`"),
         (f"{SCRIPT}:no_topology", 2, "returned int\n\nhint: it is to return a hive.Topology"),
-        (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:48 raised KeyError: 'mine'"),
+        (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:73 raised KeyError: 'mine'"),
     ],
 )
 def test_a_topology_that_cannot_be_had(house: House, place: str, code: int, text: str) -> None:

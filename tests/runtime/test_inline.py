@@ -495,6 +495,25 @@ same_or_apart = pytest.mark.parametrize("process", [None, "both"])
 
 
 @same_or_apart
+def test_a_run_ends_when_all_but_those_who_only_answer_are_done(process: str | None) -> None:
+    async def work(worker: Worker) -> None:
+        assert await worker.handles["counter"].add(2) == 2
+
+    t = Topology()
+    counter = t.add(like(Counter, run=Actor.run), process=process)
+    t.add(Worker, process=process, work=work, counter=counter.handle())
+    outcome = run(t)
+    assert (outcome.state, outcome.reason) == ("finished", "all actors are done")
+
+
+def test_an_actor_without_a_life_is_done_at_once() -> None:
+    t = Topology()
+    t.add(Actor, count=3)
+    outcome = run(t)
+    assert (outcome.state, outcome.reason) == ("finished", "all actors are done")
+
+
+@same_or_apart
 def test_a_call_is_answered(process: str | None) -> None:
     async def work(counter: Any) -> list[int]:
         return [await counter.add(2), await counter.add(3, 10), await counter.call("add", 1)]
@@ -711,13 +730,6 @@ def test_an_actor_that_ends_early_leaves_the_others_alone() -> None:
     assert out["in_flight"] == 0
     assert out["consumed"] == 33
     assert set(out["dropped"]) <= {"consumer_died"}
-
-
-def test_when_all_are_done_the_run_waits_to_be_ended() -> None:
-    t = Topology()
-    t.add(Actor, count=3)
-    outcome = run(t, virtual=True, seconds=60)
-    assert (outcome.state, outcome.reason) == ("stopped", "60 s are over")
 
 
 def test_results_are_counters_of_one_actor() -> None:

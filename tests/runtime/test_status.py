@@ -74,9 +74,27 @@ def test_time_goes_to_the_phase_that_it_was_spent_in(pages: _native.Status) -> N
 
 def test_shares_are_of_all_the_time() -> None:
     spent = {"step": (BUSY, 600), "act": (BUSY, 200), "wait": (WAIT_IN, 150), "runtime": (RUNTIME, 50)}
-    page = ActorStatus("a", 1, 0, "wait", 10**9, 3 * 10**9, 4, 0, 0, spent, {})
+    page = ActorStatus("a", 1, 0, "wait", 10**9, 0, 3 * 10**9, 4, 0, 0, spent, {})
     assert [page.share(kind) for kind in (BUSY, WAIT_IN, WAIT_OUT, RUNTIME)] == [0.8, 0.15, 0.0, 0.05]
     assert (page.kind, page.doing_s) == (WAIT_IN, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("pulse", "still"), [(0, 2.0), (10**9 // 2, 2.0), (10**9 * 5 // 2, 0.5), (3 * 10**9, 0.0), (4 * 10**9, 0.0)]
+)
+def test_one_whose_event_loop_runs_is_not_still(pulse: int, still: float) -> None:
+    page = ActorStatus("a", 1, 0, "work", 10**9, pulse, 3 * 10**9, 4, 0, 0, {"work": (BUSY, 10)}, {})
+    assert page.still_s == still
+
+
+def test_the_pulse_is_of_this_incarnation(pages: _native.Status) -> None:
+    status = actor(pages)
+    assert read_status(pages, 1).pulse_ns == 0
+    status.page.pulse()
+    page = read_status(pages, 1)
+    assert 0 < page.pulse_ns <= page.now_ns
+    assert actor(pages) is not status
+    assert read_status(pages, 1).pulse_ns == 0
 
 
 def test_counters(pages: _native.Status) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from hive.clock import VirtualClock, VirtualLoop
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.memory import PAGE, Bytes
 from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
-from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, Status
+from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.watching import WATCH_S, watch
 
@@ -140,6 +141,14 @@ def test_one_that_is_busy_without_progress_is_killed_once() -> None:
 
     assert watched(AT_ONCE, prepare) == [(WATCH_S, "two", "no progress in `env` for 0 s and so was killed")]
     assert watched(NEVER, prepare) == []
+
+
+def test_who_is_busy_while_its_event_loop_runs_is_not_stuck() -> None:
+    record = ProcessRecord("one", [0], incarnation=0, pid=7)
+    since, now = 10**9, 10 * 10**9
+    status = ActorStatus("a", 7, 0, "work", since, 9 * 10**9, now, 4, 0, 0, {"work": (BUSY, 10)}, {})
+    assert record.stuck_s(status, ActorState.running, now) == 1.0
+    assert record.stuck_s(replace(status, pulse_ns=0), ActorState.running, now) == 9.0
 
 
 def test_who_waits_for_others_is_not_judged() -> None:

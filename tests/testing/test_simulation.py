@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from hive import _native
+from hive.errors import ActorFailed
 from hive.runtime.accounting import holds
-from hive.runtime.actor import Actor
+from hive.runtime.actor import Actor, Handle, endpoint
 from hive.runtime.channels import _Consumer
 from hive.runtime.membership import Settings
 from hive.runtime.memory import Layout, SlabView
@@ -576,3 +577,49 @@ def test_what_cannot_be_planned_is_refused() -> None:
         simulate(topology(), 0, at=[At("nubmers", 1, "drop")])
     with pytest.raises(ValueError, match="only its producer can be killed"):
         simulate(topology(), 0, at=[At("rollouts", 1, "drop")])
+
+
+# --- calls
+
+
+class Oracle(Actor):
+    """Says that it was asked; in its first life it dies of it."""
+
+    asked = Outlet(Number)
+
+    @endpoint
+    async def ask(self) -> int:
+        await self.asked.send(Number(self.incarnation))
+        if self.incarnation == 0:
+            await asyncio.Event().wait()
+        return 42
+
+
+class Asks(Actor):
+    numbers = Inlet(Number)
+
+    def __init__(self, oracle: Handle) -> None:
+        self.oracle = oracle
+
+    async def run(self) -> None:
+        begun = asyncio.get_running_loop().time()
+        try:
+            await self.oracle.call("ask", deadline_s=60.0)
+        except ActorFailed as error:
+            early = asyncio.get_running_loop().time() - begun < 1.0
+            self.note("first", f"{early} {error} ({error.hint})")
+        self.note("second", f"{await self.oracle.ask()}")
+
+
+def test_a_call_ends_when_its_actor_dies_over_it_and_the_next_is_answered() -> None:
+    t = Topology()
+    oracle = t.add(Oracle)
+    asks = t.add(Asks, oracle=oracle.handle())
+    t.connect(oracle.asked, asks.numbers, window=16)
+    simulation = finished(simulate(t, 0, CALM, at=[At("asked", 1, "kill producer")]), "all actors are done")
+    notes = [event for event in simulation.events if " first: " in event or " second: " in event]
+    assert notes[0].partition("first: ")[2] == (
+        "True `oracle-0` died (killed by SIGKILL) before `oracle-0.ask` was answered "
+        "(it may have done what it was asked to; call again where that does no harm)"
+    )
+    assert notes[1].endswith("second: 42")

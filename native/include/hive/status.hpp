@@ -6,7 +6,8 @@
 //     40  progress u64  (phase changes so far)                48  version i64 · lag i64
 //     64  phase_ns[32] u64   time spent in each phase        320  counters[64] f64
 //    832  name[48]                                           880  kind[32] u8   what each phase is (see Kind)
-//    912  phase names [32][24]                              1680  counter names [64][32]         ends at 3728
+//    912  phase names [32][24]                              1680  counter names [64][32]
+//   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)                       ends at 3736
 //
 // `enter(phase)` is the hot call: one clock reading, one addition, three stores.
 #pragma once
@@ -36,9 +37,10 @@ struct alignas(64) Page {
   std::uint8_t kind[kPhases];
   char phase_name[kPhases][24];
   char counter_name[kCounters][32];
+  std::atomic<std::uint64_t> pulse_ns;
 };
 static_assert(sizeof(Page) <= kPageBytes);
-static_assert(offsetof(Page, counter_name) == 1680);
+static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728);
 
 std::uint64_t monotonic_ns() noexcept;
 void enter(Page& page, int phase) noexcept;
