@@ -349,6 +349,17 @@ def test_type_checkers_see_the_lazy_names_of_hive() -> None:
     assert seen == set(exported(HIVE / "__init__.py") or ()) - {"__version__"}
 
 
+def test_the_built_in_schemes_use_what_users_can() -> None:
+    for path in (HIVE / "schemes").glob("*.py"):
+        for node in walk(tree_of(path)):
+            assert not isinstance(node, ast.Import) or all(alias.name.count(".") == 0 for alias in node.names)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hive"):
+                home, names = str(node.module), {alias.name for alias in node.names}
+                own = home.startswith("hive.schemes")  # the files of schemes are users of each other
+                assert own or home.count(".") == 1, f"{where(path)}: {home} is no package that users import from"
+                assert names <= set(exported(NAMES[home]) or ()), f"{where(path)}: {names} of {home}"
+
+
 # --- tests
 
 

@@ -33,6 +33,7 @@ from hive.config.schema import (
     SupervisionConfig,
 )
 from hive.config.schemes import SCHEMES
+from hive.config.values import shown
 
 __all__ = [
     "CUSTOM",
@@ -56,5 +57,6 @@ __all__ = [
     "load_config",
     "load_reference",
     "render",
+    "shown",
     "template",
 ]

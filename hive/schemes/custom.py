@@ -17,8 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
 
-from hive.config import CUSTOM, Config, ConfigProblems
-from hive.config.values import shown
+from hive.config import CUSTOM, Config, ConfigProblems, shown
 from hive.runtime import Topology
 
 __all__ = ["apply_custom"]
