@@ -289,7 +289,7 @@ class SupervisionConfig:
     restarts: int = key(5, "of one actor within window_s; one more ends the run", minimum=0)
     window_s: float = key(60.0, "seconds in which restarts are counted", above=0)
     phase_limit_s: float = key(60.0, "seconds without progress, then an actor is restarted", above=0)
-    drain_s: float = key(30.0, "seconds that a stop may take before actors are killed", above=0)
+    drain_s: float = key(30.0, "seconds that a stop may take, half of it to save; who is left is killed", above=0)
     non_finite: str = key(
         "skip",
         'NaN or infinity: "skip" that update, or make that collector start again; "stop" the run',

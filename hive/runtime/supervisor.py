@@ -286,7 +286,10 @@ class Supervisor:
         return True
 
     async def _stop_all(self) -> None:
-        """One deadline for all: the many drain, then those that are to be last; who is left is killed."""
+        """One deadline for all: the many drain, then those that are to be last; who is left is killed.
+
+        Those that are to be last have something to save: the many leave them half of the time.
+        """
         deadline = self.clock.now_ns() / 1e9 + self.settings.drain_s
         last = [p for p in self.table.values() if any(self.plan.actors[a].last for a in p.actors)]
         for wave in ([p for p in self.table.values() if p not in last], last):
@@ -297,8 +300,9 @@ class Supervisor:
                 if process.alive:
                     self._send(process, Drain(self.reason))
             left = deadline - self.clock.now_ns() / 1e9
-            if not await self._until(lambda wave=wave: not any(p.alive for p in wave), left):  # type: ignore[misc]
-                await self._kill_rest(wave)
+            limit = left / 2 if last and wave is not last else left
+            if not await self._until(lambda wave=wave: not any(p.alive for p in wave), limit):  # type: ignore[misc]
+                await self._kill_rest(wave, limit)
         for process in last if self.processes.restarts else ():
             await self._finish_again(process, deadline)
         self.recovery.drain()
@@ -321,12 +325,12 @@ class Supervisor:
                 self.event("not started", str(error), {"process": process.name})
                 return
             if not await self._until(lambda: not process.alive, left):
-                await self._kill_rest([process])
+                await self._kill_rest([process], left)
 
-    async def _kill_rest(self, wave: list[ProcessRecord]) -> None:
+    async def _kill_rest(self, wave: list[ProcessRecord], limit_s: float) -> None:
         for process in wave:
             if process.alive:
-                text = f"{process.name} did not stop within {self.settings.drain_s:g} s"
+                text = f"{process.name} did not stop within {limit_s:.1f} s"
                 self.event("killed", text, {"process": process.name})
                 self.kill(process, "it did not stop in time")
         await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)

@@ -957,6 +957,26 @@ def test_a_drain_has_a_deadline() -> None:
     assert supervisors[0].machines[0].story[-1].endswith("-died-> finished (it did not stop in time)")
 
 
+def test_who_does_not_stop_costs_the_last_nothing_of_what_they_save() -> None:
+    saved: list[float] = []
+
+    class Stubborn(Idle):
+        async def drain(self) -> None:
+            """Inside a step that takes longer than a stop may take."""
+
+    class Saving(Idle):
+        async def teardown(self) -> None:
+            await asyncio.sleep(1)
+            saved.append(asyncio.get_running_loop().time())
+
+    t = Topology()
+    t.add(Stubborn)
+    t.add(like(Saving, role="recorder"), last=True)
+    outcome = run(t, virtual=True, seconds=1, settings=Settings(drain_s=3))
+    assert outcome.state == "stopped"
+    assert saved == [pytest.approx(1 + 1.5 + 1, abs=0.1)]
+
+
 def test_the_last_stop_after_all_others() -> None:
     story: list[str] = []
 
