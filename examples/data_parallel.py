@@ -84,12 +84,12 @@ class Trainer(hive.Actor):
         self.adam = FlatOptimizer(OptimizerSettings("adam"))
 
     async def setup(self) -> None:
-        if self.state.board.latest < 0:  # else an earlier incarnation has begun
+        if self.state.latest < 0:  # else an earlier incarnation has begun
             FlatParameters(network(self.seed)).initialize_into(self.state.begin())
             self.state.publish(0)
 
     async def run(self) -> None:
-        step, lines = self.state.board.latest, self.gradients.lines
+        step, lines = self.state.latest, self.gradients.lines
         for worker in lines.producers:
             while lines.first_left(worker) < step:  # applied, but not retired, when another one died
                 lines.retire(await self.gradients.claim(worker))

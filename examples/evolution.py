@@ -80,12 +80,12 @@ class Breeder(hive.Actor):
         self.seed, self.share, self.rate, self.goal = seed, share, rate, goal
 
     async def setup(self) -> None:
-        if self.parents.board.latest < 0:  # else an earlier incarnation has begun
+        if self.parents.latest < 0:  # else an earlier incarnation has begun
             self.parents.begin()[:] = 0
             self.parents.publish(0)
 
     async def run(self) -> None:
-        generation, lines = self.parents.board.latest, self.results.lines
+        generation, lines = self.parents.latest, self.results.lines
         for tester in lines.producers:
             while lines.first_left(tester) < generation * self.share:  # used, but not retired, when another one died
                 lines.retire(await self.results.claim(tester))

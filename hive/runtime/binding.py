@@ -51,8 +51,8 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             planned.shared,
         )
 
-    def deliver(consumer: tuple[int, int], sequence: int, message: Message | None) -> None:
-        node.deliver(channel, number, consumer, sequence, message)
+    def deliver(consumer: tuple[int, int], sequence: int, messages: Sequence[Message]) -> None:
+        node.deliver(channel, number, consumer, sequence, messages)
 
     sender = MessageSender(planned.name, planned.pattern, planned.when_full, waiter, deliver)  # type: ignore[arg-type]
     node.senders[channel, number] = sender

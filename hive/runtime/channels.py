@@ -1,14 +1,14 @@
 """The message carrier: messages without a fixed layout, from outlet to inlet.
 
     producer                                             consumer
-    Deliver(channel, incarnation, sequence) + message -> queue -> receive()
+    Deliver(channel, incarnation, sequence) + messages -> queue -> receive()
     <- Ack(channel, consumed, dropped, window)
 
 The consumer grants credit: `window` is how many messages of this producer may be on their way or in its queue. The
 producer sends while  sent - consumed - dropped < window. `consumed` and `dropped` are running totals of this pair of
 incarnations, so an Ack that is lost, repeated or late does no harm, as long as another follows. Where none would,
 because the last message of a window or the Ack of an emptied queue was lost to a full mailbox, the producer asks: a
-Deliver without a message says how much it has sent, and is answered by an Ack that counts what never came as dropped.
+Deliver without messages says how much it has sent, and is answered by an Ack that counts what never came as dropped.
 It asks only while it waits, every 50 ms.
 
 The producer keeps the channel's account, on its status page, because it alone knows what it has not been told about:
@@ -17,16 +17,21 @@ The producer keeps the channel's account, on its status page, because it alone k
 
 When a consumer dies, what it had not acknowledged is dropped as `consumer_died`. A broadcast counts one message to
 each consumer as one. A consumer in the same process gets the object itself; it must not change it.
+
+`send_many` and `receive_many` move what fits at once: one Deliver, one wait, one entry in the account for up to a
+thousand messages. A Deliver is all or nothing: lost on the way, all of its messages are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hive.errors import HiveError
+from hive.runtime.batches import batch_of
 from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
 from hive.runtime.status import WAIT_IN, WAIT_OUT, Status
@@ -40,9 +45,9 @@ class ChannelFull(HiveError):
 
 
 Identity = tuple[int, int]  # actor index, incarnation
-# (consumer, sequence, message): hands a message to the transport, or to the inlet when it lives in this process;
-# without a message it asks for an Ack of all up to that sequence
-Deliver = Callable[[Identity, int, Message | None], None]
+# (consumer, sequence, messages): hands messages, the last of which has this sequence, to the transport, or to the inlet
+# when it lives in this process; without any it asks for an Ack of all up to that sequence
+Deliver = Callable[[Identity, int, Sequence[Message]], None]
 # (producer, consumed, dropped, window)
 Acknowledge = Callable[[Identity, int, int, int], None]
 
@@ -62,8 +67,8 @@ class _Consumer:
         return self.sent - self.consumed - self.dropped
 
     @property
-    def room(self) -> bool:
-        return self.in_flight < self.window
+    def room(self) -> int:
+        return self.window - self.in_flight
 
 
 class _Account:
@@ -148,31 +153,44 @@ class MessageSender:
             self.asked_s = now_s
             for consumer in self.consumers.values():
                 if consumer.in_flight:
-                    self.deliver(consumer.identity, consumer.sent, None)
+                    self.deliver(consumer.identity, consumer.sent, ())
 
     def _settle(self, reason: str, count: int) -> None:
         self.account.drop(reason, count)
         self.waiter.status.add(self.account.in_flight, -count)
 
-    async def send(self, message: Message) -> None:
-        """Sends to one consumer (balance) or to all (broadcast); waits or raises ChannelFull when there is no room."""
-        if self.when_full == "wait":
-            targets = await self.waiter.until(self._room, self.phase)
-        else:
-            targets = self._targets() or []
-            if self.when_full == "fail" and not targets:
-                raise ChannelFull(
-                    f"channel `{self.name}` has no room", hint='connect it with when_full="wait", or a larger window'
-                )
+    async def send_many(self, messages: Sequence[Message]) -> None:
+        """Sends each to one consumer (balance) or to all (broadcast), in portions of what there is room for.
+
+        Waits, or raises ChannelFull, when there is no room; what was sent before stays sent.
+        """
+        rest = messages
+        while rest:
+            if self.when_full == "wait":
+                targets = await self.waiter.until(self._room, self.phase)
+            else:
+                targets = self._targets() or []
+                if self.when_full == "fail" and not targets:
+                    raise ChannelFull(
+                        f"channel `{self.name}` has no room",
+                        hint='connect it with when_full="wait", or a larger window',
+                    )
+            count = self._portion(rest, targets)
             if self.pattern == "balance" and not targets:  # nobody is there to drop an older one
-                self.waiter.status.add(self.account.produced, 1)
-                self.account.drop("overflow", 1)
-        for consumer in targets:
-            # Counted before it leaves: an acknowledgement can then never be ahead of the account.
-            self.waiter.status.add(self.account.produced, 1)
-            self.waiter.status.add(self.account.in_flight, 1)
-            consumer.sent += 1
-            self.deliver(consumer.identity, consumer.sent, message)
+                self.waiter.status.add(self.account.produced, count)
+                self.account.drop("overflow", count)
+            for consumer in targets:
+                # Counted before it leaves: an acknowledgement can then never be ahead of the account.
+                self.waiter.status.add(self.account.produced, count)
+                self.waiter.status.add(self.account.in_flight, count)
+                consumer.sent += count
+                self.deliver(consumer.identity, consumer.sent, rest[:count])
+            rest = rest[count:]
+
+    def _portion(self, messages: Sequence[Message], targets: Sequence[_Consumer]) -> int:
+        """How many of these messages can go at once."""
+        most = batch_of(messages)
+        return most if self.when_full == "drop_oldest" else min((most, *(consumer.room for consumer in targets)))
 
     def _room(self) -> list[_Consumer] | None:
         targets = self._targets()
@@ -184,10 +202,10 @@ class MessageSender:
 
     def _targets(self) -> list[_Consumer] | None:
         if self.pattern == "balance":
-            free = [c for c in self.consumers.values() if c.room or self.when_full == "drop_oldest"]
+            free = [c for c in self.consumers.values() if c.room > 0 or self.when_full == "drop_oldest"]
             return [min(free, key=lambda c: (c.in_flight, c.sent))] if free else None
         everyone = list(self.consumers.values())
-        if self.when_full != "drop_oldest" and not all(c.room for c in everyone):
+        if self.when_full != "drop_oldest" and not all(c.room > 0 for c in everyone):
             return None
         return everyone
 
@@ -205,49 +223,60 @@ class MessageReceiver:
         self.owed: set[Identity] = set()  # producers that have not been told their totals
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
-    def deliver(self, producer: Identity, sequence: int, message: Message | None) -> None:
-        """A message from the transport, or a producer's question. Beyond the window the oldest is dropped.
+    def deliver(self, producer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+        """Messages from the transport, or a producer's question. Beyond the window the oldest are dropped.
 
         Repeats are ignored. The wire keeps the order, so a gap in the sequence was lost to a full mailbox: dropped, and
         said at once.
         """
         totals = self.totals.setdefault(producer, [0, 0, 0])
-        missing = sequence - totals[0] - (message is not None)
-        if message is not None and missing < 0:
+        missing = sequence - totals[0] - len(messages)
+        if messages and missing < 0:
             return
         totals[0] = max(totals[0], sequence)
         totals[2] += max(missing, 0)
-        if missing > 0 or message is None:
+        if missing > 0 or not messages:
             self._acknowledge(producer)
-        if message is None:
+        if not messages:
             return
-        self.queue.append((producer, message))
-        if self.when_full == "drop_oldest" and totals[0] - totals[1] - totals[2] > self.window:
-            self._drop_oldest(producer)
+        self.queue.extend((producer, message) for message in messages)
+        beyond = totals[0] - totals[1] - totals[2] - self.window
+        if self.when_full == "drop_oldest" and beyond > 0:
+            self._drop_oldest(producer, beyond)
         self.waiter.wake()
 
-    def _drop_oldest(self, producer: Identity) -> None:
-        oldest = next(i for i, (sender, _) in enumerate(self.queue) if sender == producer)
-        del self.queue[oldest]
-        self.totals[producer][2] += 1
+    def _drop_oldest(self, producer: Identity, count: int) -> None:
+        oldest = itertools.islice((i for i, (sender, _) in enumerate(self.queue) if sender == producer), count)
+        for taken, index in enumerate([*oldest]):
+            del self.queue[index - taken]
+        self.totals[producer][2] += count
         self._acknowledge(producer)
 
     async def receive(self) -> Message:
         return await self.waiter.until(self.receive_nowait, self.phase)
 
+    async def receive_many(self, most: int) -> list[Message]:
+        """All that is there, at most so many; waits for the first."""
+        return await self.waiter.until(lambda: self._take(most) or None, self.phase)
+
     def receive_nowait(self) -> Message | None:
-        if not self.queue:
-            return None
-        producer, message = self.queue.popleft()
-        totals = self.totals[producer]
-        totals[1] += 1
-        self.owed.add(producer)
-        # One Ack for half a window, or when there is nothing left: few, full messages.
-        if not self.queue:
+        taken = self._take(1)
+        return taken[0] if taken else None
+
+    def _take(self, most: int) -> list[Message]:
+        """The oldest messages. One Ack for half a window, or when there is nothing left: few, full messages."""
+        taken: list[Message] = []
+        for _ in range(min(most, len(self.queue))):
+            producer, message = self.queue.popleft()
+            taken.append(message)
+            totals = self.totals[producer]
+            totals[1] += 1
+            self.owed.add(producer)
+            if self.queue and (totals[1] + totals[2]) % max(self.window // 2, 1) == 0:
+                self._acknowledge(producer)
+        if taken and not self.queue:
             self.acknowledge_all()
-        elif (totals[1] + totals[2]) % max(self.window // 2, 1) == 0:
-            self._acknowledge(producer)
-        return message
+        return taken
 
     def acknowledge_all(self) -> None:
         """Tells every producer what it has not been told: at a quiescent point no account is behind."""

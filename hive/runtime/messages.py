@@ -19,6 +19,7 @@ a TypeError that names the field, what a reader would refuse, so that no message
 from __future__ import annotations
 
 import dataclasses
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +31,26 @@ import numpy as np
 
 from hive.errors import WireError
 
-__all__ = ["Frames", "Message", "Tree", "decode", "encode", "type_set"]
+__all__ = [
+    "MAX_FRAMES",
+    "Frame",
+    "Frames",
+    "Message",
+    "Tree",
+    "compiled",
+    "decode",
+    "encode",
+    "open_frames",
+    "pack",
+    "read_body",
+    "type_set",
+    "unpack",
+    "write_fields",
+]
 
 MAX_TEXT_BYTES = 1 << 20  # a traceback or a config fits; a runaway string does not
 MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far below a memory bomb
-MAX_FRAMES = 256  # arrays of one message
+MAX_FRAMES = 256  # arrays of one message, or of one batch
 MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
 MAX_DIMENSIONS = 16
 UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no text must still arrive
@@ -43,6 +59,7 @@ DTYPES = frozenset(
 )
 
 SCALARS = (int, float, bool, str, bytes)
+NUMBERS = (int, float, bool)
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
 Frame: TypeAlias = bytes | bytearray | memoryview
@@ -60,6 +77,7 @@ class Message:
     __hive_name__: ClassVar[str]
     __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
     __hive_kinds__: ClassVar[dict[str, type] | None]  # of its fields, where all are scalars: read in one comparison
+    __hive_numbers__: ClassVar[Callable[[Any], Any] | None]  # gets all fields, where all are numbers: written at once
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -84,7 +102,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
+def compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
     """The writers and readers of a type's fields; made at first use, when all names in annotations exist."""
     fields = cls.__hive_fields__  # its own: every class is given one, see `__init_subclass__`
     if fields is None:
@@ -93,6 +111,8 @@ def _compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
         fields = [(name, *_compile(hints[name], f"{cls.__hive_name__}.{name}")) for name in names]
         scalars = all(hints[name] in SCALARS for name in names) and not hasattr(cls, "__post_init__")
         cls.__hive_kinds__ = {name: hints[name] for name in names} if scalars else None
+        numbers = scalars and len(names) > 1 and all(hints[name] in NUMBERS for name in names)
+        cls.__hive_numbers__ = operator.attrgetter(*names) if numbers else None
         cls.__hive_fields__ = fields
     return fields
 
@@ -105,7 +125,7 @@ def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
     if kind is np.ndarray or get_origin(kind) is np.ndarray:
         return _write_array, _read_array
     if isinstance(kind, type) and issubclass(kind, Message):
-        return (lambda value, frames: _write_fields(value, frames, kind)), (
+        return (lambda value, frames: write_fields(value, frames, kind)), (
             lambda item, frames, path: _read_fields(item, frames, kind, path)
         )
     arguments = get_args(kind)
@@ -196,7 +216,7 @@ def _write_tree(value: Any, frames: list[Any]) -> Any:
 
 
 def _read_tree(item: Any, frames: Frames, path: Path) -> Any:
-    return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `_unpack`
+    return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `unpack`
 
 
 def _write_array(value: Any, frames: list[Any]) -> Any:
@@ -231,11 +251,17 @@ def _read_array(item: Any, frames: Frames, path: Path) -> Any:
     return np.frombuffer(frame, dtype).reshape(shape)
 
 
-def _write_fields(message: Message, frames: list[Any], cls: type[Message]) -> list[Any]:
+def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> list[Any]:
     if type(message) is not cls:
         raise TypeError(f"expected {cls.__hive_name__}, got {type(message).__name__}")
-    packed = []
-    for name, write, _ in _compiled(cls):
+    packed: list[Any] = []
+    fields = compiled(cls)
+    if cls.__hive_numbers__ is not None and cls.__hive_kinds__ is not None:
+        values = cls.__hive_numbers__(message)
+        as_declared = [*map(type, values)] == [*cls.__hive_kinds__.values()]
+        if as_declared and max(values) < 1 << 64 and min(values) >= -(1 << 63):  # inf and NaN go the long way, too
+            return [*values]
+    for name, write, _ in fields:
         try:
             packed.append(write(getattr(message, name), frames))
         except (TypeError, RecursionError) as error:
@@ -244,7 +270,7 @@ def _write_fields(message: Message, frames: list[Any], cls: type[Message]) -> li
 
 
 def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
-    fields = _compiled(cls)
+    fields = compiled(cls)
     if type(item) is not list or len(item) != len(fields):
         raise WireError(f"{_shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
     kinds = cls.__hive_kinds__
@@ -271,32 +297,47 @@ def _shown(path: Path) -> str:
 def encode(message: Message) -> list[Frame]:
     """The frames of a message. Raises TypeError when a value is not what its field declares."""
     frames: list[Any] = []
-    name, body = type(message).__hive_name__, _write_fields(message, frames, type(message))
+    name, body = type(message).__hive_name__, write_fields(message, frames, type(message))
+    return [pack(name, body), *frames]
+
+
+def pack(name: str, body: list[Any]) -> bytes:
     try:
-        return [msgpack.packb([name, *body], unicode_errors=UNICODE_ERRORS), *frames]
+        packed: bytes = msgpack.packb([name, *body], unicode_errors=UNICODE_ERRORS)
     except ValueError as error:  # nested too deep
         raise TypeError(f"{name}: {error}") from None
+    return packed
 
 
 def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
     """The message in `frames`, one of the `allowed` types (see `type_set`). Raises WireError for anything else."""
+    cls, body = open_frames(frames, allowed)
+    return read_body(body, frames, cls, (None, cls.__hive_name__))
+
+
+def open_frames(frames: Frames, allowed: Mapping[str, type[Message]]) -> tuple[type[Message], list[Any]]:
+    """The type named in the first frame, and what follows its name."""
     if not 0 < len(frames) <= MAX_FRAMES + 1:
         raise WireError(f"a message of {len(frames)} frames")
     if any(len(frame) > MAX_ARRAY_BYTES for frame in frames):
         raise WireError(f"a frame of more than {MAX_ARRAY_BYTES} bytes")
-    body = _unpack(frames[0])
+    body = unpack(frames[0])
     if type(body) is not list or not body or type(body[0]) is not str:
         raise WireError("not a message")
     cls = allowed.get(body[0])
     if cls is None:
         raise WireError(f"a message of type {body[0][:64]!r}, which this socket does not carry")
+    return cls, body[1:]
+
+
+def read_body(body: Any, frames: Frames, cls: type[Message], path: Path) -> Message:
     try:
-        return _read_fields(body[1:], frames, cls, (None, cls.__hive_name__))
+        return _read_fields(body, frames, cls, path)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise WireError(f"{cls.__hive_name__}: {error}") from None
 
 
-def _unpack(frame: Frame) -> Any:
+def unpack(frame: Frame) -> Any:
     try:
         return msgpack.unpackb(
             frame,
@@ -328,7 +369,7 @@ def type_set(classes: Iterable[type[Message]]) -> dict[str, type[Message]]:
     """The closed set of message types of one socket, by name on the wire. Raises TypeError when two share a name."""
     result: dict[str, type[Message]] = {}
     for cls in classes:
-        _compiled(cls)
+        compiled(cls)
         if result.setdefault(cls.__hive_name__, cls) is not cls:
             raise TypeError(f"two message types are called {cls.__hive_name__}; give one of them another name")
     return result

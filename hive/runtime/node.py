@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from hive import _native
 from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.actor import Actor, Handle
+from hive.runtime.batches import decode_batch, encode_batch
 from hive.runtime.binding import bind_ports
 from hive.runtime.blame import place_of
 from hive.runtime.calls import Calls, describe
@@ -320,20 +321,20 @@ class Node:
     # --- channels
 
     def deliver(
-        self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, message: Message | None
+        self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, messages: Sequence[Message]
     ) -> None:
-        """Hands a message, or a question, to an inlet: the object itself in this process, its frames to another."""
+        """Hands messages, or a question, to an inlet: the objects themselves in this process, frames to another."""
         local = self.receivers.get((channel, consumer[0]))
         if local is not None:
-            local.deliver((producer, self.context.incarnation), sequence, message)
+            local.deliver((producer, self.context.incarnation), sequence, messages)
             return
         envelope = Deliver(channel, producer, self.context.incarnation, consumer[0], sequence)
-        self.post(consumer[0], [*encode(envelope), *(encode(message) if message is not None else ())])
+        self.post(consumer[0], [*encode(envelope), *(encode_batch(messages) if messages else ())])
 
     def _on_deliver(self, envelope: Deliver, frames: Frames) -> None:
-        message = decode(frames, self.types[envelope.channel]) if frames else None
+        messages = decode_batch(frames, self.types[envelope.channel]) if frames else ()
         receiver = self.receivers[envelope.channel, envelope.consumer]
-        receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, message)
+        receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, messages)
 
     def acknowledge(
         self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int

@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from hive.errors import TopologyError
+from hive.runtime.batches import MAX_BATCH
 from hive.runtime.messages import Message
 
 if TYPE_CHECKING:
@@ -102,13 +103,18 @@ class Outlet(Port[M]):
 
     async def send(self, message: M) -> None:
         """Sends one message; waits, drops or raises ChannelFull as `when_full` says."""
+        await self.send_many((message,))
+
+    async def send_many(self, messages: Sequence[M]) -> None:
+        """Sends messages in order, as many at once as there is room for; a tenth of the cost each of `send`."""
         line: MessageSender | SlabSender = self._line()
-        if not isinstance(message, self.message):
-            raise TopologyError(
-                f"port `{self.name}` carries {self.message.__name__}, not {type(message).__name__}",
-                hint=f"send a {self.message.__name__}, or declare the port with another message",
-            )
-        await line.send(message)
+        for message in messages:
+            if not isinstance(message, self.message):
+                raise TopologyError(
+                    f"port `{self.name}` carries {self.message.__name__}, not {type(message).__name__}",
+                    hint=f"send a {self.message.__name__}, or declare the port with another message",
+                )
+        await line.send_many(messages)
 
     async def reserve(self) -> Slot:
         """Slab only: a free slot to write in place."""
@@ -146,6 +152,11 @@ class Inlet(Port[M]):
         line: MessageReceiver | SlabReceiver = self._line()
         return await line.receive()  # type: ignore[return-value]
 
+    async def receive_many(self, most: int = MAX_BATCH) -> list[M]:
+        """The messages that are there, at most so many, in order; waits for the first."""
+        line: MessageReceiver | SlabReceiver = self._line()
+        return await line.receive_many(most)  # type: ignore[return-value]
+
     def __aiter__(self) -> AsyncIterator[M]:
         return self
 
@@ -163,6 +174,15 @@ class Inlet(Port[M]):
         return await line.claim(producer, sequence)
 
     @property
+    def producers(self) -> Sequence[int]:
+        """Slab only: the positions of the producers that this consumer may claim from."""
+        return self.lines.producers
+
+    def retire(self, slot: Slot, reason: str = "consumed") -> None:
+        """Slab only: gives a claimed slot back to its producer, counted under `reason`."""
+        self.lines.retire(slot, reason)
+
+    @property
     def lines(self) -> SlabReceiver:
         """Slab only: the receiving side itself, for consumers that order their claims (see SlabReceiver)."""
         line: SlabReceiver = self._line()
@@ -178,6 +198,11 @@ class Publication(Port[M]):
     def board(self) -> BoardWriter:
         line: BoardWriter = self._line()
         return line
+
+    @property
+    def latest(self) -> int:
+        """The newest version, also of an earlier incarnation; -1 before there is one."""
+        return self.board.latest
 
     def begin(self) -> Bytes:
         """The memory of a block that no reader can see; write the next version into it."""
@@ -197,6 +222,11 @@ class Subscription(Port[M]):
     def board(self) -> BoardReader:
         line: BoardReader = self._line()
         return line
+
+    @property
+    def latest(self) -> int:
+        """The newest version; -1 before there is one."""
+        return self.board.latest
 
     async def pin(self, version: int = -1) -> tuple[int, Bytes]:
         """(version, memory) of the block of `version`, or of the latest; waits until it is there.

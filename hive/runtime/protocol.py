@@ -116,9 +116,9 @@ class Drain(Message):
 
 
 class Deliver(Message):
-    """The frames after this one are a message over `channel`. `sequence` counts from 1 per pair of incarnations.
+    """The frames after this one are a batch over `channel`. `sequence` is that of its last message.
 
-    Without a message it asks for an Ack of all up to `sequence`.
+    It counts from 1 per pair of incarnations. Without a batch it asks for an Ack of all up to `sequence`.
     """
 
     channel: int

@@ -122,6 +122,10 @@ class SlabSender:
             raise
         self.commit(slot)
 
+    async def send_many(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            await self.send(message)
+
     def _put(self, message: Message, name: str, array: np.ndarray[Any, Any]) -> None:
         """Copies one field into its place. Raises TopologyError, which names both shapes, when it does not fit."""
         try:
@@ -199,7 +203,16 @@ class SlabReceiver:
 
     async def receive(self) -> Message:
         """A copy of the oldest message; its slot is retired at once."""
-        slot = await self.claim()
+        return self._copy(await self.claim())
+
+    async def receive_many(self, most: int) -> list[Message]:
+        """Copies of what is there, at most so many; waits for the first."""
+        messages = [self._copy(await self.claim())]
+        while len(messages) < most and (slot := self.claim_nowait()) is not None:
+            messages.append(self._copy(slot))
+        return messages
+
+    def _copy(self, slot: Slot) -> Message:
         message = self.message(
             **{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()}
         )

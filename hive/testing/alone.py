@@ -58,7 +58,7 @@ class _Feeder(Actor):
         for item in self.feed:
             if isinstance(port := getattr(self, "out"), Publication):  # noqa: B009  # declared by `_with`
                 port.begin()[:] = item
-                port.publish(port.board.latest + 1)
+                port.publish(port.latest + 1)
                 await asyncio.sleep(0)
             elif self.layout is None:
                 await port.send(item)
@@ -91,7 +91,7 @@ class _Ear(Actor):
             else:
                 slot = await port.claim()
                 self.heard.append({name: array.copy() for name, array in slot.arrays.items()})
-                port.lines.retire(slot)
+                port.retire(slot)
 
 
 def alone(

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from hive import _native
+from hive.runtime.batches import batch_length
 from hive.runtime.memory import PAGE, Bytes, SlabPlan, aligned
 from hive.runtime.messages import Frames, decode
 from hive.runtime.plan import Plan
@@ -54,8 +55,9 @@ class Faults:
 class At:
     """One thing that goes wrong at a known moment: with the message that is the `number`-th of a channel, from 1 on.
 
-    drop, duplicate, delay (by `delay_s`); or its producer is killed right after it has sent it, its consumer right when
-    it would hear it. Of a channel of slots only its producer can be killed so, after its `number`-th commit.
+    drop, duplicate, delay (by `delay_s`), with all of the batch that it is in; or its producer is killed right after it
+    has sent it, its consumer right when it would hear it. Of a channel of slots only its producer can be killed so,
+    after its `number`-th commit.
     """
 
     channel: str
@@ -140,8 +142,9 @@ class SimulatedTransport:
             return ()
         envelope = decode(frames[:1], NODE_TYPES)
         assert isinstance(envelope, Deliver)
-        number = self.counts[envelope.channel] = self.counts.get(envelope.channel, 0) + 1
-        return self.at.get((envelope.channel, number), ())
+        before = self.counts.get(envelope.channel, 0)
+        self.counts[envelope.channel] = after = before + batch_length(frames[1])
+        return [at for number in range(before, after) for at in self.at.get((envelope.channel, number + 1), ())]
 
     def _copies(self, head: bytes) -> int:
         """How many of this message arrive. Only what is said to be safe to lose gets lost."""

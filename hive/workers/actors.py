@@ -89,7 +89,7 @@ class CollectorActor(Actor):
                 self.started = self.cuts.start(slot.sequence)
                 self.collector.rebuild(self.vector(), self.started)
             version, weights = await self.behaviour.pin(wanted)
-            self.status.show_version(version, self.behaviour.board.latest - version)
+            self.status.show_version(version, self.behaviour.latest - version)
             self.collector.bind(weights)
             enough = self._enough(slot.sequence)
             try:
@@ -141,7 +141,7 @@ class GradientWorkerActor(Actor):
         sequence = self.gradients.produced
         first = {} if self.takes_any else self._first_rollouts(sequence)
         share: list[Slot] = []
-        if self.free and not self.rollouts.lines.producers:
+        if self.free and not self.rollouts.producers:
             self.note("idle", f"{self.name} has no collector in its share and is done")
             return  # an empty share owes nothing, and nobody waits for it
         while True:
@@ -151,7 +151,7 @@ class GradientWorkerActor(Actor):
             slot = await self.gradients.reserve()
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
             version, weights = await self._state(sequence)
-            self.status.show_version(version, self.state.board.latest - version)
+            self.status.show_version(version, self.state.latest - version)
             self.worker.bind(weights)
             arrays = [rollout.arrays for rollout in share]
             self.worker.compute(arrays, slot.arrays, sequence=sequence, version=version, moments=moments)
@@ -159,10 +159,10 @@ class GradientWorkerActor(Actor):
                 self.state.unpin()
             last = step == self.per_round - 1
             if last:  # the learner publishes the policy by the rollouts of whole rounds, the lost ones included
-                slot.arrays["header"][ROLLOUTS] = len(share) if self.takes_any else len(self.rollouts.lines.producers)
+                slot.arrays["header"][ROLLOUTS] = len(share) if self.takes_any else len(self.rollouts.producers)
             self.gradients.commit(slot)
             for rollout in share if last else ():
-                self.rollouts.lines.retire(rollout)
+                self.rollouts.retire(rollout)
             share = [] if last else share
             sequence += 1
 
@@ -220,15 +220,15 @@ class GradientWorkerActor(Actor):
 
     async def _claim_round(self, number: int, first: dict[int, int]) -> list[Slot]:
         """The rollouts of this worker's share of a round."""
-        return [await self.rollouts.claim(p, number) for p in self.rollouts.lines.producers if number >= first[p]]
+        return [await self.rollouts.claim(p, number) for p in self.rollouts.producers if number >= first[p]]
 
     async def _claim_fresh(self) -> Slot:
         """Anybody's oldest rollout that is not too old."""
         while True:
             slot = await self.rollouts.claim()
-            if self.behaviour.board.latest - Rollout(slot.arrays).version <= self.policy_lag:
+            if self.behaviour.latest - Rollout(slot.arrays).version <= self.policy_lag:
                 return slot
-            self.rollouts.lines.retire(slot, "stale")
+            self.rollouts.retire(slot, "stale")
 
     def _first_rollouts(self, sequence: int) -> dict[int, int]:
         """The first rollout of each producer that is still to be had: an earlier incarnation took some with it.

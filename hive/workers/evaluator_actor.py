@@ -48,7 +48,7 @@ class EvaluatorActor(Actor):
         self.evaluator.bind(weights)
         self.evaluator.begin(due)
         while (evaluation := self.evaluator.step()) is None:
-            self.status.show_version(due.turn, self.weights.board.latest - due.turn)
+            self.status.show_version(due.turn, self.weights.latest - due.turn)
             await asyncio.sleep(0)  # messages are heard between two steps: told to stop, it stops
         self.status.add(self.made, 1)
         await self.evaluations.send(evaluation)

@@ -106,7 +106,7 @@ class LearnerActor(Actor):
 
     async def _claim_all(self, held: list[Slot]) -> None:
         """The next gradient of every worker."""
-        workers = self.gradients.lines.producers
+        workers = self.gradients.producers
         sequence = self.turn * self.per_turn + len(held) // len(workers)
         held += [await self.gradients.claim(worker, sequence) for worker in workers]
 
@@ -116,7 +116,7 @@ class LearnerActor(Actor):
         lag = self.turn - int(slot.arrays["header"][VERSION])
         if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
             self.status.count("stale")
-            self.gradients.lines.retire(slot, "stale")
+            self.gradients.retire(slot, "stale")
         else:
             held.append(slot)
 
@@ -148,7 +148,7 @@ class LearnerActor(Actor):
         weights.ring()
         policy = [int(header[POLICY]) for header in headers if header[POLICY] >= 0]
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
-        self.window.append((turn, max(used, default=0), self.behaviour.board.latest - min(policy) if policy else 0))
+        self.window.append((turn, max(used, default=0), self.behaviour.latest - min(policy) if policy else 0))
         self._show()
         if self.hook is not None and turn.applied:
             self._call_hook(self.hook, turn)
@@ -182,7 +182,7 @@ class LearnerActor(Actor):
         """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
         if not self._checkpoint_is_due():
             return
-        reader = len(self.gradients.lines.producers)  # the recorder comes after the workers
+        reader = len(self.gradients.producers)  # the recorder comes after the workers
         if self.weights.board.hold(reader, self.turn):
             self.ledger.board.hold(0, self.turn)
             await self.checkpoints.send(
@@ -207,7 +207,7 @@ class LearnerActor(Actor):
         """Holds this turn's weights for the evaluator, if an evaluation is due and the last one is done."""
         if not self.evaluating or self.turn % self.evaluating:
             return
-        reader = len(self.gradients.lines.producers) + 1  # the evaluator comes after the workers and the recorder
+        reader = len(self.gradients.producers) + 1  # the evaluator comes after the workers and the recorder
         if self.weights.board.hold(reader, self.turn):
             self.skipping = False
             now = self.now

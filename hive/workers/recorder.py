@@ -114,7 +114,7 @@ class Recorder(Actor):
 
     async def _save(self) -> None:
         """The state as the run leaves it, unless a scheduled checkpoint holds it already."""
-        turn = self.ledger.board.latest
+        turn = self.ledger.latest
         if turn < 0 or (self.directory.checkpoints / f"{turn:06d}").exists():
             return
         await self.weights.pin(turn)

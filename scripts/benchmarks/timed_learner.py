@@ -111,7 +111,7 @@ class TimedLearner(LearnerActor):
 
     def _is_written(self) -> bool:
         """Whether the recorder has a checkpoint to write: the learner pins its blocks in the recorder's name."""
-        return bool(self.weights.board.view.words.pinned(len(self.gradients.lines.producers)))
+        return bool(self.weights.board.view.words.pinned(len(self.gradients.producers)))
 
     async def setup(self) -> None:
         start = now()
@@ -129,9 +129,9 @@ class TimedLearner(LearnerActor):
         self._record(CHECKPOINT, start, self._is_written() and not before)
 
     def _publish_behaviour(self, held: list[Slot]) -> None:
-        before, start = self.behaviour.board.latest, now()
+        before, start = self.behaviour.latest, now()
         super()._publish_behaviour(held)
-        if self.behaviour.board.latest == before:
+        if self.behaviour.latest == before:
             return
         self._record(PUBLISH, start)
         self.publications += 1

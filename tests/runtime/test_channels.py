@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ class Channel:
         self.pattern: Pattern = pattern
         self.when_full: WhenFull = when_full
         self.window = window
-        self.mail: dict[Identity, list[tuple[int, int, Message | None]]] = {}
+        self.mail: dict[Identity, list[tuple[int, int, Sequence[Message]]]] = {}
         self.acks: list[Ack] = []
         self.latest_acks: dict[tuple[Identity, Identity], Ack] = {}
         self.heard: dict[tuple[Identity, int], int] = {}  # (consumer, producer's incarnation) -> last sequence
@@ -69,8 +69,8 @@ class Channel:
         for consumer, incarnation in self.living.items():
             self.sender.joined((consumer, incarnation), self.window)
 
-    def _post(self, consumer: Identity, sequence: int, message: Message | None) -> None:
-        self.mail[consumer].append((self.incarnation, sequence, message))
+    def _post(self, consumer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+        self.mail[consumer].append((self.incarnation, sequence, messages))
 
     def join(self, consumer: int, incarnation: int) -> None:
         identity = (consumer, incarnation)
@@ -94,11 +94,11 @@ class Channel:
 
     async def send(self, *values: int) -> None:
         for value in values:
-            await asyncio.wait_for(self.sender.send(Number(value)), 5)
+            await asyncio.wait_for(self.sender.send_many((Number(value),)), 5)
 
-    async def try_send(self, value: int) -> bool:
+    async def try_send(self, *values: int) -> bool:
         """Sends if that is possible now; a send that would wait is cancelled."""
-        sending = asyncio.ensure_future(self.sender.send(Number(value)))
+        sending = asyncio.ensure_future(self.sender.send_many([*map(Number, values)]))
         await settle()
         if sending.done():
             sending.result()
@@ -108,8 +108,8 @@ class Channel:
         return False
 
     def deliver(self, consumer: Identity, count: int | None = None) -> None:
-        for incarnation, sequence, message in self.mail[consumer][:count]:
-            self.receivers[consumer].deliver((PRODUCER, incarnation), sequence, message)
+        for incarnation, sequence, messages in self.mail[consumer][:count]:
+            self.receivers[consumer].deliver((PRODUCER, incarnation), sequence, messages)
             self.heard[consumer, incarnation] = sequence
         del self.mail[consumer][:count]
 
@@ -166,20 +166,20 @@ async def test_a_producer_sends_no_more_than_the_window() -> None:
 async def test_a_waiting_producer_goes_on_with_the_first_credit() -> None:
     channel = Channel(window=1)
     await channel.send(1)
-    waiting = asyncio.ensure_future(channel.sender.send(Number(2)))
+    waiting = asyncio.ensure_future(channel.sender.send_many((Number(2),)))
     await settle()
     assert not waiting.done()
     assert read_status(channel.pages, PRODUCER).phase == "wait out"
     assert read_status(channel.pages, PRODUCER).kind == WAIT_OUT
     channel.settle()
     await waiting
-    assert [message for _, _, message in channel.mail[1, 0]] == [Number(2)]
+    assert [messages for _, _, messages in channel.mail[1, 0]] == [(Number(2),)]
     assert channel.account == account(2, 1, in_flight=1)
 
 
 async def test_a_producer_waits_until_there_is_a_consumer() -> None:
     channel = Channel(consumers=0)
-    waiting = asyncio.ensure_future(channel.sender.send(Number(1)))
+    waiting = asyncio.ensure_future(channel.sender.send_many((Number(1),)))
     await settle()
     assert not waiting.done()
     assert channel.account == account(0, 0)
@@ -200,8 +200,8 @@ async def test_a_send_that_is_cancelled_while_it_waits_was_never_sent() -> None:
 async def test_a_consumer_that_is_in_the_same_process_may_acknowledge_at_once() -> None:
     channel = Channel(window=1)
 
-    def post(consumer: Identity, sequence: int, message: Message) -> None:
-        channel.receivers[consumer].deliver((PRODUCER, 0), sequence, message)
+    def post(consumer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+        channel.receivers[consumer].deliver((PRODUCER, 0), sequence, messages)
         channel.receive(consumer)
         channel.acknowledge(*channel.acks)
 
@@ -222,7 +222,7 @@ async def test_balance_goes_where_the_demand_is() -> None:
     channel.acknowledge(*channel.acks)
     await channel.send(4, 5)
     assert channel.in_flight() == {1: 2, 2: 1, 3: 1}
-    assert [message for _, _, message in channel.mail[2, 0]] == [Number(4)]
+    assert [messages for _, _, messages in channel.mail[2, 0]] == [(Number(4),)]
 
 
 async def test_balance_prefers_who_got_the_least_among_equals() -> None:
@@ -249,7 +249,7 @@ async def test_balance_passes_by_a_consumer_that_is_full() -> None:
 async def test_a_broadcast_reaches_everybody_and_counts_once_for_each() -> None:
     channel = Channel("broadcast", "wait", window=3, consumers=3)
     await channel.send(1, 2)
-    assert all([m for _, _, m in mail] == [Number(1), Number(2)] for mail in channel.mail.values())
+    assert all([m for _, _, m in mail] == [(Number(1),), (Number(2),)] for mail in channel.mail.values())
     assert channel.account == account(6, 0, in_flight=6)
     channel.settle()
     assert channel.account == account(6, 6)
@@ -382,7 +382,7 @@ async def test_when_nothing_is_left_every_producer_is_told() -> None:
     receiver, acks = receiver_with(window=16)
     for producer in ((0, 0), (7, 0), (3, 1)):
         for sequence in (1, 2, 3):
-            receiver.deliver(producer, sequence, Number(sequence))
+            receiver.deliver(producer, sequence, (Number(sequence),))
     for _ in range(8):
         receiver.receive_nowait()
     assert acks == []
@@ -395,7 +395,7 @@ async def test_when_nothing_is_left_every_producer_is_told() -> None:
 async def test_a_consumer_that_ends_can_tell_what_it_took() -> None:
     receiver, acks = receiver_with(window=16)
     for sequence in (1, 2, 3):
-        receiver.deliver((0, 0), sequence, Number(sequence))
+        receiver.deliver((0, 0), sequence, (Number(sequence),))
     receiver.receive_nowait()
     receiver.acknowledge_all()
     assert acks == [((0, 0), 1, 0, 16)]
@@ -426,22 +426,22 @@ async def test_a_waiting_consumer_gets_the_next_message() -> None:
     waiting = asyncio.ensure_future(receiver.receive())
     await settle()
     assert not waiting.done()
-    receiver.deliver((0, 0), 1, Number(5))
+    receiver.deliver((0, 0), 1, (Number(5),))
     assert await waiting == Number(5)
 
 
 async def test_a_repeated_message_is_received_once() -> None:
     receiver, acks = receiver_with()
     for sequence in (1, 1, 2, 1, 2):
-        receiver.deliver((0, 0), sequence, Number(sequence))
+        receiver.deliver((0, 0), sequence, (Number(sequence),))
     assert [receiver.receive_nowait() for _ in range(3)] == [Number(1), Number(2), None]
     assert acks[-1] == ((0, 0), 2, 0, 4)
 
 
 async def test_a_gap_was_lost_on_the_way_and_is_said_at_once() -> None:
     receiver, acks = receiver_with()
-    receiver.deliver((0, 0), 1, Number(1))
-    receiver.deliver((0, 0), 4, Number(4))
+    receiver.deliver((0, 0), 1, (Number(1),))
+    receiver.deliver((0, 0), 4, (Number(4),))
     assert acks == [((0, 0), 0, 2, 4)]
     assert [receiver.receive_nowait() for _ in range(3)] == [Number(1), Number(4), None]
     assert acks[-1] == ((0, 0), 2, 2, 4)
@@ -449,8 +449,8 @@ async def test_a_gap_was_lost_on_the_way_and_is_said_at_once() -> None:
 
 async def test_after_a_loss_drop_oldest_drops_no_more_than_it_must() -> None:
     receiver, acks = receiver_with(window=2, when_full="drop_oldest")
-    receiver.deliver((0, 0), 100, Number(100))
-    receiver.deliver((0, 0), 101, Number(101))
+    receiver.deliver((0, 0), 100, (Number(100),))
+    receiver.deliver((0, 0), 101, (Number(101),))
     assert [receiver.receive_nowait() for _ in range(3)] == [Number(100), Number(101), None]
     assert acks[-1] == ((0, 0), 2, 99, 2)
 
@@ -467,9 +467,9 @@ async def test_lost_messages_give_their_credit_back() -> None:
 async def test_producers_have_windows_of_their_own() -> None:
     receiver, acks = receiver_with(window=2, when_full="drop_oldest")
     for sequence in (1, 2, 3):
-        receiver.deliver((0, 0), sequence, Number(sequence))
-        receiver.deliver((7, 0), sequence, Number(70 + sequence))
-        receiver.deliver((7, 1), sequence, Number(700 + sequence))
+        receiver.deliver((0, 0), sequence, (Number(sequence),))
+        receiver.deliver((7, 0), sequence, (Number(70 + sequence),))
+        receiver.deliver((7, 1), sequence, (Number(700 + sequence),))
     received = [receiver.receive_nowait() for _ in range(6)]
     assert received == [Number(value) for value in (2, 72, 702, 3, 73, 703)]
     assert [ack for ack in acks if ack[2]][:3] == [((0, 0), 0, 1, 2), ((7, 0), 0, 1, 2), ((7, 1), 0, 1, 2)]
@@ -493,7 +493,7 @@ async def test_what_a_dead_consumer_had_not_acknowledged_is_dropped() -> None:
 async def test_the_others_take_over_from_a_dead_consumer() -> None:
     channel = Channel(window=1, consumers=2)
     await channel.send(1, 2)
-    waiting = asyncio.ensure_future(channel.sender.send(Number(3)))
+    waiting = asyncio.ensure_future(channel.sender.send_many((Number(3),)))
     await settle()
     channel.leave(1)
     await settle()
@@ -507,12 +507,12 @@ async def test_the_others_take_over_from_a_dead_consumer() -> None:
 async def test_a_new_incarnation_begins_with_a_window_and_a_sequence_of_its_own() -> None:
     channel = Channel(window=1)
     await channel.send(1)
-    waiting = asyncio.ensure_future(channel.sender.send(Number(2)))
+    waiting = asyncio.ensure_future(channel.sender.send_many((Number(2),)))
     await settle()
     channel.leave(1)
     channel.join(1, 1)
     await waiting
-    assert channel.mail[1, 1] == [(0, 1, Number(2))]
+    assert channel.mail[1, 1] == [(0, 1, (Number(2),))]
     channel.settle()
     assert channel.account == account(2, 1, consumer_died=1)
 
@@ -570,6 +570,74 @@ def test_the_account_of_a_channel_is_read_from_its_own_counters() -> None:
     assert account_of("missing", counters) == account(0, 0)
 
 
+# --- many at once
+
+
+async def test_many_leave_in_portions_of_what_there_is_room_for() -> None:
+    channel = Channel(window=4, consumers=2)
+    sending = asyncio.ensure_future(channel.sender.send_many([*map(Number, range(11))]))
+    await settle()
+    portions = {consumer: [len(messages) for _, _, messages in mail] for consumer, mail in channel.mail.items()}
+    assert portions == {(1, 0): [4], (2, 0): [4]}
+    channel.deliver((2, 0))
+    assert await channel.receivers[2, 0].receive_many(3) == [*map(Number, range(4, 7))]
+    channel.acknowledge(*channel.acks)
+    await settle()
+    assert channel.mail[2, 0] == [(0, 6, [Number(8), Number(9)])]  # acknowledged: half a window
+    assert not sending.done()
+    channel.settle()
+    await sending
+    channel.settle()
+    assert channel.account == account(11, 11)
+
+
+async def test_a_broadcast_of_many_goes_by_the_slowest() -> None:
+    channel = Channel("broadcast", "wait", window=4, consumers=2)
+    await channel.send(1, 2)
+    channel.deliver((1, 0))
+    channel.receive((1, 0))
+    channel.acknowledge(*channel.acks)
+    assert not await channel.try_send(3, 4, 5)
+    assert [len(mail) for mail in channel.mail.values()] == [1, 3]
+    assert channel.mail[1, 0][0] == (0, 4, [Number(3), Number(4)])
+
+
+async def test_of_many_the_oldest_are_dropped() -> None:
+    channel = Channel("broadcast", "drop_oldest", window=3)
+    assert await channel.try_send(*range(8))
+    assert [len(messages) for _, _, messages in channel.mail[1, 0]] == [8]
+    channel.deliver((1, 0))
+    assert channel.receive((1, 0)) == [5, 6, 7]
+    channel.acknowledge(*channel.acks)
+    assert channel.account == account(8, 3, overflow=5)
+
+
+async def test_what_has_no_room_fails_and_what_had_room_is_sent() -> None:
+    channel = Channel("balance", "fail", window=3)
+    with pytest.raises(ChannelFull):
+        await channel.try_send(*range(5))
+    channel.settle()
+    assert channel.account == account(3, 3)
+
+
+async def test_a_batch_that_is_lost_is_lost_whole() -> None:
+    channel = Channel(window=8)
+    await channel.try_send(1, 2, 3)
+    channel.mail[1, 0].clear()
+    await channel.try_send(4, 5)
+    channel.deliver((1, 0))
+    assert channel.receive((1, 0)) == [4, 5]
+    channel.acknowledge(*channel.acks)
+    assert channel.account == account(5, 2, overflow=3)
+
+
+async def test_nothing_is_sent_of_nothing() -> None:
+    channel = Channel(window=1)
+    await channel.send(1)
+    assert await channel.try_send()
+    assert len(channel.mail[1, 0]) == 1
+
+
 # --- whatever happens
 
 ACTIONS = (
@@ -591,9 +659,10 @@ class Chaos(Channel):
     async def act(self, action: str) -> None:
         consumer = self.choice.choice(list(self.mail) or [None])
         if action == "send":
-            self.value += 1
+            first, count = self.value + 1, self.choice.choice((1, 1, 2, 5))
+            self.value += count
             with contextlib.suppress(ChannelFull):
-                await self.try_send(self.value)
+                await self.try_send(*range(first, first + count))
         elif action == "producer restarts":
             self.start_producer()
         elif action == "consumer is back":
@@ -619,10 +688,9 @@ class Chaos(Channel):
                 self.acknowledge(ack)
 
     def consume(self, consumer: Identity, count: int) -> None:
-        for _ in range(count):
-            message = self.receivers[consumer].receive_nowait()
-            if isinstance(message, Number):
-                self.received.setdefault(consumer, []).append(message.value)
+        portion = self.choice.choice((1, 2, count))
+        for taken in [self.receivers[consumer]._take(portion) for _ in range(count)]:
+            self.received.setdefault(consumer, []).extend(m.value for m in taken if isinstance(m, Number))
 
     def check(self) -> None:
         """What holds at any moment."""
@@ -669,14 +737,14 @@ def test_the_account_holds_whatever_happens(
 # --- what a full mailbox loses
 
 
-def waits_for_room(channel: Channel, lose: Callable[[list[tuple[int, int, Message | None]]], None]) -> list[int]:
+def waits_for_room(channel: Channel, lose: Callable[[list[tuple[int, int, Sequence[Message]]]], None]) -> list[int]:
     """Two messages fill the window and `lose` takes some of them; the producer sends a third. What was received."""
     received: list[int] = []
 
     async def main() -> None:
         await channel.send(0, 1)
         lose(channel.mail[1, 0])
-        sending = asyncio.ensure_future(channel.sender.send(Number(2)))
+        sending = asyncio.ensure_future(channel.sender.send_many((Number(2),)))
         for _ in range(20):
             await asyncio.sleep(RESCAN_S)
             channel.deliver((1, 0))
@@ -714,7 +782,7 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
     """The consumer has taken both and its queue is empty: it has nothing more to say by itself."""
     channel = Channel(window=2)
 
-    def lose_the_answers(mail: list[tuple[int, int, Message | None]]) -> None:
+    def lose_the_answers(mail: list[tuple[int, int, Sequence[Message]]]) -> None:
         channel.deliver((1, 0))
         assert channel.receive((1, 0)) == [0, 1]
         assert channel.acks
@@ -729,20 +797,20 @@ def test_an_answer_that_was_lost_is_given_again() -> None:
 def test_a_question_changes_nothing_where_nothing_was_lost() -> None:
     receiver, acks = receiver_with(window=4)
     for sequence in (1, 2):
-        receiver.deliver((PRODUCER, 0), sequence, Number(sequence))
-    receiver.deliver((PRODUCER, 0), 2, None)
+        receiver.deliver((PRODUCER, 0), sequence, (Number(sequence),))
+    receiver.deliver((PRODUCER, 0), 2, ())
     assert acks == [((PRODUCER, 0), 0, 0, 4)]
-    receiver.deliver((PRODUCER, 0), 1, None)  # an old one
+    receiver.deliver((PRODUCER, 0), 1, ())  # an old one
     assert [receiver.receive_nowait(), receiver.receive_nowait(), receiver.receive_nowait()] == [
         Number(1),
         Number(2),
         None,
     ]
-    receiver.deliver((PRODUCER, 0), 3, Number(3))
+    receiver.deliver((PRODUCER, 0), 3, (Number(3),))
     assert receiver.receive_nowait() == Number(3)
 
 
 async def test_nobody_is_asked_who_has_room() -> None:
     channel = Channel(window=8)
     await channel.send(*range(5))
-    assert [message for _, _, message in channel.mail[1, 0] if message is None] == []
+    assert [messages for _, _, messages in channel.mail[1, 0] if not messages] == []

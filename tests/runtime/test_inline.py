@@ -304,7 +304,7 @@ def test_a_slab_is_written_and_read_in_place() -> None:
             while len(seen) < 12:
                 slot = await self.rollouts.claim()
                 seen.append((slot.producer, int(slot.arrays["version"]), float(slot.arrays["rewards"].sum())))
-                self.rollouts.lines.retire(slot, "stale" if slot.sequence == 2 else "consumed")
+                self.rollouts.retire(slot, "stale" if slot.sequence == 2 else "consumed")
             self.end_run("enough")
 
     t = Topology()
@@ -353,7 +353,7 @@ def test_a_share_is_claimed_by_its_owner_only() -> None:
             for _ in range(12):
                 slot = await self.rollouts.claim()
                 claimed[self.index].add(slot.producer)
-                self.rollouts.lines.retire(slot)
+                self.rollouts.retire(slot)
 
     class Watcher(Actor):
         async def run(self) -> None:
@@ -1186,3 +1186,42 @@ def test_a_message_that_a_port_does_not_carry_is_refused_where_it_is_sent() -> N
     assert str(error) == "port `out` carries Number, not Other"
     assert named(supervisor, "confused-0", "port `out` carries Number, not Other")
     assert supervisor.hint == "send a Number, or declare the port with another message"
+
+
+# --- many at once
+
+
+class Many(Actor):
+    out = Outlet(Number)
+
+    async def run(self) -> None:
+        await self.out.send_many([Number(value) for value in range(500)])
+
+
+class ReceivesMany(Actor):
+    inn = Inlet(Number)
+
+    def __init__(self, portions: list[list[int]]) -> None:
+        self.portions = portions
+
+    async def run(self) -> None:
+        while sum(map(len, self.portions)) < 500:
+            self.portions.append([int(number.value) for number in await self.inn.receive_many(40)])
+
+
+@same_or_apart
+@pytest.mark.parametrize(
+    ("options", "least"), [({"window": 64}, 32), ({"layout": Layout({"value": ("int64", ())}), "slots": 8}, 1)]
+)
+def test_many_arrive_in_order_and_in_portions(process: str | None, options: dict[str, Any], least: int) -> None:
+    portions: list[list[int]] = []
+    t = Topology()
+    sends = t.add(Many, process=process)
+    receives = t.add(ReceivesMany, process=process, portions=portions)
+    t.connect(sends.out, receives.inn, **options)
+    outcome = run(t)
+    assert outcome.reason == "all actors are done"
+    assert [value for portion in portions for value in portion] == [*range(500)]
+    assert all(0 < len(portion) <= 40 for portion in portions)
+    assert max(map(len, portions)) >= least
+    assert outcome.channels["out"] == {"produced": 500, "consumed": 500, "dropped": {}, "in_flight": 0}

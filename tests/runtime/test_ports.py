@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -32,9 +33,17 @@ class Line:
         self.calls: list[tuple[Any, ...]] = []
         self.inbox = [Number(1), Number(2)]
         self.produced = 7
+        self.latest = 6
+        self.producers = (0, 2)
 
-    async def send(self, message: Message) -> None:
-        self.calls.append(("send", message))
+    async def send_many(self, messages: Sequence[Message]) -> None:
+        self.calls.append(("send", *messages))
+
+    async def receive_many(self, most: int) -> list[Message]:
+        return [self.inbox.pop(0) for _ in range(min(most, len(self.inbox)))]
+
+    def retire(self, slot: str, reason: str) -> None:
+        self.calls.append(("retire", slot, reason))
 
     async def reserve(self) -> str:
         return "a slot"
@@ -134,7 +143,11 @@ async def test_an_outlet_sends_through_its_line() -> None:
     assert slot == "a slot"  # type: ignore[comparison-overlap]
     assert outlet.commit(slot) == 8
     assert outlet.produced == 7
-    assert line.calls == [("send", Number(3)), ("commit", "a slot")]
+    await outlet.send_many([Number(4), Number(5)])
+    assert line.calls == [("send", Number(3)), ("commit", "a slot"), ("send", Number(4), Number(5))]
+    with pytest.raises(TopologyError, match="port `doubled` carries Number, not Weights"):
+        await outlet.send_many([Number(4), Weights()])  # type: ignore[list-item]
+    assert len(line.calls) == 3
 
 
 async def test_an_inlet_receives_from_its_line() -> None:
@@ -146,6 +159,15 @@ async def test_an_inlet_receives_from_its_line() -> None:
     assert await inlet.claim() == ("claimed", None, -1)  # type: ignore[comparison-overlap]
     assert await inlet.claim(2, 5) == ("claimed", 2, 5)  # type: ignore[comparison-overlap]
     assert inlet.lines is line  # type: ignore[comparison-overlap]
+    assert inlet.producers == (0, 2)
+    inlet.retire("a slot", "stale")  # type: ignore[arg-type]
+    assert line.calls == [("retire", "a slot", "stale")]
+
+
+async def test_an_inlet_receives_many_through_its_line() -> None:
+    inlet = Everything.numbers.bind(Line())
+    assert await inlet.receive_many(1) == [Number(1)]
+    assert await inlet.receive_many() == [Number(2)]
 
 
 async def test_an_inlet_is_iterated() -> None:
@@ -165,6 +187,7 @@ async def test_publications_and_subscriptions_are_the_ends_of_a_board() -> None:
     assert await subscription.pin() == (-1, b"block")
     assert await subscription.pin(3) == (3, b"block")
     subscription.unpin()
+    assert publication.latest == subscription.latest == 6
     assert publication.board is subscription.board is line  # type: ignore[comparison-overlap]
     assert line.calls == [("publish", 4), ("unpin",)]
 
@@ -176,17 +199,23 @@ async def test_publications_and_subscriptions_are_the_ends_of_a_board() -> None:
         ("doubled", lambda port: port.reserve().send(None)),
         ("doubled", lambda port: port.commit(None)),
         ("doubled", lambda port: port.produced),
+        ("doubled", lambda port: port.send_many([Number(1)]).send(None)),
         ("numbers", lambda port: port.receive().send(None)),
         ("numbers", lambda port: port.receive_nowait()),
         ("numbers", lambda port: port.__anext__().send(None)),
         ("numbers", lambda port: port.claim().send(None)),
         ("numbers", lambda port: port.lines),
+        ("numbers", lambda port: port.producers),
+        ("numbers", lambda port: port.retire(None)),
+        ("numbers", lambda port: port.receive_many().send(None)),
         ("weights", lambda port: port.begin()),
         ("weights", lambda port: port.publish(1)),
         ("weights", lambda port: port.board),
+        ("weights", lambda port: port.latest),
         ("state", lambda port: port.pin().send(None)),
         ("state", lambda port: port.unpin()),
         ("state", lambda port: port.board),
+        ("state", lambda port: port.latest),
     ],
 )
 def test_a_port_that_is_not_connected_says_so_in_every_use(name: str, use: Any) -> None:

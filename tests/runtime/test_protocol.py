@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hive.errors import WireError
 from hive.runtime import protocol
+from hive.runtime.batches import decode_batch, encode_batch
 from hive.runtime.messages import MAX_TEXT_BYTES, Message, decode, encode
 from hive.runtime.node import Node
 from hive.runtime.protocol import NODE_TYPES, SUPERVISOR_TYPES, Deliver, Failed, Joined, Member, Note, Reply
@@ -93,10 +94,10 @@ def test_members_travel_in_joined() -> None:
 
 
 def test_the_frames_of_a_delivered_message_follow_the_envelope() -> None:
-    envelope, inner = Deliver(0, 1, 2, 3, 4), Note(0, "kind", "text", {"a": 1})
-    frames = [*encode(envelope), *encode(inner)]
+    envelope, inner = Deliver(0, 1, 2, 3, 4), [Note(0, "kind", "text", {"a": n}) for n in range(3)]
+    frames = [*encode(envelope), *encode_batch(inner)]
     assert decode(frames[:1], NODE_TYPES) == envelope
-    assert decode(frames[1:], SUPERVISOR_TYPES) == inner
+    assert decode_batch(frames[1:], SUPERVISOR_TYPES) == inner
 
 
 def test_a_report_of_a_long_traceback_is_refused_where_it_is_made() -> None:

@@ -78,7 +78,7 @@ class Picky(GradientWorkerActor):
 
     async def _claim_fresh(self) -> Slot:
         slot = await super()._claim_fresh()
-        self.seen.append(self.behaviour.board.latest - Rollout(slot.arrays).version)
+        self.seen.append(self.behaviour.latest - Rollout(slot.arrays).version)
         return slot
 
 

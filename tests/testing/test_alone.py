@@ -56,7 +56,7 @@ class Scales(Actor):
             out.arrays["x"][:] = 3 * slot.arrays["x"]
             out.arrays["n"][...] = slot.arrays["n"] + 1
             self.scaled.commit(out)
-            self.vectors.lines.retire(slot)
+            self.vectors.retire(slot)
 
 
 class Mirror(Actor):

@@ -63,7 +63,7 @@ class Worker(Actor):
         while True:
             slot = await self.rollouts.claim()
             await self.numbers.send(Number(int(slot.arrays["value"])))
-            self.rollouts.lines.retire(slot)
+            self.rollouts.retire(slot)
 
 
 class Sink(Actor):
@@ -278,7 +278,7 @@ class Deaf(Sink):
     """Listens to nobody, for a while."""
 
     async def run(self) -> None:
-        if self.progress.board.latest < 0:
+        if self.progress.latest < 0:
             self._publish(0)
         await asyncio.sleep(1)
         self.end_run("slept")
@@ -561,6 +561,28 @@ def test_a_producer_that_is_killed_after_a_message_begins_anew() -> None:
     assert texts == ["0 in life 0", "1 in life 0", "2 in life 0", "3 in life 0", *calm()]
     assert account["produced"] == 14
     assert account["dropped"] == {"process_died": 1}  # it was heard, and could not be said
+
+
+@pytest.mark.parametrize(("number", "lost"), [(1, range(4)), (4, range(4)), (5, range(4, 8)), (9, range(8, 10))])
+def test_a_batch_is_dropped_whole(number: int, lost: range) -> None:
+    class TellsMany(Tells):
+        async def run(self) -> None:
+            await self.numbers.send_many([Number(value) for value in range(10)])
+            await asyncio.sleep(1.0)
+            self.end_run("all of it")
+
+    class HearsMany(Hears):
+        async def run(self) -> None:
+            while True:
+                for heard in await self.numbers.receive_many():
+                    self.note("heard", f"{heard.value}")
+
+    t = Topology()
+    tells, hears = t.add(TellsMany), t.add(HearsMany)
+    t.connect(tells.numbers, hears.numbers, window=4)
+    simulation = finished(simulate(t, 0, CALM, at=[At("numbers", number, "drop")]), "all of it")
+    texts = [event.partition("heard: ")[2] for event in simulation.events if " heard: " in event]
+    assert texts == [str(value) for value in range(10) if value not in lost]
 
 
 @pytest.mark.parametrize("number", [1, 2, 7])

@@ -79,7 +79,7 @@ class Patient(LearnerActor):
 
     async def _evaluate(self) -> None:
         await super()._evaluate()
-        while self.weights.board.view.words.pinned(len(self.gradients.lines.producers) + 1):
+        while self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
             await asyncio.sleep(0)
 
 

@@ -65,8 +65,8 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[Metrics] = []
 
-    async def send(self, message: Metrics) -> None:
-        self.sent.append(message)
+    async def send_many(self, messages: Sequence[Metrics]) -> None:
+        self.sent.extend(messages)
 
 
 class Desk:
@@ -385,7 +385,7 @@ class DiesWhileItFrees(LearnerActor):
     def _turn(self, held: Any) -> None:
         super()._turn(held)
         if self.turn == 3:
-            self.gradients.lines.retire(held[0])
+            self.gradients.retire(held[0])
             raise Killed
 
 
@@ -458,7 +458,7 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
     class Watched(LearnerActor):
         def _publish_behaviour(self, held: list[Slot]) -> None:
             super()._publish_behaviour(held)
-            if (now := (self.behaviour.board.latest, self.turn)) not in published:
+            if (now := (self.behaviour.latest, self.turn)) not in published:
                 published.append(now)
 
     desk = LearnerDesk(turns=3, bootstrap_rounds=2)
