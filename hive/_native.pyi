@@ -268,6 +268,8 @@ class Slab:
         """Supervisor, when nobody is left: retire everything in flight; how many slots."""
     def counts(self) -> tuple[int, list[int], int]:
         """(produced, [retired by reason], in flight)."""
+    def sequence(self, slot: int) -> int:
+        """The sequence of what was last committed in a slot."""
     def state(self, slot: int) -> tuple[int, int, int, int]:
         """(SlotState, actor, incarnation, sequence modulo 2^32)."""
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -48,9 +49,16 @@ def endpoint(method: F) -> F:
     return method
 
 
-def endpoints_of(cls: type) -> set[str]:
+_ENDPOINTS: weakref.WeakKeyDictionary[type, frozenset[str]] = weakref.WeakKeyDictionary()
+
+
+def endpoints_of(cls: type) -> frozenset[str]:
     """The names of a class's endpoints."""
-    return {name for name in dir(cls) if getattr(getattr(cls, name, None), ENDPOINT, False)}
+    known = _ENDPOINTS.get(cls)
+    if known is None:
+        known = frozenset(name for name in dir(cls) if getattr(getattr(cls, name, None), ENDPOINT, False))
+        _ENDPOINTS[cls] = known
+    return known
 
 
 class Actor:
@@ -122,13 +130,13 @@ class Handle:
         handle._call = call
         return handle
 
-    async def call(self, method: str, *arguments: Tree, deadline_s: float = CALL_DEADLINE_S) -> Tree:
+    def call(self, method: str, *arguments: Tree, deadline_s: float = CALL_DEADLINE_S) -> Awaitable[Tree]:
         if self._call is None:
             raise TopologyError(
                 f"`{self._name}` is not running yet",
                 hint="a handle can be passed to actors and used inside them, not while the topology is built",
             )
-        return await self._call(self._name, method, arguments, deadline_s)
+        return self._call(self._name, method, arguments, deadline_s)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Tree]]:
         if method.startswith("_"):  # also while a copy is made, which has no `_cls` yet

@@ -38,6 +38,11 @@ class _DiedMeanwhile(Exception):
     """The actor that was called is dead; the text says how."""
 
 
+def _too_late(answer: asyncio.Future[Reply]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
+
+
 class Calls:
     """The calls of one process's actors, both ways."""
 
@@ -52,35 +57,32 @@ class Calls:
         Raises RemoteError when it raised, ActorFailed when its actor died over it, TimeoutError when no answer came in
         time, TopologyError for nobody.
         """
-        names = [actor.name for actor in self.node.plan.actors]
-        if name not in names:
-            others = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-            raise TopologyError(
-                f"`{name}.{method}` is called, and there is no `{name}` in this run",
-                hint=f"there are: {', '.join(names[:NAMES_SHOWN])}{others}",
-            )
-        number = names.index(name)
-        waiter, deadline = self.node.waiters[caller], asyncio.get_running_loop().time() + deadline_s
+        number = self._number_of(name, method)
+        loop = asyncio.get_running_loop()
+        begun, waiter = loop.time(), self.node.waiters[caller]
         try:
-            async with asyncio.timeout(deadline_s):
-                await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
-                self.made += 1
-                key = self.made
-                answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-                self.waiting[key] = number, answer
-                try:
-                    self._send_call(Call(key, caller, number, method, list(arguments)))
-                    reply = await answer
-                finally:
-                    del self.waiting[key]
+            if number not in self.node.members:
+                async with asyncio.timeout(deadline_s):
+                    await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
+            self.made += 1
+            key = self.made
+            answer: asyncio.Future[Reply] = loop.create_future()
+            self.waiting[key] = number, answer
+            # asyncio.timeout would take twice the time of this timer.
+            late = loop.call_later(begun + deadline_s - loop.time(), _too_late, answer)
+            try:
+                self._send_call(Call(key, caller, number, method, list(arguments)))
+                reply = await answer
+            finally:
+                late.cancel()
+                del self.waiting[key]
         except _DiedMeanwhile as died:
             raise ActorFailed(
                 f"`{name}` died ({died}) before `{name}.{method}` was answered",
                 hint="it may have done what it was asked to; call again where that does no harm",
             ) from None
         except TimeoutError:
-            late = asyncio.get_running_loop().time() - deadline + deadline_s
-            raise TimeoutError(f"`{name}.{method}` did not answer within {late:.1f} s") from None
+            raise TimeoutError(f"`{name}.{method}` did not answer within {loop.time() - begun:.1f} s") from None
         if reply.error:
             pid = self.node.pages.snapshot(number)["pid"]
             raise RemoteError(
@@ -89,6 +91,18 @@ class Calls:
                 remote_traceback=reply.traceback,
             )
         return reply.value
+
+    def _number_of(self, name: str, method: str) -> int:
+        """Raises TopologyError for nobody."""
+        number = self.node.plan.numbers.get(name)
+        if number is not None:
+            return number
+        names = [*self.node.plan.numbers]
+        others = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        raise TopologyError(
+            f"`{name}.{method}` is called, and there is no `{name}` in this run",
+            hint=f"there are: {', '.join(names[:NAMES_SHOWN])}{others}",
+        )
 
     def _send_call(self, call: Call) -> None:
         if call.actor in self.node.actors:

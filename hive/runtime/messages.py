@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 MAX_TEXT_BYTES = 1 << 20  # a traceback or a config fits; a runaway string does not
+MAX_CHARACTER_BYTES = 10  # of a character that is none, written as `\\U0001f600`
 MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far below a memory bomb
 MAX_FRAMES = 256  # arrays of one message, or of one batch
 MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
@@ -192,6 +193,8 @@ def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
 
 def _within_limits(value: Any) -> Any:
     """`value` itself. Raises TypeError for a size that a reader refuses."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT_BYTES // MAX_CHARACTER_BYTES:
+        return value
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise TypeError("an integer of more than 64 bits")
     if isinstance(value, (str, bytes)):
@@ -319,7 +322,7 @@ def open_frames(frames: Frames, allowed: Mapping[str, type[Message]]) -> tuple[t
     """The type named in the first frame, and what follows its name."""
     if not 0 < len(frames) <= MAX_FRAMES + 1:
         raise WireError(f"a message of {len(frames)} frames")
-    if any(len(frame) > MAX_ARRAY_BYTES for frame in frames):
+    if max(map(len, frames)) > MAX_ARRAY_BYTES:
         raise WireError(f"a frame of more than {MAX_ARRAY_BYTES} bytes")
     body = unpack(frames[0])
     if type(body) is not list or not body or type(body[0]) is not str:

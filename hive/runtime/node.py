@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,9 @@ class Node:
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
         self.background: set[asyncio.Future[Any]] = set()
+        self.handlers: dict[type[Message], Callable[[Any], None]] = {
+            cls: getattr(self, f"_on_{name.lower()}") for name, cls in NODE_TYPES.items() if cls is not Deliver
+        }
         self.beat: asyncio.TimerHandle | None = None
         self.bad_messages = 0
         self.log = logging.getLogger("hive.runtime")
@@ -256,7 +259,7 @@ class Node:
             if isinstance(message, Deliver):
                 self._on_deliver(message, frames[1:])
             else:
-                getattr(self, f"_on_{type(message).__name__.lower()}")(message)
+                self.handlers[type(message)](message)
         except (WireError, IndexError, KeyError) as error:
             self.bad_messages += 1
             self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
@@ -307,8 +310,8 @@ class Node:
         for number in self.tasks:
             self.spawn(self._guard(number, self.actors[number].drain))
 
-    def spawn(self, work: Awaitable[Any]) -> None:
-        task = asyncio.ensure_future(work)
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self.background.add(task)
         task.add_done_callback(self._background_done)
 

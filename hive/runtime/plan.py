@@ -84,6 +84,11 @@ class Plan(Message):
             result.setdefault(actor.process, []).append(number)
         return result
 
+    @functools.cached_property
+    def numbers(self) -> dict[str, int]:
+        """Actor name -> its number."""
+        return {actor.name: number for number, actor in enumerate(self.actors)}
+
     @property
     def bytes(self) -> int:
         return sum(s.plan.bytes for s in self.segments)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from hive.errors import TopologyError
@@ -116,10 +116,10 @@ class Outlet(Port[M]):
                 )
         await line.send_many(messages)
 
-    async def reserve(self) -> Slot:
+    def reserve(self) -> Awaitable[Slot]:
         """Slab only: a free slot to write in place."""
         line: SlabSender = self._line()
-        return await line.reserve()
+        return line.reserve()
 
     def commit(self, slot: Slot) -> int:
         """Slab only: hands the slot to the consumers; returns its sequence."""
@@ -168,10 +168,10 @@ class Inlet(Port[M]):
         line: MessageReceiver = self._line()
         return line.receive_nowait()  # type: ignore[return-value]
 
-    async def claim(self, producer: int | None = None, sequence: int = -1) -> Slot:
+    def claim(self, producer: int | None = None, sequence: int = -1) -> Awaitable[Slot]:
         """Slab only: the slot of that producer (its position in `producers`) and sequence, or the oldest of any."""
         line: SlabReceiver = self._line()
-        return await line.claim(producer, sequence)
+        return line.claim(producer, sequence)
 
     @property
     def producers(self) -> Sequence[int]:

@@ -28,6 +28,7 @@ from hive.runtime.waiting import Waiter
 __all__ = ["SlabReceiver", "SlabSender", "Slot"]
 
 COMMITTING, FULL = 2, 3  # of the native SlotState
+CODES = {reason: code for code, reason in enumerate(REASONS)}
 
 Identity = tuple[int, int]  # actor index, incarnation
 
@@ -172,21 +173,27 @@ class SlabReceiver:
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         """The same at once, or None."""
         candidates: Sequence[int] = (producer,) if producer is not None else self._rotation()
+        actor, incarnation = self.me
         for position in candidates:
             view = self.views[position]
-            index = view.words.claim(*self.me, sequence)
+            words = view.words
+            index = words.claim(actor, incarnation, sequence)
             if index >= 0:
-                return Slot(view, index, position, view.words.state(index)[3])
+                return Slot(view, index, position, words.sequence(index))
         return None
 
-    def _rotation(self) -> list[int]:
+    def _rotation(self) -> Sequence[int]:
+        if len(self.producers) < 2:  # a share may be empty
+            return self.producers
         self._next += 1
-        cut = self._next % max(len(self.producers), 1)  # a share may be empty
+        cut = self._next % len(self.producers)
         return [*self.producers[cut:], *self.producers[:cut]]
 
     def retire(self, slot: Slot, reason: str = "consumed") -> None:
-        """Gives the slot back to its producer, counted under `reason`."""
-        slot.view.words.retire(slot.index, *self.me, REASONS.index(reason))
+        """Gives the slot back to its producer, counted under `reason`. Raises ValueError for one that there is not."""
+        if (code := CODES.get(reason)) is None:
+            raise ValueError(f"slots are not retired as `{reason}`, but as {', '.join(REASONS)}")
+        slot.view.words.retire(slot.index, *self.me, code)
         self.ring[slot.producer]()
 
     def waiting(self, producer: int) -> list[int]:

@@ -106,6 +106,10 @@ void bind_memory(py::module_& m) {
         const auto c = s.counts();
         return py::make_tuple(c.produced, std::vector<std::uint64_t>(c.retired.begin(), c.retired.end()), c.in_flight);
       }, "(produced, [retired by reason], in_flight)")
+      .def("sequence", [](const PySlab& s, int slot) {
+        if (slot < 0 || slot >= static_cast<int>(s.slots())) throw py::index_error("no such slot");
+        return s.sequence(slot);
+      }, "slot"_a)
       .def("state", [](const PySlab& s, int slot) {
         if (slot < 0 || slot >= static_cast<int>(s.slots())) throw py::index_error("no such slot");
         return py::make_tuple(static_cast<int>(s.state(slot)), s.owner(slot).actor, s.owner(slot).incarnation, s.sequence(slot));

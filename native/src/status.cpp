@@ -1,16 +1,9 @@
 #include "hive/status.hpp"
 
 #include <cstring>
-#include <ctime>
 #include <stdexcept>
 
 namespace hive {
-
-std::uint64_t monotonic_ns() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 void enter(Page& page, int phase) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;  // one writer; readers want a recent value, not an order

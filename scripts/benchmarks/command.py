@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks import accumulator_report, checkpoint_report
+from benchmarks import accumulator_report, channel_report, checkpoint_report
 from benchmarks.accumulator import COUNTS, SIZES, cases, measure_case
+from benchmarks.channel import measure_channels, ways
 from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
-from benchmarks.peer_environments import REQUIREMENTS, cache_folder, peer_python
+from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
 from benchmarks.report import checks_of, document_of, text_of
 from benchmarks.throughput import chosen, contenders, measure
@@ -25,6 +26,7 @@ __all__ = ["main"]
 REPETITIONS, SECONDS = 3, 8.0
 QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
 ACCUMULATOR_REPETITIONS = 15
+CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
 CHECKPOINT_SECONDS, KILLS = 60.0, 5  # of each run
 
 EXAMPLES = """examples:
@@ -47,9 +49,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--sketch", type=Path, help="a program to compare with; it is called as benchmarks/throughput.py says"
     )
-    one.add_argument(
-        "--peers", nargs="+", choices=sorted(REQUIREMENTS), default=sorted(REQUIREMENTS), help="default: all"
-    )
+    one.add_argument("--peers", nargs="+", choices=["sb3"], default=["sb3"], help="default: all")
     one.add_argument("--no-peers", dest="peers", action="store_const", const=[], help="installs and measures none")
     one.add_argument(
         "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(run=throughput)
     _add_accumulator(benches)
     _add_checkpoint(benches)
+    _add_channel(benches)
     return top
 
 
@@ -100,6 +101,22 @@ def _add_checkpoint(benches: Any) -> None:
     one.set_defaults(run=checkpoint)
 
 
+def _add_channel(benches: Any) -> None:
+    one = benches.add_parser(
+        "channel",
+        help="what a channel and a call carry between two processes",
+        description="What a channel and a call carry between two processes: hive, what lies underneath, Ray.",
+        epilog="example: scripts/bench channel --no-peers --json channel.json --check",
+    )
+    one.add_argument("--no-peers", dest="ray", action="store_false", help="does not install and measure Ray")
+    one.add_argument("--cache", type=Path, default=cache_folder(), help="where it is installed (default %(default)s)")
+    one.add_argument("--repetitions", type=_count, default=CHANNEL_REPETITIONS, help="default %(default)d")
+    one.add_argument("--seconds", type=_seconds, default=CHANNEL_SECONDS, help="of each (default %(default)g)")
+    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
+    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.set_defaults(run=channel)
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"expected a number above 0, got `{text}`")
@@ -130,7 +147,7 @@ def throughput(options: argparse.Namespace) -> int:
     those = chosen(known, options.only)
     if not those:
         raise BenchError(f"no contender fits; there are {', '.join(c.name for c in known)}")
-    for peer in REQUIREMENTS:
+    for peer in options.peers:
         if any(contender.shape == peer for contender in those):
             peer_python(peer, options.cache)  # now: an installation would disturb what is measured beside it
     machine = _machine()
@@ -160,6 +177,22 @@ def checkpoint(options: argparse.Namespace) -> int:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
     print(checkpoint_report.text_of(results, PARAMETERS, options.seconds, cores()))
     failed = [check for check in checkpoint_report.checks_of(results, cores()) if check.passed is False]
+    return 1 if options.check and failed else 0
+
+
+def channel(options: argparse.Namespace) -> int:
+    _check_folder(options)
+    if options.ray:
+        peer_python("ray", options.cache)
+    machine = _machine()
+    results = measure_channels(ways(options.ray), options.repetitions, options.seconds, options.cache, say)
+    machine["load_after"] = load_average()
+    if options.json is not None:
+        options.json.write_text(
+            json.dumps(channel_report.document_of(results, options.seconds, machine), indent=2) + "\n"
+        )
+    print(channel_report.text_of(results, options.seconds))
+    failed = [check for check in channel_report.checks_of(results) if check.passed is False]
     return 1 if options.check and failed else 0
 
 

@@ -23,7 +23,7 @@ from benchmarks.programs import BenchError, tail
 
 __all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
 
-REQUIREMENTS = {"sb3": ("stable-baselines3>=2.4,<3", "torch>=2.6,<2.14")}
+REQUIREMENTS = {"sb3": ("stable-baselines3>=2.4,<3", "torch>=2.6,<2.14"), "ray": ("ray>=2.40,<3", "numpy")}
 """Peer -> what pip installs for it. torch in the range that hive itself allows."""
 
 INSTALL_S = 1800.0  # torch is large

@@ -25,9 +25,9 @@ class BenchError(Exception):
 
 
 def run_program(
-    command: Sequence[object], seconds: float, variables: Mapping[str, str] | None = None
+    command: Sequence[object], seconds: float, variables: Mapping[str, str] | None = None, rate: str = "steps_per_s"
 ) -> dict[str, Any]:
-    """What the program prints last. It measures for `seconds`. Raises BenchError."""
+    """What the program prints last, `rate` among it. It measures for `seconds`. Raises BenchError."""
     words = [str(word) for word in command]
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:  # what it leaves in $TMPDIR goes with it
         process = subprocess.Popen(
@@ -50,18 +50,18 @@ def run_program(
                 process.communicate()
     if process.returncode != 0:
         raise BenchError(f"`{' '.join(words)}` ended with code {process.returncode}\n{tail(err)}")
-    return last_json(out, " ".join(words))
+    return last_json(out, " ".join(words), rate)
 
 
-def last_json(text: str, who: str) -> dict[str, Any]:
+def last_json(text: str, who: str, rate: str = "steps_per_s") -> dict[str, Any]:
     """The object in the last line of `text`, with a rate above 0. Raises BenchError."""
     try:
         found = json.loads(text.strip().rpartition("\n")[2])
-        if found["steps_per_s"] > 0:
+        if found[rate] > 0:
             return dict(found)
     except (ValueError, TypeError, KeyError):
         pass
-    raise BenchError(f"`{who}` printed no JSON object with steps_per_s above 0\n{tail(text)}")
+    raise BenchError(f"`{who}` printed no JSON object with {rate} above 0\n{tail(text)}")
 
 
 def tail(text: str) -> str:

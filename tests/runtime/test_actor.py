@@ -119,11 +119,11 @@ async def test_an_actor_asks_its_process() -> None:
     ]
 
 
-async def test_a_handle_used_before_the_run_says_so() -> None:
+def test_a_handle_used_before_the_run_says_so() -> None:
     handle = Handle("counter-0", Counter)
-    for call in (handle.call("add", 1), handle.add(1)):
+    for call in (lambda: handle.call("add", 1), lambda: handle.add(1)):
         with pytest.raises(TopologyError) as caught:
-            await call
+            call()
         assert str(caught.value) == "`counter-0` is not running yet"
         assert "not while the topology is built" in caught.value.hint
 

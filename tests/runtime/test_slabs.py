@@ -216,7 +216,7 @@ async def test_a_slot_is_given_back_once_and_by_its_holder() -> None:
     for call in (lambda: second.retire(slot), lambda: channel.senders[0].commit(slot)):
         with pytest.raises(RuntimeError, match=r"cannot \w+ slot 0: it is in state 4, held by actor 100"):
             call()
-    with pytest.raises(ValueError, match="not in tuple"):
+    with pytest.raises(ValueError, match="slots are not retired as `bored`, but as consumed, stale"):
         first.retire(slot, "bored")
     first.retire(slot)
     with pytest.raises(RuntimeError, match="cannot retire slot 0: it is in state 0"):

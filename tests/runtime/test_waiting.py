@@ -74,14 +74,31 @@ async def test_results_that_are_false_are_results(pages: _native.Status) -> None
     assert await wait.until(lambda: 0, phase) == 0
 
 
-@pytest.mark.parametrize("solo", [False, True])
-async def test_the_loop_runs_at_every_wait(pages: _native.Status, solo: bool) -> None:
-    wait, phase = waiter(pages, solo=solo)
+async def test_the_loop_runs_at_every_wait(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
     ran: list[int] = []
     for i in range(3):
         asyncio.get_running_loop().call_soon(ran.append, i)
         await wait.until(Source(1), phase, memory=True)
         assert ran == list(range(i + 1))
+
+
+async def test_the_loop_of_one_that_is_alone_runs_now_and_then(
+    pages: _native.Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, phase = waiter(pages, solo=True)
+    ran: list[int] = []
+    monkeypatch.setattr(waiting, "BREATH_NS", 0)
+    for i in range(3):
+        asyncio.get_running_loop().call_soon(ran.append, i)
+        await wait.until(Source(1), phase, memory=True)
+        assert ran == list(range(i + 1))
+    monkeypatch.setattr(waiting, "BREATH_NS", LIMIT_S * 10**9)
+    asyncio.get_running_loop().call_soon(ran.append, 3)
+    await wait.until(Source(1), phase, memory=True)
+    assert ran == [0, 1, 2]
+    await wait.until(Source(3), phase, memory=True)  # at a real wait it always does
+    assert ran == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("solo", [False, True])

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 
+#include "hive/clock.hpp"
 #include "hive/futex.hpp"
 
 namespace hive {
@@ -42,7 +43,6 @@ struct alignas(64) Page {
 static_assert(sizeof(Page) <= kPageBytes);
 static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728);
 
-std::uint64_t monotonic_ns() noexcept;
 void enter(Page& page, int phase) noexcept;
 // Names a phase or counter; the same name gives the same index again. Throws std::length_error when the page is full
 // or the name too long.

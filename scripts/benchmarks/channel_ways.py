@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""The ways that `bench channel` compares, each between two processes: `channel_ways.py WAY SECONDS` measures one.
+
+    arrays/...   1 MB arrays, copied into shared memory by one process and out of it by the other; GB of arrays a second
+    small/...    messages of an integer and a float; messages a second
+    call/...     a question of an integer and its answer; the median of the round trips, in microseconds
+
+The last line is a JSON object with `rate`, and for calls with `p50_us`. What is not hive's is as bare as it can be: no
+supervision, no account, no check of what arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgpack
+import numpy as np
+import uvloop
+import zmq
+import zmq.asyncio
+
+import hive
+
+MB, SLOTS = 1 << 20, 8
+BATCH, WINDOW = 1000, 4000  # of the small messages that travel together
+WARM = 200  # round trips before those that count
+PICTURE = hive.Layout({"data": ("uint8", (MB,))})
+
+
+# --- hive
+
+
+class Picture(hive.Message):
+    data: np.ndarray
+
+
+class Number(hive.Message):
+    value: int
+    score: float
+
+
+class Artist(hive.Actor):
+    pictures = hive.Outlet(Picture)
+
+    async def run(self) -> None:
+        drawn = np.ones(MB, np.uint8)
+        while True:
+            slot = await self.pictures.reserve()
+            np.copyto(slot.arrays["data"], drawn)
+            self.pictures.commit(slot)
+
+
+class Viewer(hive.Actor):
+    pictures = hive.Inlet(Picture)
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self.seconds = seconds
+
+    async def run(self) -> None:
+        seen, count, mine = _Clock(self.seconds), 0, np.empty(MB, np.uint8)
+        while not seen.over():
+            slot = await self.pictures.claim()
+            np.copyto(mine, slot.arrays["data"])
+            self.pictures.retire(slot)
+            count += 1
+        self.end_run(json.dumps({"rate": count * MB / seen.took / 1e9}))
+
+
+class Counter(hive.Actor):
+    numbers = hive.Outlet(Number)
+
+    def __init__(self, batch: int = BATCH) -> None:
+        self.batch = batch
+
+    async def run(self) -> None:
+        while True:
+            await self.numbers.send_many([Number(value, 0.5) for value in range(self.batch)])
+
+
+class Adder(hive.Actor):
+    numbers = hive.Inlet(Number)
+
+    def __init__(self, seconds: float = 1.0, batch: int = BATCH) -> None:
+        self.seconds, self.batch = seconds, batch
+
+    async def run(self) -> None:
+        seen, count = _Clock(self.seconds), 0
+        while not seen.over():
+            count += len(await self.numbers.receive_many(self.batch))
+        self.end_run(json.dumps({"rate": count / seen.took}))
+
+
+class Echo(hive.Actor):
+    @hive.endpoint
+    async def echo(self, value: int) -> int:
+        return value
+
+
+class Asker(hive.Actor):
+    def __init__(self, echo: hive.Handle, seconds: float = 1.0) -> None:
+        self.echo, self.seconds = echo, seconds
+
+    async def run(self) -> None:
+        async def ask(value: int) -> None:
+            await self.echo.echo(value)
+
+        self.end_run(json.dumps(await _round_trips(ask, self.seconds)))
+
+
+def arrays(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    artist, viewer = t.add(Artist), t.add(Viewer)
+    t.connect(artist.pictures, viewer.pictures, layout=PICTURE, slots=SLOTS)
+    return t
+
+
+def small(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    counter, adder = t.add(Counter), t.add(Adder)
+    t.connect(counter.numbers, adder.numbers, window=WINDOW)
+    return t
+
+
+def call(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    t.add(Asker, echo=t.add(Echo).handle())
+    return t
+
+
+def _by_hive(topology: Callable[[hive.Config], hive.Topology], **custom: dict[str, Any]) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HIVE_HOME"] = folder
+        summary = hive.run(topology, {"custom": custom}, quiet=True)
+        found: dict[str, float] = json.loads(summary.stop_reason)
+        return found
+
+
+# --- bare
+
+
+class _Clock:
+    """Counts `seconds` from its first look on: until then, the others were still starting."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.start = 0.0
+        self.took = 0.0
+
+    def over(self) -> bool:
+        now = time.perf_counter()
+        self.start = self.start or now
+        self.took = now - self.start
+        return self.took >= self.seconds
+
+
+async def _round_trips(ask: Callable[[int], Any], seconds: float) -> dict[str, float]:
+    for value in range(WARM):
+        await ask(value)
+    clock, times = _Clock(seconds), list[int]()
+    while not clock.over():
+        begun = time.perf_counter_ns()
+        await ask(len(times))
+        times.append(time.perf_counter_ns() - begun)
+    return {"rate": len(times) / clock.took, "p50_us": statistics.median(times) / 1e3}
+
+
+@contextmanager
+def _child(work: Callable[[], None]) -> Iterator[None]:
+    """Another process that does `work` until it is killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    try:
+        yield
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def bare_ring(seconds: float) -> dict[str, float]:
+    """Slots in shared memory and two counters, both sides spinning: what the memory itself allows."""
+    shared = mmap.mmap(-1, (SLOTS + 1) * MB)
+    words = np.frombuffer(shared, np.int64, 16)  # [0] written, [8] read: on cache lines of their own
+    slots = np.frombuffer(shared, np.uint8, SLOTS * MB, offset=MB).reshape(SLOTS, MB)
+
+    def write() -> None:
+        drawn, count = np.ones(MB, np.uint8), 0
+        while True:
+            while count - words[8] >= SLOTS:
+                os.sched_yield()
+            np.copyto(slots[count % SLOTS], drawn)
+            count += 1
+            words[0] = count
+
+    with _child(write):
+        clock, count, mine = _Clock(seconds), 0, np.empty(MB, np.uint8)
+        while not clock.over():
+            while words[0] <= count:
+                os.sched_yield()
+            np.copyto(mine, slots[count % SLOTS])
+            count += 1
+            words[8] = count
+        return {"rate": count * MB / clock.took / 1e9}
+
+
+def zmq_arrays(seconds: float) -> dict[str, float]:
+    drawn = np.ones(MB, np.uint8)
+    return _zmq_stream(lambda: drawn, lambda frame: len(frame) / 1e9, seconds)
+
+
+def zmq_small(seconds: float) -> dict[str, float]:
+    def receive(frame: bytes) -> float:
+        msgpack.unpackb(frame)
+        return 1.0
+
+    def make() -> Any:
+        return msgpack.packb([7, 0.5])
+
+    return _zmq_stream(make, receive, seconds)
+
+
+def _zmq_stream(make: Callable[[], Any], receive: Callable[[bytes], float], seconds: float) -> dict[str, float]:
+    """PUSH to PULL over ipc, one frame a message, blocking on both sides."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def push() -> None:
+            socket = zmq.Context().socket(zmq.PUSH)
+            socket.connect(f"ipc://{folder}/socket")
+            while True:
+                socket.send(make())
+
+        with _child(push):
+            inbox = zmq.Context().socket(zmq.PULL)
+            inbox.bind(f"ipc://{folder}/socket")
+            clock, amount = _Clock(seconds), 0.0
+            while not clock.over():
+                amount += receive(inbox.recv())
+            inbox.close(linger=0)
+            return {"rate": amount / clock.took}
+
+
+def queue_arrays(seconds: float) -> dict[str, float]:
+    drawn = np.ones(MB, np.uint8)
+    return _queue_stream(lambda: drawn, lambda item: item.nbytes / 1e9, seconds)
+
+
+def queue_small(seconds: float) -> dict[str, float]:
+    return _queue_stream(lambda: (7, 0.5), lambda item: 1.0, seconds)
+
+
+def _queue_stream(make: Callable[[], Any], receive: Callable[[Any], float], seconds: float) -> dict[str, float]:
+    queue: multiprocessing.Queue[Any] = multiprocessing.get_context("fork").Queue(WINDOW)
+
+    def put() -> None:
+        while True:
+            queue.put(make())
+
+    with _child(put):
+        clock, amount = _Clock(seconds), 0.0
+        while not clock.over():
+            amount += receive(queue.get())
+        return {"rate": amount / clock.took}
+
+
+def zmq_call(seconds: float) -> dict[str, float]:
+    """A ping-pong of zmq.asyncio sockets on uvloop."""
+
+    async def answer(folder: str) -> None:
+        socket = zmq.asyncio.Context().socket(zmq.REP)
+        socket.connect(f"ipc://{folder}/socket")
+        while True:
+            await socket.send(await socket.recv())
+
+    async def asked(folder: str) -> dict[str, float]:
+        context = zmq.asyncio.Context()
+        socket = context.socket(zmq.REQ)
+        socket.bind(f"ipc://{folder}/socket")
+
+        async def ask(value: int) -> None:
+            await socket.send(msgpack.packb(value))
+            msgpack.unpackb(await socket.recv())
+
+        try:
+            return await _round_trips(ask, seconds)
+        finally:
+            context.destroy(linger=0)
+
+    with tempfile.TemporaryDirectory() as folder, _child(lambda: uvloop.run(answer(folder))):
+        return uvloop.run(asked(folder))
+
+
+WAYS: dict[str, Callable[[float], dict[str, float]]] = {
+    "arrays/hive": lambda s: _by_hive(arrays, viewer={"seconds": s}),
+    "arrays/bare ring": bare_ring,
+    "arrays/pyzmq": zmq_arrays,
+    "arrays/multiprocessing.Queue": queue_arrays,
+    "small/hive": lambda s: _by_hive(small, adder={"seconds": s}),
+    "small/hive, one by one": lambda s: _by_hive(small, adder={"seconds": s, "batch": 1}, counter={"batch": 1}),
+    "small/pyzmq": zmq_small,
+    "small/multiprocessing.Queue": queue_small,
+    "call/hive": lambda s: _by_hive(call, asker={"seconds": s}),
+    "call/zmq.asyncio": zmq_call,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(WAYS[sys.argv[1]](float(sys.argv[2]))))

@@ -1,0 +1,99 @@
+"""`bench channel`: the checks judge by medians of side by side ratios, and every way really carries something."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import command
+from benchmarks.channel import RAY, _command, measure_channels, ways
+from benchmarks.channel_report import checks_of, document_of, text_of
+from benchmarks.channel_ways import WAYS, _Clock
+from benchmarks.command import parser
+from benchmarks.programs import BenchError, last_json
+
+
+def measured(arrays: float, small: float, call: float) -> dict[str, list[dict[str, float]]]:
+    """The others: 10 GB/s, and round trips of 100 us."""
+    return {
+        "arrays/hive": [{"rate": arrays}, {"rate": arrays}, {"rate": 0.1}],
+        "arrays/bare ring": [{"rate": 10.0}] * 3,
+        "small/hive": [{"rate": small}] * 3,
+        "call/hive": [{"rate": 1.0, "p50_us": call}, {"rate": 1.0, "p50_us": call}, {"rate": 1.0, "p50_us": 999.0}],
+        "call/zmq.asyncio": [{"rate": 1.0, "p50_us": 100.0}] * 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("figures", "passed"),
+    [((8.0, 1e5, 150.0), [True, True, True]), ((7.9, 99_999.0, 151.0), [False, False, False])],
+)
+def test_checks_compare_medians_with_the_promises(figures: tuple[float, float, float], passed: list[bool]) -> None:
+    assert [check.passed for check in checks_of(measured(*figures))] == passed
+
+
+def test_what_was_not_measured_is_not_judged() -> None:
+    assert checks_of({"arrays/hive": [{"rate": 1.0}], "call/zmq.asyncio": [{"rate": 1.0, "p50_us": 1.0}]}) == []
+
+
+def test_the_report_names_every_way() -> None:
+    results = measured(8.0, 1e5, 150.0)
+    text = text_of(results, 3.0)
+    assert all(name.partition("/")[2] in text for name in results)
+    assert "100,000" in text
+    document = document_of(results, 3.0, {"cores": 2})
+    assert (document["bench"], document["machine"], len(document["checks"])) == ("channel", {"cores": 2}, 3)
+
+
+def test_neighbours_are_measured_beside_each_other() -> None:
+    assert {*ways(True)} - {*ways(False)} == {*RAY}
+    kinds = [name.partition("/")[0] for name in ways(True)]
+    assert [kind for kind, before in zip(kinds, ["", *kinds], strict=False) if kind != before] == [
+        *dict.fromkeys(kinds)
+    ]
+    assert _command("call/hive", 2.0, Path("/none"))[0] == sys.executable
+
+
+def test_every_way_is_run_in_every_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setitem(WAYS, "small/nothing", lambda seconds: {"rate": seconds})
+    monkeypatch.setattr("benchmarks.channel.run_program", lambda words, seconds, rate: {rate: float(len(words))})
+    found = measure_channels(["small/nothing", "call/hive"], 2, 1.0, Path("/none"), told.append)
+    assert found == {"small/nothing": [{"rate": 4.0}] * 2, "call/hive": [{"rate": 4.0}] * 2}
+    assert told == ["1/2 small/nothing", "1/2 call/hive", "2/2 small/nothing", "2/2 call/hive"]
+
+
+@pytest.mark.parametrize("name", ["arrays/hive", "small/hive", "call/hive", "arrays/bare ring", "call/zmq.asyncio"])
+def test_it_measures_two_real_processes(name: str) -> None:
+    (found,) = measure_channels([name], 1, 0.2, Path("/none"), lambda line: None)[name]
+    assert found["rate"] > 0
+    assert ("p50_us" in found) == name.startswith("call/")
+
+
+def test_a_clock_begins_with_its_first_look() -> None:
+    clock = _Clock(0.0)
+    assert clock.over()
+    assert clock.took == 0.0
+    assert not _Clock(60.0).over()
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    options = parser().parse_args(["channel", "--no-peers", "--repetitions", "2", "--seconds", "0.5", "--check"])
+    assert (options.ray, options.repetitions, options.seconds) == (False, 2, 0.5)
+
+    def measure(*arguments: Any) -> dict[str, list[dict[str, float]]]:
+        return measured(1.0, 1e5, 150.0)
+
+    monkeypatch.setattr(command, "measure_channels", measure)
+    with pytest.raises(SystemExit) as caught:
+        command.main(["channel", "--no-peers", "--check"])
+    assert caught.value.code == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_program_that_says_no_rate_is_an_error() -> None:
+    assert last_json('talk\n{"rate": 2.5}', "it", "rate") == {"rate": 2.5}
+    with pytest.raises(BenchError, match="printed no JSON object with rate above 0"):
+        last_json('{"steps_per_s": 2.5}', "it", "rate")
