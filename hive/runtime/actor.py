@@ -69,6 +69,7 @@ class Actor:
     name: str  # "collector-3"
     index: int  # 3
     incarnation: int  # 0, then one more with every restart
+    device: str  # where its networks are to live: "cpu", or as the topology says
     log: logging.Logger
     status: Status
     hosting: Hosting  # what the process offers: ending the run, notes; use the methods below

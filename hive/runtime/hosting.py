@@ -73,5 +73,7 @@ def host(
             transport.close(LINGER_S)
         return 0
 
+    group, _ = topology.actor_of(plan.processes[process][0])
+    group.resources.take()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())

@@ -173,6 +173,7 @@ class Node:
         self.waiters[number] = Waiter(status, self.solo)
         actor = group.cls.__new__(group.cls)
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
+        actor.device = group.resources.device
         actor.status, actor.hosting, actor.log = status, Hosting(self, number), c.open_log(planned.name)
         bind_ports(self, actor, number)
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}

@@ -14,7 +14,7 @@ from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_c
 from hive.runtime.ports import ports_of
 
 if TYPE_CHECKING:
-    from hive.runtime.topology import Channel, Topology
+    from hive.runtime.topology import Channel, Group, Topology
 
 __all__ = ["make_plan"]
 
@@ -35,6 +35,7 @@ def make_plan(topology: Topology) -> Plan:
     if len(actors) > MAX_ACTORS:
         raise TopologyError(f"{len(actors)} actors; at most {MAX_ACTORS} fit")
     _check_connected(topology)
+    _check_shared_processes(topology)
     numbers = {actor.name: number for number, actor in enumerate(actors)}
     channels, segments = [], []
     for channel in topology.channels.values():
@@ -61,6 +62,20 @@ def _check_connected(topology: Topology) -> None:
                 raise TopologyError(
                     f"port `{name}` ({type(port).__name__}) of `{group.key}` is not connected",
                     hint=f"connect it with topology.connect(...), or declare it optional in {group.cls.__name__}",
+                )
+
+
+def _check_shared_processes(topology: Topology) -> None:
+    """A process takes cores and threads once, for all of its actors."""
+    first: dict[str, Group] = {}
+    for group in topology.groups.values():
+        for process in group.processes:
+            mine, theirs = group.resources, first.setdefault(process, group).resources
+            if (mine.cores, mine.threads) != (theirs.cores, theirs.threads):
+                both = f"`{first[process].key}` and `{group.key}`"
+                raise TopologyError(
+                    f"{both} share process `{process}` and ask for other cores or threads",
+                    hint="give both groups the same, or processes of their own",
                 )
 
 

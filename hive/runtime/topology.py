@@ -24,6 +24,7 @@ from hive.runtime.memory import Layout
 from hive.runtime.plan import Plan
 from hive.runtime.planning import make_plan
 from hive.runtime.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
+from hive.runtime.resources import Resources, resources_of
 
 __all__ = ["Group", "PortRef", "Topology"]
 
@@ -56,6 +57,7 @@ class Group:
     restart: bool
     last: bool
     parameters: dict[str, Any]
+    resources: Resources
 
     def __getattr__(self, name: str) -> PortRef:
         if name.startswith("__"):  # also while a copy is made, which has no `cls` yet
@@ -97,6 +99,9 @@ class Topology:
         process: str | Sequence[str] | None = None,
         restart: bool = True,
         last: bool = False,
+        cores: Sequence[int] | None = None,
+        threads: int | None = None,
+        device: str = "cpu",
         **parameters: Any,
     ) -> Group:
         """Adds `count` actors of `cls`, each built with `parameters`.
@@ -104,6 +109,7 @@ class Topology:
         `group` is the key under which `topology[...]` finds them: by default the role, in the plural when `count` is
         given. `process` puts them all into one process of that name, or each into its own of a list; by default each
         has a process of its own name. `restart`: brought back after a failure. `last`: stopped after all others.
+        `cores`, `threads`, `device`: what these processes may use, see hive.runtime.resources.
         """
         role = cls.role_name()
         key = group or (role if count is None else f"{role}s")
@@ -129,7 +135,7 @@ class Topology:
                 f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, as Topology.add itself has",
                 hint="give the parameter another name",
             )
-        added = Group(key, cls, names, homes, restart, last, parameters)
+        added = Group(key, cls, names, homes, restart, last, parameters, resources_of(key, cores, threads, device))
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
                 f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",

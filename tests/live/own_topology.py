@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import hive
 
@@ -62,6 +63,20 @@ class Teller(hive.Actor):
 def idle(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     t.add(Idler, number=t.add(Teller).handle())
+    return t
+
+
+class Placed(hive.Actor):
+    async def run(self) -> None:
+        import torch
+
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        self.end_run(f"{self.device} on {cores} with {torch.get_num_threads()}")
+
+
+def placed(config: hive.Config) -> hive.Topology:
+    t = hive.Topology()
+    t.add(Placed, cores=[max(os.sched_getaffinity(0))], threads=1, device="cuda:1")
     return t
 
 

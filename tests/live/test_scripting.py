@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,19 +54,26 @@ def test_who_awaits_something_of_its_own_is_not_taken_for_stuck(house: House) ->
     assert not [event for event in house.events("idle-1") if event["kind"] == "died"]
 
 
+def test_an_actor_has_the_cores_and_threads_that_it_was_given(house: House) -> None:
+    done = house.hive("up", "--topology", f"{SCRIPT}:placed")
+    assert done.returncode == 0, done.stderr
+    assert f"finished: cuda:1 on {max(os.sched_getaffinity(0))} with 1" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("place", "code", "text"),
     [
         ("nowhere.py", 2, "error: there is no file `"),
         (f"{SCRIPT}:topologi", 2, "error: `{script}` has no `topologi`"),
         (f"{SCRIPT}:no_topology", 2, "returned int\n\nhint: it is to return a hive.Topology"),
-        (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:73 raised KeyError: 'mine'"),
+        (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:{line} raised KeyError: 'mine'"),
     ],
 )
 def test_a_topology_that_cannot_be_had(house: House, place: str, code: int, text: str) -> None:
     done = house.hive("up", "--topology", place)
     assert (done.returncode, done.stdout) == (code, "")
-    assert text.format(script=SCRIPT) in done.stderr
+    line = 1 + SCRIPT.read_text().splitlines().index('    raise KeyError("mine")')
+    assert text.format(script=SCRIPT, line=line) in done.stderr
     assert "Traceback" not in done.stderr
 
 
