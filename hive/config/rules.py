@@ -71,6 +71,10 @@ def _options_breach(options: Mapping[str, Any], name: str) -> str:
     return "" if not options or is_reference(name) else "{0} takes none: its keys stand in [algorithm]"
 
 
+def _head_breach(head: str | None, module: str | None) -> str:
+    return "{0} has outputs of its own" if head is not None and module is not None else ""
+
+
 RULES = (
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
@@ -79,6 +83,8 @@ RULES = (
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
+    Rule("network.policy_head", ("network.module",), _head_breach),
+    Rule("network.value_head", ("network.module",), _head_breach),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )

@@ -216,6 +216,8 @@ class NetworkConfig:
     activation: str = key("tanh", "of these layers: tanh or relu", choices=("tanh", "relu"))
     module: str | None = key(None, 'your own layers instead: "package.module:Class"', **CLASS)
     separate_networks: bool = key(False, "policy and value share no layer")
+    policy_head: str | None = key(None, 'your own policy head: "package.module:Class"', **CLASS)
+    value_head: str | None = key(None, 'your own value head: "package.module:Class"', **CLASS)
 
 
 def _are_sinks(sinks: list[str]) -> bool:

@@ -34,7 +34,10 @@ HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], H
 
 
 def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
-    """The head that `parameters` name; NetworkError for an unknown name, or parameters of another class."""
+    """The head that `parameters` describe.
+
+    NetworkError for an unknown name, parameters of another class, or a class of one's own whose heads do not fit.
+    """
     if parameters.name not in HEADS:
         raise NetworkError(f"no head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
     kind, make = HEADS[parameters.name]
@@ -43,4 +46,21 @@ def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) ->
             f"head `{parameters.name}` is described by {type(parameters).__name__}",
             hint=f"use {kind.__name__}, which has the parameters it needs",
         )
-    return make(parameters, action, huber)
+    head = make(parameters, action, huber)
+    return head if parameters.cls is None else _own_head(parameters, action, head)
+
+
+def _own_head(parameters: HeadParameters, action: ActionSpec, usual: Head) -> Head:
+    assert parameters.cls is not None
+    head = parameters.cls(parameters, action)
+    if not isinstance(head, Head):
+        raise NetworkError(
+            f"the {parameters.name} head is {type(head).__name__}, which is no head",
+            hint="derive it from hive.networks.Head, or from one of the heads there",
+        )
+    if head.output_shape != usual.output_shape:
+        raise NetworkError(
+            f"the {parameters.name} head {type(head).__name__} has outputs of shape {list(head.output_shape)}",
+            hint=f"{type(usual).__name__}, whose place it takes, has {list(usual.output_shape)}",
+        )
+    return head

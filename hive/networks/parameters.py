@@ -17,7 +17,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.networks.optimizers import OptimizerSettings
-from hive.networks.spaces import Spaces
+from hive.networks.spaces import ActionSpec, Spaces
 
 __all__ = [
     "EmbeddingMergerType",
@@ -81,12 +81,15 @@ class HeadParameters:
     rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
         blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
     num_output_head_copies: so many independent heads, each with its own output, target and loss.
+    cls: hive's own: makes the head of these parameters and the action, in the place of the one that `name` stands for.
+        Its output has the same shape.
     """
 
     name: str
     loss_weight: float = 1.0
     rescale_gradient_from_head_by_factor: float = 1.0
     num_output_head_copies: int = 1
+    cls: Callable[[HeadParameters, ActionSpec], nn.Module] | None = None
 
 
 @dataclass(slots=True)

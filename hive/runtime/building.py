@@ -29,6 +29,7 @@ __all__ = ["build", "load"]
 SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = ("hive.networks.network.build_network", "hive.networks.network.from_module")
+HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.workers.blueprint.load_module"
 
 
@@ -93,6 +94,9 @@ def _reference(caller: str, config: Config) -> str:
         return f"`{config.run.scheme}`"
     if caller in TOPOLOGY_CALLERS and config.run.topology:
         return f"`{config.run.topology}`"
+    if caller == HEAD_CALLER:
+        heads = [head for head in (config.network.policy_head, config.network.value_head) if head]
+        return " or ".join(f"`{head}`" for head in heads)
     return f"`{config.network.module}`" if caller in MODULE_CALLERS and config.network.module else ""
 
 

@@ -25,6 +25,7 @@ from hive.networks import (
     ALIGNMENT,
     ActionDistribution,
     FlatParameters,
+    HeadParameters,
     InputEmbedderParameters,
     MiddlewareParameters,
     NetworkParameters,
@@ -237,24 +238,28 @@ def network_parameters(config: Config) -> NetworkParameters:
     parameters.learning_rate = algorithm.learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)
+    if network.policy_head is not None or network.value_head is not None:
+        parameters.heads_parameters = [
+            HeadParameters(name, cls=None if reference is None else load_module(reference, f"{name}_head"))
+            for name, reference in (("policy", network.policy_head), ("value", network.value_head))
+        ]
     return parameters
 
 
-def load_module(reference: str) -> Callable[[Spaces], nn.Module]:
-    """The class behind "package.module:Class"; it is called with the spaces."""
+def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
+    """The class behind "package.module:Class", which a key of [network] names."""
     name, _, attribute = reference.partition(":")
     try:
-        found: Callable[[Spaces], nn.Module] = getattr(importlib.import_module(name), attribute)
+        found: Any = getattr(importlib.import_module(name), attribute)
     except (ImportError, AttributeError) as error:
         raise NetworkError(
-            f"[network] module `{reference}` cannot be loaded: {error}",
+            f"[network] {key} `{reference}` cannot be loaded: {error}",
             hint="it is looked up as package.module:Class on the Python path",
         ) from None
     if not callable(found):
-        raise NetworkError(
-            f"[network] module `{reference}` is {found!r}, not a class", hint="it is called with the spaces"
-        )
-    return found
+        hint = f"it is called with {'the spaces' if key == 'module' else 'its HeadParameters and the action'}"
+        raise NetworkError(f"[network] {key} `{reference}` is {found!r}, not a class", hint=hint)
+    return found  # type: ignore[no-any-return]
 
 
 def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:

@@ -37,8 +37,12 @@ SPECIAL = {
     "algorithm.options": st.just({}),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
-NEVER_SET = ("run.topology", "run.init_from", "run.update_hook", "run.stop_at_return", "network.module")
+NEVER_SET = (
+    *("run.topology", "run.init_from", "run.update_hook", "run.stop_at_return"),
+    *("network.module", "network.policy_head", "network.value_head"),
+)
 RULED = {
+    *("network.policy_head", "network.value_head"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
 }

@@ -69,6 +69,8 @@ DEFAULTS = {
     "network.activation": "tanh",
     "network.module": None,
     "network.separate_networks": False,
+    "network.policy_head": None,
+    "network.value_head": None,
     "record.every_s": 1.0,
     "record.sinks": ("jsonl",),
     "record.log_level": "info",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from hive.envs.spec import Box, Discrete, ObservationSpec
 from hive.errors import NetworkError
@@ -13,12 +17,15 @@ from hive.networks import (
     DuelingQHeadParameters,
     HeadParameters,
     NetworkParameters,
+    PolicyHead,
     PPOHeadParameters,
     QuantileQHeadParameters,
     Spaces,
     TorchArchitecture,
+    build_network,
     make_head,
 )
+from hive.networks.spaces import ActionSpec
 
 PARAMETERS = {
     "policy": HeadParameters("policy"),
@@ -66,3 +73,45 @@ def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
         with pytest.raises(NetworkError, match=f"head `{name}` is described by HeadParameters") as error:
             make_head(HeadParameters(name), Discrete(2), huber=False)
         assert "HeadParameters, which has the parameters it needs" in error.value.hint
+
+
+# --- heads of one's own
+
+SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(3))
+
+
+class Warm(PolicyHead):
+    """Logits at half of the temperature."""
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return super().forward(columns) * 2.0
+
+
+class Wide(PolicyHead):
+    def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
+        super().__init__(parameters, action)
+        self.output_shape = (7,)
+
+
+def logits(cls: type[PolicyHead] | None) -> Tensor:
+    heads = [HeadParameters("policy", cls=cls), HeadParameters("value")]
+    network = build_network(NetworkParameters(heads_parameters=heads), SPACES, torch.Generator().manual_seed(1))
+    found: Tensor = network(torch.ones(2, 4))[0]
+    return found
+
+
+def test_a_head_of_ones_own_takes_the_place_of_the_usual_one() -> None:
+    assert torch.equal(logits(Warm), logits(None) * 2.0)
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (lambda parameters, action: nn.Linear(3, 3), "the policy head is Linear, which is no head"),
+        (Wide, r"the policy head Wide has outputs of shape \[7\]"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(cls: Any, text: str) -> None:
+    with pytest.raises(NetworkError, match=text) as caught:
+        logits(cls)
+    assert caught.value.hint

@@ -10,6 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from hive.networks import PolicyHead
+
 ACTIONS = {
     "discrete": spaces.Discrete(2),
     "multi-discrete": spaces.MultiDiscrete([2, 3]),
@@ -184,6 +186,13 @@ class Shaky(Dropping):
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         policy, value = super().forward(observations)
         return torch.randn_like(policy) + 0.0 * policy, value
+
+
+class Warm(PolicyHead):
+    """Logits at half of the temperature."""
+
+    def forward(self, columns: Tensor) -> Tensor:
+        return super().forward(columns) * 2.0
 
 
 class Silent(nn.Module):

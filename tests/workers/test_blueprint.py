@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from small_environments import Warm
 from small_trainer import config_of
 
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
-from hive.errors import EnvironmentMissing, NetworkError, RecordError, UsageError
-from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, NetworkPerHead, aligned_block, build_network
+from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, UsageError
+from hive.networks import (
+    Categorical,
+    DiagonalGaussian,
+    MultiCategorical,
+    NetworkPerHead,
+    ValueHead,
+    aligned_block,
+    build_network,
+)
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import Purpose, stream_seed
 from hive.workers import Blueprint, Learner
@@ -150,6 +159,17 @@ def test_a_module_that_breaks_the_contract() -> None:
     with pytest.raises(NetworkError, match="`Silent` returns Tensor, expected a tuple") as caught:
         Blueprint(config("OneState", network__module='"small_environments:Silent"'))
     assert "policy [N, 2]" in caught.value.hint
+
+
+def test_heads_of_ones_own() -> None:
+    blueprint = Blueprint(config(network__policy_head='"small_environments:Warm"'))
+    policy, value = blueprint.wrapper().online_network.heads
+    assert (type(policy), type(value)) == (Warm, ValueHead)
+    with pytest.raises(NetworkError) as caught:
+        Blueprint(config(network__value_head='"small_environments:Hot"'))
+    assert str(caught.value).startswith("[network] value_head `small_environments:Hot` cannot be loaded")
+    with pytest.raises(ConfigError, match=r"network\.policy_head.*network\.module.* has outputs of its own"):
+        config(network__policy_head='"a:B"', network__module='"c:D"')
 
 
 def test_load_module_finds_what_it_names() -> None:
