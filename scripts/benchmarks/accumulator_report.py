@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.accumulator import Case
 from benchmarks.figures import Spread, ratio_of, spread_of
 from benchmarks.report import Check
-from benchmarks.table import aligned, number
+from benchmarks.table import aligned, number, spread_text
 
 __all__ = ["checks_of", "document_of", "text_of"]
 
@@ -53,7 +53,7 @@ def checks_of(results: Results) -> list[Check]:
         ):
             spread = times_faster(timings, name)
             promise = f"{case.size}, K = {case.count}: >= {least:g} x {name.partition('/')[2]}"
-            found.append(Check(promise, _shown(spread), spread.median >= least))
+            found.append(Check(promise, spread_text(spread), spread.median >= least))
     return found
 
 
@@ -89,7 +89,7 @@ def text_of(results: Results, repetitions: int, load: Sequence[float]) -> str:
         for name, values in timings.items():
             spread, faster = spread_of(values), times_faster(timings, name)
             measured = f"{number(spread.least, 3)}..{number(spread.most, 3)}"
-            rows.append((f"  {name.replace('/', ': ')}", number(spread.median, 3), measured, _shown(faster)))
+            rows.append((f"  {name.replace('/', ': ')}", number(spread.median, 3), measured, spread_text(faster)))
         head = (f"{case.size} ({case.parameters:,} parameters), K = {case.count}", "ms", "least..most", "x")
         lines += ["", *aligned(head, rows)]
     words = {True: "pass", False: "FAIL", None: "–"}
@@ -98,7 +98,3 @@ def text_of(results: Results, repetitions: int, load: Sequence[float]) -> str:
     if max(load[:2]) >= LARGE_LOAD:
         lines += ["", f"Not a quiet machine: a load of {load[0]:.1f}, in the last five minutes {load[1]:.1f}."]
     return "\n".join(lines)
-
-
-def _shown(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.channel import Results
 from benchmarks.figures import Spread, ratio_of, spread_of
 from benchmarks.report import Check
-from benchmarks.table import aligned, number
+from benchmarks.table import aligned, number, spread_text
 
 __all__ = ["checks_of", "document_of", "text_of"]
 
@@ -37,13 +37,13 @@ def checks_of(results: Results) -> list[Check]:
     found = []
     if {"arrays/hive", "arrays/bare ring"} <= results.keys():
         spread = _times(results, "arrays/hive", "arrays/bare ring")
-        found.append(Check("arrays: >= 0.8 x a bare ring", _shown(spread), spread.median >= LEAST_OF_RING))
+        found.append(Check("arrays: >= 0.8 x a bare ring", spread_text(spread), spread.median >= LEAST_OF_RING))
     if "small/hive" in results:
         rate = spread_of(_values(results, "small/hive"))
         found.append(Check("small: >= 100,000 a second", number(rate.median), rate.median >= LEAST_SMALL))
     if {"call/hive", "call/zmq.asyncio"} <= results.keys():
         spread = _times(results, "call/hive", "call/zmq.asyncio")
-        found.append(Check("call: <= 1.5 x a ping-pong", _shown(spread), spread.median <= MOST_OF_PING_PONG))
+        found.append(Check("call: <= 1.5 x a ping-pong", spread_text(spread), spread.median <= MOST_OF_PING_PONG))
     return found
 
 
@@ -72,7 +72,3 @@ def text_of(results: Results, seconds: float) -> str:
     words = {True: "pass", False: "FAIL", None: "–"}
     checks = [(check.promise, check.measured, words[check.passed]) for check in checks_of(results)]
     return "\n".join([*lines, "", *aligned(("checks", "measured", ""), checks)])
-
-
-def _shown(spread: Spread) -> str:
-    return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"

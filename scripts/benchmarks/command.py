@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,7 @@ from benchmarks.checkpoint import KINDS, PARAMETERS, measure_checkpoints
 from benchmarks.machine import CpuMeter, cores, load_average, machine_facts
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError
-from benchmarks.report import checks_of, document_of, text_of
+from benchmarks.report import Check, checks_of, document_of, text_of
 from benchmarks.throughput import chosen, contenders, measure
 
 __all__ = ["main"]
@@ -152,13 +153,13 @@ def throughput(options: argparse.Namespace) -> int:
             peer_python(peer, options.cache)  # now: an installation would disturb what is measured beside it
     machine = _machine()
     results = measure(those, repetitions, seconds, say)
-    machine["load_after"] = load_average()
-    if options.json is not None:
-        document = document_of(those, results, repetitions, seconds, machine)
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
-    print(text_of(those, results, repetitions, seconds, cores()))
-    failed = [check for check in checks_of(results, cores()) if check.passed is False]
-    return 1 if options.check and failed else 0
+    return _ended(
+        options,
+        machine,
+        lambda: document_of(those, results, repetitions, seconds, machine),
+        text_of(those, results, repetitions, seconds, cores()),
+        checks_of(results, cores()),
+    )
 
 
 def checkpoint(options: argparse.Namespace) -> int:
@@ -171,13 +172,13 @@ def checkpoint(options: argparse.Namespace) -> int:
             meter = CpuMeter()
             found = measure_checkpoints(kind, options.seconds, options.kills)
             results[kind.name] = {**found, "others_cores": meter.others_cores()}
-    machine["load_after"] = load_average()
-    if options.json is not None:
-        document = checkpoint_report.document_of(results, PARAMETERS, options.seconds, machine)
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
-    print(checkpoint_report.text_of(results, PARAMETERS, options.seconds, cores()))
-    failed = [check for check in checkpoint_report.checks_of(results, cores()) if check.passed is False]
-    return 1 if options.check and failed else 0
+    return _ended(
+        options,
+        machine,
+        lambda: checkpoint_report.document_of(results, PARAMETERS, options.seconds, machine),
+        checkpoint_report.text_of(results, PARAMETERS, options.seconds, cores()),
+        checkpoint_report.checks_of(results, cores()),
+    )
 
 
 def channel(options: argparse.Namespace) -> int:
@@ -186,14 +187,13 @@ def channel(options: argparse.Namespace) -> int:
         peer_python("ray", options.cache)
     machine = _machine()
     results = measure_channels(ways(options.ray), options.repetitions, options.seconds, options.cache, say)
-    machine["load_after"] = load_average()
-    if options.json is not None:
-        options.json.write_text(
-            json.dumps(channel_report.document_of(results, options.seconds, machine), indent=2) + "\n"
-        )
-    print(channel_report.text_of(results, options.seconds))
-    failed = [check for check in channel_report.checks_of(results) if check.passed is False]
-    return 1 if options.check and failed else 0
+    return _ended(
+        options,
+        machine,
+        lambda: channel_report.document_of(results, options.seconds, machine),
+        channel_report.text_of(results, options.seconds),
+        channel_report.checks_of(results),
+    )
 
 
 def accumulator(options: argparse.Namespace) -> int:
@@ -203,13 +203,28 @@ def accumulator(options: argparse.Namespace) -> int:
     for case in cases(options.size or list(SIZES), options.rounds or COUNTS):
         say(f"{case.size}, K = {case.count}")
         results[case] = measure_case(case, options.repetitions)
+    return _ended(
+        options,
+        machine,
+        lambda: accumulator_report.document_of(results, options.repetitions, machine),
+        accumulator_report.text_of(results, options.repetitions, load_average()),
+        accumulator_report.checks_of(results),
+    )
+
+
+def _ended(
+    options: argparse.Namespace,
+    machine: dict[str, object],
+    document: Callable[[], dict[str, Any]],
+    text: str,
+    checks: Sequence[Check],
+) -> int:
+    """Writes and prints what was measured; the exit code."""
     machine["load_after"] = load_average()
     if options.json is not None:
-        document = accumulator_report.document_of(results, options.repetitions, machine)
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
-    print(accumulator_report.text_of(results, options.repetitions, load_average()))
-    failed = [check for check in accumulator_report.checks_of(results) if check.passed is False]
-    return 1 if options.check and failed else 0
+        options.json.write_text(json.dumps(document(), indent=2) + "\n")
+    print(text)
+    return 1 if options.check and any(check.passed is False for check in checks) else 0
 
 
 def _check_folder(options: argparse.Namespace) -> None:

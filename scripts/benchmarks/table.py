@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["WIDTH", "aligned", "number", "percent", "ratio"]
+from benchmarks.figures import Spread
+
+__all__ = ["WIDTH", "aligned", "number", "percent", "ratio", "spread_text"]
 
 WIDTH = 120  # a table fits into so many columns: that of a terminal beside an editor
 NOTHING = "–"  # of what was not measured
@@ -32,3 +34,8 @@ def percent(value: float | None) -> str:
 
 def ratio(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.2f}"
+
+
+def spread_text(spread: Spread) -> str:
+    """`1.33 (1.10..1.60)`: the median, and the least and the greatest."""
+    return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"

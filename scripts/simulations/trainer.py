@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hive.config import Config, load_config
-from hive.envs import VectorEnvironment
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import ALIGNMENT, FlatParameters
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
@@ -248,16 +247,12 @@ class SimulatedBlueprint(Blueprint):
     def algorithm(self) -> Any:
         return self._algorithm
 
-    def vector(self, count: int | None = None, **options: Any) -> Any:
+    # Whatever else the real ones are given changes nothing here.
+
+    def vector(self, *given: Any, **more: Any) -> Any:
         return None
 
-    def collector(
-        self,
-        source: int,
-        incarnation: int = 0,
-        status: Status | None = None,
-        vector: VectorEnvironment | None = None,
-    ) -> Any:
+    def collector(self, source: int, *given: Any, **more: Any) -> Any:
         return _Collector(source)
 
     def gradient_worker(self, source: int, status: Status | None = None) -> Any:
