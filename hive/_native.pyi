@@ -325,7 +325,9 @@ class Status:
     def page(self, index: int) -> StatusPage:
         """One page, for the actor that owns it."""
     def ring(self, index: int) -> None:
-        """Ring the bell of a page: wakes its actor."""
+        """Ring the bell of a page: wakes its actor if it sleeps on it."""
+    def rouse(self, index: int) -> bool:
+        """Ring the bell; whether its actor dozes instead and is to be sent a message. True once for every `doze`."""
     def snapshot(self, index: int) -> dict[str, Any]:
         """A copy of a page; hive.runtime.status.read_status gives it types."""
 
@@ -355,5 +357,7 @@ class StatusPage:
         """The bell's word, to be read before one looks at what one waits for."""
     def ring(self) -> None:
         """Wake whoever waits on this page."""
+    def doze(self) -> None:
+        """From now on the actor waits for a message; called before it looks at what it waits for."""
     def wait(self, seen: int, limit_ns: int) -> bool:
         """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. May return early."""

@@ -24,6 +24,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from hive.clock import Clock
 from hive.errors import TopologyError
 from hive.runtime.messages import Tree
 from hive.runtime.status import WAIT_IN
@@ -70,6 +71,7 @@ class Actor:
     index: int  # 3
     incarnation: int  # 0, then one more with every restart
     device: str  # where its networks are to live: "cpu", or as the topology says
+    clock: Clock  # read the time here: in a simulation it is virtual, and the same seed gives the same run
     log: logging.Logger
     status: Status
     hosting: Hosting  # what the process offers: ending the run, notes; use the methods below

@@ -75,12 +75,8 @@ class Layout:
 
     def views(self, block: Bytes) -> Arrays:
         """The fields as arrays that look into `block`."""
-        return {
-            name: block[self.offsets[name] : self.offsets[name] + dtype.itemsize * prod(shape)]
-            .view(dtype)
-            .reshape(shape)
-            for name, (dtype, shape) in self.fields.items()
-        }
+        offsets = self.offsets
+        return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in self.fields.items()}
 
 
 @dataclass(frozen=True)

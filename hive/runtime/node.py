@@ -173,7 +173,7 @@ class Node:
         self.waiters[number] = Waiter(status, self.solo)
         actor = group.cls.__new__(group.cls)
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
-        actor.device = group.resources.device
+        actor.device, actor.clock = group.resources.device, c.clock
         actor.status, actor.hosting, actor.log = status, Hosting(self, number), c.open_log(planned.name)
         bind_ports(self, actor, number)
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
@@ -362,9 +362,9 @@ class Node:
         if local is not None:
             local.wake()
             return
-        self.pages.ring(actor)
+        dozes = self.pages.rouse(actor)
         member = self.members.get(actor)
-        if member is not None and not member.solo:
+        if dozes and member is not None and not member.solo:
             self.context.transport.post(member.address, encode(Doorbell(actor)))
 
     def _on_doorbell(self, message: Doorbell) -> None:

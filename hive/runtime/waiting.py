@@ -38,6 +38,10 @@ class Waiter:
         # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
         self._sleepers: dict[asyncio.Future[None], None] = {}
 
+    @property
+    def asleep(self) -> bool:
+        return bool(self._sleepers)
+
     def wake(self) -> None:
         """Something changed: every wait of this actor looks again."""
         for sleeper in self._sleepers:
@@ -59,6 +63,8 @@ class Waiter:
         try:
             while True:
                 seen = page.seen()
+                if memory and not self.solo:
+                    page.doze()
                 result = attempt()
                 if result is not None:
                     return result

@@ -100,6 +100,12 @@ class Pages(_native.Status):
     def ring(self, index: int) -> None:
         self.rung(index)
 
+    def rouse(self, index: int) -> bool:
+        dozes = super().rouse(index)
+        if dozes:
+            self.rung(index)
+        return dozes
+
 
 class SimulatedTransport:
     """All mailboxes. From one process to one address messages keep their order, as over a socket."""

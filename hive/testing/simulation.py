@@ -19,6 +19,7 @@ import logging
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
@@ -160,6 +161,8 @@ class _World:
         self.seen: dict[str, int] = {}  # board -> latest version seen
         self.slabs = {name: SlabView(self.memory.open(name), plan) for name, plan in self.memory.slabs.items()}
         loop.on_turn, loop.next_turn = self._end_here, self._next_end()
+        hosts = Counter(actor.process for actor in plan.actors)
+        self.crowded = {process for process, actors in hosts.items() if actors > 1}
         self.rung: set[tuple[int, Place]] = set()  # actors whose bell has rung and was not heard yet
         assert isinstance(self.memory.pages, Pages)
         self.memory.pages.rung = self.ring
@@ -193,9 +196,13 @@ class _World:
         return any(self.memory.open(name).ctypes.data == own for name in planned.segments)
 
     def ring(self, actor: int) -> None:
-        """The bell on the page of an actor that sleeps alone in its process."""
-        place = self.processes.places.get(self.plan.actors[actor].process)
-        if place is None or place.still or (actor, place) in self.rung or self.chance.random() < self.faults.lost:
+        """The bell on the page of an actor that sleeps alone in its process. Others sleep on no bell."""
+        process = self.plan.actors[actor].process
+        place = self.processes.places.get(process)
+        if place is None or place.still or process in self.crowded or (actor, place) in self.rung:
+            return
+        waiter = self.processes.nodes[process].waiters.get(actor)
+        if waiter is None or not waiter.asleep or self.chance.random() < self.faults.lost:
             return
         self.rung.add((actor, place))
         late = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0

@@ -187,6 +187,8 @@ class Learner:
 
     def _count_episodes(self, gradient: Arrays, ledger: Arrays) -> None:
         count = int(gradient["header"][EPISODES])
+        if not count:
+            return
         seen = int(ledger["counters"][Count.episodes])
         for position, value in enumerate(gradient["episode_returns"][:count], start=seen):
             ledger["returns"][position % RETURNS_KEPT] = value
@@ -227,5 +229,6 @@ def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
 def _mean_statistics(gradients: Sequence[Arrays], samples: int) -> NDArray[np.float64]:
     total = np.zeros_like(gradients[0]["statistics"])
     for gradient in gradients:
-        total += gradient["statistics"] * int(gradient["header"][SAMPLES])
+        if weight := int(gradient["header"][SAMPLES]):
+            total += gradient["statistics"] * weight
     return total / max(samples, 1)

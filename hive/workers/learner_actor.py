@@ -6,7 +6,6 @@ state is one store: the ledger's version, published once weights and ledger are 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +54,7 @@ class LearnerActor(Actor):
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
         self.cuts = blueprint.cuts
-        self.saved_ns = time.monotonic_ns()  # the last checkpoint by the clock, of asynchronous runs
+        self.saved_ns = self.clock.now_ns()  # the last checkpoint by the clock, of asynchronous runs
         self.shown = {name: self.status.counter(name) for name in RESULTS}
         self.now: dict[str, float] = {}  # what the ledger counts
         self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
@@ -137,7 +136,7 @@ class LearnerActor(Actor):
         after = self.learner.views(ledger_out)
         for slot in held:
             after["applied"][slot.producer] = slot.sequence + 1
-        after["counters"][Count.last_ns] = time.monotonic_ns()
+        after["counters"][Count.last_ns] = self.clock.now_ns()
         after["counters"][Count.first_ns] = after["counters"][Count.first_ns] or after["counters"][Count.last_ns]
         parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
         if any(part.count for part in parts):
@@ -197,8 +196,9 @@ class LearnerActor(Actor):
         """Deterministic runs have cuts; asynchronous ones count turns, or look at the clock."""
         cuts, seconds = self.cuts, self.config.checkpoint.every.get("seconds")
         if seconds is not None:
-            due: bool = time.monotonic_ns() - self.saved_ns >= seconds * 1e9
-            self.saved_ns = time.monotonic_ns() if due else self.saved_ns
+            now_ns = self.clock.now_ns()
+            due: bool = now_ns - self.saved_ns >= seconds * 1e9
+            self.saved_ns = now_ns if due else self.saved_ns
             return due
         rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
         return bool(cuts.every and not rest) and (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds))

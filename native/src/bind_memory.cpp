@@ -141,6 +141,7 @@ void bind_memory(py::module_& m) {
       .def_property_readonly("pages", &PyStatus::pages)
       .def("page", [](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }, "index"_a)
       .def("ring", [](PyStatus& s, int i) { s.at(i).bell.ring(); }, "index"_a)
+      .def("rouse", [](PyStatus& s, int i) { return rouse(s.at(i)); }, "index"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
   py::class_<PyPage>(m, "StatusPage", "One actor's own page; only that actor writes it.")
@@ -151,6 +152,7 @@ void bind_memory(py::module_& m) {
         p.page->incarnation = incarnation;
         p.page->since_ns = 0;
         p.page->pulse_ns = 0;
+        p.page->dozing = 0;
         p.page->magic = 1;
       }, "name"_a, "pid"_a, "incarnation"_a)
       .def("phase", [](PyPage& p, const std::string& name, int kind) {
@@ -181,6 +183,7 @@ void bind_memory(py::module_& m) {
       .def_property("lag", [](PyPage& p) { return p.page->lag.load(); }, [](PyPage& p, std::int64_t v) { p.page->lag = v; })
       .def("seen", [](PyPage& p) { return p.page->bell.seen(); })
       .def("ring", [](PyPage& p) { p.page->bell.ring(); })
+      .def("doze", [](PyPage& p) { doze(*p.page); })
       .def("wait", [](PyPage& p, std::uint32_t seen, std::uint64_t limit_ns) { return p.page->bell.wait(seen, limit_ns); },
            "seen"_a, "limit_ns"_a, py::call_guard<py::gil_scoped_release>());
 }

@@ -16,6 +16,14 @@ void enter(Page& page, int phase) noexcept {
   page.progress.store(page.progress.load(relaxed) + 1, relaxed);
 }
 
+// Both are read-modify-writes in one order with everybody's: either the waiter sees the change, or the ringer the doze.
+void doze(Page& page) noexcept { page.dozing.exchange(1, std::memory_order_seq_cst); }
+
+bool rouse(Page& page) noexcept {
+  page.bell.ring();
+  return page.dozing.load(std::memory_order_seq_cst) != 0 && page.dozing.exchange(0, std::memory_order_seq_cst) != 0;
+}
+
 namespace {
 template <std::size_t N, std::size_t L>
 int name_in(char (&names)[N][L], const std::string& name, const char* what) {

@@ -183,6 +183,40 @@ def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) 
     assert not pages.page(1).wait(pages.page(1).seen(), 1000)
 
 
+def test_of_many_that_rouse_an_actor_one_is_told_to_send_the_message(pages: _native.Status) -> None:
+    page = pages.page(0)
+    assert not pages.rouse(0)
+    page.doze()
+    assert [pages.rouse(0) for _ in range(3)] == [True, False, False]
+    page.doze()
+    assert not pages.rouse(1)
+    page.open("a-1", 7, 1)  # its successor does not wait for what it waited for
+    assert not pages.rouse(0)
+
+
+def test_to_rouse_rings_as_well(pages: _native.Status) -> None:
+    page = pages.page(0)
+    seen = page.seen()
+    pages.rouse(0)
+    assert page.wait(seen, LIMIT_S * 10**9)
+
+
+@pytest.mark.parametrize(("solo", "memory", "dozes"), [(False, True, True), (False, False, False), (True, True, False)])
+async def test_who_shares_a_loop_dozes_while_it_waits_for_memory(
+    pages: _native.Status, solo: bool, memory: bool, dozes: bool
+) -> None:
+    wait, phase = waiter(pages, solo=solo)
+    seen: list[bool] = []
+
+    def attempt() -> bool | None:
+        seen.append(pages.rouse(0))
+        wait.wake()
+        return True if len(seen) == 3 else None
+
+    await wait.until(attempt, phase, memory=memory)
+    assert seen[1] is dozes  # the second look: it is about to wait
+
+
 @pytest.mark.usefixtures("no_rescan")
 async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
     plan = SlabPlan(2, 64)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import itertools
 import re
 import runpy
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -399,6 +401,15 @@ def test_a_broken_transition_is_found_and_the_seed_that_finds_it_replays_exactly
     assert any(re.search(symptom, text) for text in wrong), (seed, wrong)
     assert verdict(seed) == (wrong, story)
     gc.collect()
+
+
+@pytest.mark.parametrize("seed", [1, 5, 36])
+def test_a_schedule_is_the_same_however_fast_the_machine_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = schedule(seed, most=8)
+    quickly = told(run(planned))
+    ticks = itertools.count(1)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(ticks) * 10**10)
+    assert told(run(planned)) == quickly
 
 
 # --- every transition may be the last

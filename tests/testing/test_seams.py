@@ -93,6 +93,10 @@ def test_a_bell_is_heard_by_whom_the_simulation_says() -> None:
     for actor in (2, 0, 2):
         pages.ring(actor)
     assert heard == [2, 0, 2]
+    pages.rouse(1)  # which does not doze
+    pages.page(1).doze()
+    assert pages.rouse(1)
+    assert heard == [2, 0, 2, 1]
 
 
 # --- mailboxes

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, worker_of
 
+from hive.clock import RealClock
 from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear
 from hive.networks import aligned_block
 from hive.runtime import Layout, Slot
@@ -82,6 +83,7 @@ class Desk:
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = f"{cls.role_name()}-0", 0, incarnation
         actor.hosting, actor.status, actor.log = self.hosting, self.page.status, logging.getLogger("test")
+        actor.clock = RealClock()
         return actor, Waiter(self.page.status, solo=False)
 
 

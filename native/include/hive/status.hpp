@@ -7,7 +7,8 @@
 //     64  phase_ns[32] u64   time spent in each phase        320  counters[64] f64
 //    832  name[48]                                           880  kind[32] u8   what each phase is (see Kind)
 //    912  phase names [32][24]                              1680  counter names [64][32]
-//   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)                       ends at 3736
+//   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)
+//   3736  dozing u32  (it waits in its event loop for shared memory to change: see doze)      ends at 3740
 //
 // `enter(phase)` is the hot call: one clock reading, one addition, three stores.
 #pragma once
@@ -39,11 +40,20 @@ struct alignas(64) Page {
   char phase_name[kPhases][24];
   char counter_name[kCounters][32];
   std::atomic<std::uint64_t> pulse_ns;
+  std::atomic<std::uint32_t> dozing;
 };
 static_assert(sizeof(Page) <= kPageBytes);
-static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728);
+static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728 && offsetof(Page, dozing) == 3736);
 
 void enter(Page& page, int phase) noexcept;
+// An actor that shares its process cannot sleep on the bell: it dozes, and a message has to wake it.
+//
+//   waiter:  doze();  look at the shared state;  nothing there?  await a message
+//   ringer:  change the shared state;  rouse()?  send the message
+//
+// Of many that change something meanwhile only the first is told to send it.
+void doze(Page& page) noexcept;
+bool rouse(Page& page) noexcept;
 // Names a phase or counter; the same name gives the same index again. Throws std::length_error when the page is full
 // or the name too long.
 int name_phase(Page& page, const std::string& name, Kind kind);
