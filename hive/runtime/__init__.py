@@ -4,6 +4,7 @@ from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 """
 
 from hive.runtime.actor import Actor, Handle, endpoint
+from hive.runtime.arrays import Shape
 from hive.runtime.channels import ChannelFull
 from hive.runtime.memory import Bytes, Layout
 from hive.runtime.messages import Message, Tree
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "PortRef",
     "Publication",
+    "Shape",
     "SlabReceiver",
     "Slot",
     "Status",

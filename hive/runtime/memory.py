@@ -27,12 +27,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 import numpy as np
 
 from hive import _native
 from hive.errors import PlatformError, TopologyError, VersionGone
+from hive.runtime.arrays import ArrayKind, Shape, array_kind, declared_fields
+
+if TYPE_CHECKING:
+    from hive.runtime.messages import Message
 
 __all__ = [
     "ALIGNMENT",
@@ -48,6 +52,10 @@ __all__ = [
     "aligned",
 ]
 
+# What numbers become in a slot.
+NUMBERS = {
+    kind: ArrayKind(np.dtype(name), Shape()) for kind, name in ((int, "int64"), (float, "float64"), (bool, "bool"))
+}
 ALIGNMENT = 64
 PAGE = 4096
 # Why a slot or a message was dropped, by tally. The native slab holds eight; the order is part of its layout.
@@ -62,6 +70,11 @@ def aligned(count: int, to: int = ALIGNMENT) -> int:
     return -(-count // to) * to
 
 
+def _kind_of(hint: Any) -> ArrayKind:
+    """What a layout has to give a field. Numbers may lie there as any dtype."""
+    return array_kind(hint) or ArrayKind(None, Shape() if hint in NUMBERS else None)
+
+
 class Layout:
     """Named arrays in one block of `bytes` bytes. `fields` maps a name to (dtype, shape); the order is the layout."""
 
@@ -72,6 +85,42 @@ class Layout:
         for name, (dtype, shape) in self.fields.items():
             self.offsets[name] = self.bytes
             self.bytes = aligned(self.bytes + dtype.itemsize * prod(shape))
+
+    @classmethod
+    def of(cls, message: type[Message], **sizes: int) -> Layout:
+        """The layout of a message that declares the dtypes and shapes of its arrays; `sizes` are those it names.
+
+        Numbers are arrays without dimensions: int64, float64, bool. Raises TopologyError for a field that has no fixed
+        size, a size that is missing, and one that no field names.
+        """
+        named: set[str] = set()
+        fields: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for name, hint in declared_fields(message).items():
+            kind = NUMBERS.get(hint) or array_kind(hint)
+            if kind is None or kind.dtype is None or kind.shape is None:
+                raise TopologyError(
+                    f"`{message.__name__}.{name}` has no fixed size",
+                    hint='a slot holds numbers and arrays like Annotated[NDArray[np.float32], hive.Shape("T", 4)]',
+                )
+            named.update(size for size in kind.shape.sizes if isinstance(size, str))
+            if missing := named - sizes.keys():
+                raise TopologyError(
+                    f"`{message.__name__}.{name}` is {kind}: what is {min(missing)}?",
+                    hint=f"Layout.of({message.__name__}, {min(missing)}=...)",
+                )
+            fields[name] = kind.dtype.name, kind.shape.with_sizes(sizes)
+        if unknown := sizes.keys() - named:
+            raise TopologyError(f"no array of `{message.__name__}` has a size called {min(unknown)}")
+        return cls(fields)
+
+    def fault(self, message: type[Message]) -> str:
+        """Why this is no layout of such messages; "" if it is. One without fields is written in place, into any."""
+        declared = declared_fields(message)
+        if not declared or not (missing := declared.keys() ^ self.fields.keys()):
+            faults = ((name, _kind_of(hint).fault(*self.fields[name])) for name, hint in declared.items())
+            return next((f"`{name}`: {fault}" for name, fault in faults if fault), "")
+        name = min(missing)
+        return f"`{name}` is in the {'message' if name in declared else 'layout'} only"
 
     def views(self, block: Bytes) -> Arrays:
         """The fields as arrays that look into `block`."""

@@ -3,9 +3,9 @@
     class SetDifficulty(hive.Message):
         level: float
 
-Declaring the class compiles its writer and its reader once. Fields are `int float bool str bytes`, `np.ndarray`,
-other messages, `X | None`, `tuple[X, ...]`, `dict[str, X]`, and `Tree` (scalars, lists and maps nested as msgpack
-allows). On the wire a message is
+Declaring the class compiles its writer and its reader once. Fields are `int float bool str bytes`, arrays (any, or
+with a dtype and a shape: hive.runtime.arrays), other messages, `X | None`, `tuple[X, ...]`, `dict[str, X]`, and `Tree`
+(scalars, lists and maps nested as msgpack allows). On the wire a message is
 
     frame 0      msgpack [name of its type, field, field, ...]; an array is [frame number, dtype, shape]
     frame 1...   the arrays' bytes, untouched
@@ -23,13 +23,26 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
-from typing import Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgpack
 import numpy as np
 
 from hive.errors import WireError
+from hive.runtime.arrays import (
+    MAX_ARRAY_BYTES,
+    MAX_FRAMES,
+    Frame,
+    Frames,
+    Path,
+    Reader,
+    Shape,
+    Writer,
+    array_kind,
+    compile_array,
+    disagreement,
+    shown,
+)
 
 __all__ = [
     "MAX_FRAMES",
@@ -51,23 +64,12 @@ __all__ = [
 MAX_TEXT_BYTES = 1 << 20  # a traceback or a config fits; a runaway string does not
 MAX_CHARACTER_BYTES = 10  # of a character that is none, written as `\\U0001f600`
 MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far below a memory bomb
-MAX_FRAMES = 256  # arrays of one message, or of one batch
-MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
-MAX_DIMENSIONS = 16
 UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no text must still arrive
-DTYPES = frozenset(
-    {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
-)
 
 SCALARS = (int, float, bool, str, bytes)
 NUMBERS = (int, float, bool)
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
-Frame: TypeAlias = bytes | bytearray | memoryview
-Frames: TypeAlias = Sequence[Frame]
-Writer: TypeAlias = Callable[[Any, list[Any]], Any]
-Path: TypeAlias = tuple[Any, str | int]  # where in a message: (where that is in, field, key or index); text on demand
-Reader: TypeAlias = Callable[[Any, Frames, Path], Any]
 M = TypeVar("M", bound="Message")
 
 
@@ -78,6 +80,7 @@ class Message:
     __hive_name__: ClassVar[str]
     __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
     __hive_kinds__: ClassVar[dict[str, type] | None]  # of its fields, where all are scalars: read in one comparison
+    __hive_shapes__: ClassVar[dict[str, Shape]]  # of its arrays, where names of sizes have to agree
     __hive_numbers__: ClassVar[Callable[[Any], Any] | None]  # gets all fields, where all are numbers: written at once
 
     def __init_subclass__(cls) -> None:
@@ -107,15 +110,29 @@ def compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
     """The writers and readers of a type's fields; made at first use, when all names in annotations exist."""
     fields = cls.__hive_fields__  # its own: every class is given one, see `__init_subclass__`
     if fields is None:
-        hints = typing.get_type_hints(cls)
+        hints = typing.get_type_hints(cls, include_extras=True)
         names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
         fields = [(name, *_compile(hints[name], f"{cls.__hive_name__}.{name}")) for name in names]
         scalars = all(hints[name] in SCALARS for name in names) and not hasattr(cls, "__post_init__")
         cls.__hive_kinds__ = {name: hints[name] for name in names} if scalars else None
         numbers = scalars and len(names) > 1 and all(hints[name] in NUMBERS for name in names)
         cls.__hive_numbers__ = operator.attrgetter(*names) if numbers else None
+        cls.__hive_shapes__ = _shapes(hints, names)
         cls.__hive_fields__ = fields
     return fields
+
+
+def _shapes(hints: Mapping[str, Any], names: Sequence[str]) -> dict[str, Shape]:
+    """The shapes with names in them, if two could disagree."""
+    shapes = {name: kind.shape for name in names if (kind := array_kind(_certain(hints[name]))) and kind.shape}
+    named = [size for shape in shapes.values() for size in shape.sizes if isinstance(size, str)]
+    return shapes if len(set(named)) < len(named) else {}
+
+
+def _certain(hint: Any) -> Any:
+    """`X` of `X | None`."""
+    certain = [a for a in get_args(hint) if a is not type(None)]
+    return certain[0] if get_origin(hint) in (Union, types.UnionType) and len(certain) == 1 else hint
 
 
 def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
@@ -123,8 +140,14 @@ def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
         return _write_tree, _read_tree
     if kind in SCALARS:
         return _compile_scalar(kind)
-    if kind is np.ndarray or get_origin(kind) is np.ndarray:
-        return _write_array, _read_array
+    try:
+        array = array_kind(kind)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from None
+    if array is not None:
+        return compile_array(array)
+    if get_origin(kind) is Annotated:
+        return _compile(get_args(kind)[0], where)
     if isinstance(kind, type) and issubclass(kind, Message):
         return (lambda value, frames: write_fields(value, frames, kind)), (
             lambda item, frames, path: _read_fields(item, frames, kind, path)
@@ -157,7 +180,7 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
 
     def read(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) not in accepted:
-            raise WireError(f"{_shown(path)}: expected {kind.__name__}, got {type(item).__name__}")
+            raise WireError(f"{shown(path)}: expected {kind.__name__}, got {type(item).__name__}")
         return float(item) if kind is float else item
 
     return write, read
@@ -166,7 +189,7 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
 def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
     def read_tuple(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not list:
-            raise WireError(f"{_shown(path)}: expected a list, got {type(item).__name__}")
+            raise WireError(f"{shown(path)}: expected a list, got {type(item).__name__}")
         return tuple(read(x, frames, (path, i)) for i, x in enumerate(item))
 
     def write_tuple(value: Any, frames: list[Any]) -> Any:
@@ -180,7 +203,7 @@ def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
 def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
     def read_dict(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not dict:
-            raise WireError(f"{_shown(path)}: expected a map, got {type(item).__name__}")
+            raise WireError(f"{shown(path)}: expected a map, got {type(item).__name__}")
         return {key: read(x, frames, (path, key)) for key, x in item.items()}
 
     def write_dict(value: Any, frames: list[Any]) -> Any:
@@ -222,38 +245,6 @@ def _read_tree(item: Any, frames: Frames, path: Path) -> Any:
     return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `unpack`
 
 
-def _write_array(value: Any, frames: list[Any]) -> Any:
-    array = np.ascontiguousarray(value)
-    if array.dtype.name not in DTYPES or not array.dtype.isnative:
-        raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
-    if array.nbytes > MAX_ARRAY_BYTES or len(frames) == MAX_FRAMES:
-        raise TypeError(
-            f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory"
-        )
-    frames.append(array.reshape(-1).view(np.uint8).data)
-    return [len(frames), array.dtype.name, list(np.shape(value))]
-
-
-def _read_array(item: Any, frames: Frames, path: Path) -> Any:
-    if type(item) is not list or len(item) != 3:
-        raise WireError(f"{_shown(path)}: expected an array")
-    index, dtype, shape = item
-    if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
-        raise WireError(f"{_shown(path)}: an array of no known frame or dtype")
-    if (
-        type(shape) is not list
-        or len(shape) > MAX_DIMENSIONS
-        or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape)
-    ):
-        raise WireError(f"{_shown(path)}: an array of no sensible shape")
-    frame = frames[index]
-    if prod(shape) * np.dtype(dtype).itemsize != len(frame):
-        raise WireError(
-            f"{_shown(path)}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes"
-        )
-    return np.frombuffer(frame, dtype).reshape(shape)
-
-
 def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> list[Any]:
     if type(message) is not cls:
         raise TypeError(f"expected {cls.__hive_name__}, got {type(message).__name__}")
@@ -269,13 +260,15 @@ def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> lis
             packed.append(write(getattr(message, name), frames))
         except (TypeError, RecursionError) as error:
             raise TypeError(f"{cls.__hive_name__}.{name}: {error}") from None
+    if cls.__hive_shapes__ and (fault := disagreement(cls.__hive_shapes__, message)):
+        raise TypeError(f"{cls.__hive_name__}: {fault}")
     return packed
 
 
 def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
     fields = compiled(cls)
     if type(item) is not list or len(item) != len(fields):
-        raise WireError(f"{_shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
+        raise WireError(f"{shown(path)}: expected the {len(fields)} fields of {cls.__hive_name__}")
     kinds = cls.__hive_kinds__
     if kinds is not None and [*map(type, item)] == [*kinds.values()]:
         message = object.__new__(cls)
@@ -283,18 +276,13 @@ def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
         return message
     values = {name: read(x, frames, (path, name)) for (name, _, read), x in zip(fields, item, strict=True)}
     if hasattr(cls, "__post_init__"):
-        return cls(**values)
-    message = object.__new__(cls)  # a frozen dataclass sets each field through object.__setattr__: half the time
-    message.__dict__.update(values)
+        message = cls(**values)
+    else:
+        message = object.__new__(cls)  # a frozen dataclass sets each field through object.__setattr__: half the time
+        message.__dict__.update(values)
+    if cls.__hive_shapes__ and (fault := disagreement(cls.__hive_shapes__, message)):
+        raise WireError(f"{shown(path)}: {fault}")
     return message
-
-
-def _shown(path: Path) -> str:
-    """`Plan.actors[3].name`."""
-    inside, part = path
-    if inside is None:
-        return str(part)
-    return f"{_shown(inside)}[{part}]" if isinstance(part, int) else f"{_shown(inside)}.{part}"
 
 
 def encode(message: Message) -> list[Frame]:

@@ -178,6 +178,11 @@ class Topology:
         holds back its `keep` newest versions; `commit_with` names the channel whose commit word it shares.
         """
         self._check_pair(source, target)
+        if layout is not None and (fault := layout.fault(source.port.message)):
+            raise TopologyError(
+                f"the layout of `{source}` does not fit {source.port.message.__name__}: {fault}",
+                hint=f"Layout.of({source.port.message.__name__}, ...) makes one that does",
+            )
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
         known = self.channels.get(str(source))
         if known is not None:

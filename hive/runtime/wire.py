@@ -21,7 +21,7 @@ import os
 import zmq
 
 from hive.errors import WireError
-from hive.runtime.messages import MAX_ARRAY_BYTES, Frames
+from hive.runtime.arrays import MAX_ARRAY_BYTES, Frames
 from hive.runtime.transport import Receive
 
 __all__ = ["ZmqTransport"]

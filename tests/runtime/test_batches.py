@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.errors import WireError
+from hive.runtime.arrays import MAX_FRAMES
 from hive.runtime.batches import MAX_BATCH, batch_length, batch_of, decode_batch, encode_batch
-from hive.runtime.messages import MAX_FRAMES, Message, Tree, type_set
+from hive.runtime.messages import Message, Tree, type_set
 
 
 class Point(Message):

@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as arrays_of
 
 from hive.errors import WireError
 from hive.runtime import messages
-from hive.runtime.messages import DTYPES, MAX_ITEMS, MAX_TEXT_BYTES, Message, Tree, decode, encode, type_set
+from hive.runtime.arrays import DTYPES
+from hive.runtime.messages import MAX_ITEMS, MAX_TEXT_BYTES, Message, Tree, decode, encode, type_set
 
 
 class Point(Message):

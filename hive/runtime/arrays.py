@@ -1,0 +1,203 @@
+"""Arrays in messages: what a message says about them, what of it is checked, and their form on the wire.
+
+    class Sample(hive.Message):
+        observations: Annotated[NDArray[np.float32], hive.Shape("T", "B", 4)]
+        rewards: Annotated[NDArray[np.float32], hive.Shape("T", "B")]
+        seed: int
+
+The dtype comes from the annotation, a size is a number or a name. A name stands for the same size all over one message
+and for another one in the next: `rewards` above has as many rows as `observations`, however many those are. Both ends
+check it, the writer with a TypeError that names the field, the reader with a `WireError`. Nothing is converted.
+
+`Layout.of(Sample, T=32, B=16)` turns such a message into the layout of a slot (hive.runtime.memory). A plain
+`np.ndarray` may have any dtype and shape; it travels as a message, and no layout follows from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from hive.errors import WireError
+
+__all__ = [
+    "DTYPES",
+    "MAX_ARRAY_BYTES",
+    "MAX_FRAMES",
+    "ArrayKind",
+    "Frame",
+    "Frames",
+    "Path",
+    "Reader",
+    "Shape",
+    "Writer",
+    "array_kind",
+    "compile_array",
+    "declared_fields",
+    "disagreement",
+    "shown",
+]
+
+DTYPES = frozenset(
+    {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
+)
+SCALAR_TYPES = {np.dtype(name).type: np.dtype(name) for name in DTYPES}
+
+
+MAX_FRAMES = 256  # arrays of one message, or of one batch
+MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
+MAX_DIMENSIONS = 16
+
+Frame: TypeAlias = bytes | bytearray | memoryview
+Frames: TypeAlias = Sequence[Frame]
+Writer: TypeAlias = Callable[[Any, list[Any]], Any]
+Path: TypeAlias = tuple[Any, str | int]  # where in a message: (where that is in, field, key or index); text on demand
+Reader: TypeAlias = Callable[[Any, Frames, Path], Any]
+
+
+class Shape:
+    """The sizes of an array's dimensions: whole numbers, or names that are the same size all over a message."""
+
+    __slots__ = ("sizes",)
+
+    def __init__(self, *sizes: int | str) -> None:
+        for size in sizes:
+            if not (isinstance(size, str) and size.isidentifier()) and not (type(size) is int and size >= 0):
+                raise TypeError(f'a size is a whole number from 0 on or a name such as "T", not {size!r}')
+        self.sizes = sizes
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(str, self.sizes))}]"
+
+    def with_sizes(self, known: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape once its names are known. Raises KeyError for a name that is not."""
+        return tuple(known[size] if isinstance(size, str) else size for size in self.sizes)
+
+
+class ArrayKind:
+    """What is declared of one array field; None: anything."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, dtype: np.dtype[Any] | None, shape: Shape | None) -> None:
+        self.dtype = dtype
+        self.shape = shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype or 'any dtype '}{self.shape or ''}"
+
+    def fault(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+        """What is wrong with an array of this dtype and shape as far as it alone can tell; "" if nothing is."""
+        declared = self.shape.sizes if self.shape is not None else shape
+        fits = len(declared) == len(shape) and all(
+            isinstance(size, str) or size == there for size, there in zip(declared, shape, strict=True)
+        )
+        if fits and (self.dtype is None or dtype == self.dtype):
+            return ""
+        return f"declared {self}, got {dtype}{list(shape)}"
+
+
+def declared_fields(message: type) -> dict[str, Any]:
+    """The fields of a message type, as they are annotated."""
+    hints = get_type_hints(message, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(message)}
+
+
+def array_kind(hint: Any) -> ArrayKind | None:
+    """What the annotation of a field declares of an array; None when it is none.
+
+    Raises TypeError for a dtype that cannot travel.
+    """
+    shape = None
+    if get_origin(hint) is Annotated:
+        hint, *extras = get_args(hint)
+        shape = next((extra for extra in extras if isinstance(extra, Shape)), None)
+    if hint is np.ndarray:
+        return ArrayKind(None, shape)
+    if get_origin(hint) is not np.ndarray:
+        if shape is not None:
+            raise TypeError(f"a Shape belongs to an array, not to {hint!r}")
+        return None
+    dtypes = get_args(get_args(hint)[1])  # of NDArray[np.float32], which is ndarray[Any, dtype[float32]]
+    if not dtypes or not isinstance(dtypes[0], type):
+        return ArrayKind(None, shape)
+    if (dtype := SCALAR_TYPES.get(dtypes[0])) is None:
+        raise TypeError(f"arrays of {dtypes[0].__name__} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+    return ArrayKind(dtype, shape)
+
+
+def disagreement(shapes: Mapping[str, Shape], message: Any) -> str:
+    """Which two arrays of a message give one name two sizes; "" if none do. Each fits its own shape already."""
+    sizes: dict[str, tuple[int, str]] = {}
+    for field, shape in shapes.items():
+        array = getattr(message, field)
+        for name, size in zip(shape.sizes, np.shape(array), strict=True) if array is not None else ():
+            if not isinstance(name, str):
+                continue
+            known, where = sizes.setdefault(name, (size, field))
+            if known != size:
+                return f"`{field}` has {name} = {size}, `{where}` has {name} = {known}"
+    return ""
+
+
+def shown(path: Path) -> str:
+    """`Plan.actors[3].name`."""
+    inside, part = path
+    if inside is None:
+        return str(part)
+    return f"{shown(inside)}[{part}]" if isinstance(part, int) else f"{shown(inside)}.{part}"
+
+
+def compile_array(kind: ArrayKind) -> tuple[Writer, Reader]:
+    if kind.dtype is None and kind.shape is None:
+        return write_array, read_array
+
+    def write(value: Any, frames: list[Any]) -> Any:
+        array = np.asarray(value)
+        if fault := kind.fault(array.dtype, array.shape):
+            raise TypeError(fault)
+        return write_array(array, frames)
+
+    def read(item: Any, frames: Frames, path: Path) -> Any:
+        array = read_array(item, frames, path)
+        if fault := kind.fault(array.dtype, array.shape):
+            raise WireError(f"{shown(path)}: {fault}")
+        return array
+
+    return write, read
+
+
+def write_array(value: Any, frames: list[Any]) -> Any:
+    array = np.ascontiguousarray(value)
+    if array.dtype.name not in DTYPES or not array.dtype.isnative:
+        raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+    if array.nbytes > MAX_ARRAY_BYTES or len(frames) == MAX_FRAMES:
+        raise TypeError(
+            f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory"
+        )
+    frames.append(array.reshape(-1).view(np.uint8).data)
+    return [len(frames), array.dtype.name, list(np.shape(value))]
+
+
+def read_array(item: Any, frames: Frames, path: Path) -> Any:
+    if type(item) is not list or len(item) != 3:
+        raise WireError(f"{shown(path)}: expected an array")
+    index, dtype, shape = item
+    if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
+        raise WireError(f"{shown(path)}: an array of no known frame or dtype")
+    if (
+        type(shape) is not list
+        or len(shape) > MAX_DIMENSIONS
+        or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape)
+    ):
+        raise WireError(f"{shown(path)}: an array of no sensible shape")
+    frame = frames[index]
+    if prod(shape) * np.dtype(dtype).itemsize != len(frame):
+        raise WireError(
+            f"{shown(path)}: an array of shape {shape} and dtype {dtype} does not fill a frame of {len(frame)} bytes"
+        )
+    return np.frombuffer(frame, dtype).reshape(shape)
