@@ -202,6 +202,6 @@ def test_a_layout_that_does_not_fit_is_refused_where_it_is_connected(fields: dic
 def test_a_layout_without_one_of_the_fields_is_refused() -> None:
     t = hive.Topology()
     sends, takes = t.add(Sends), t.add(Takes)
+    layout = hive.Layout({"picture": ("uint8", (2, 2, 3)), "weight": ("float64", ()), "seen": ("bool", ())})
     with pytest.raises(TopologyError, match="`label` is in the message only"):
-        layout = hive.Layout({"picture": ("uint8", (2, 2, 3)), "weight": ("float64", ()), "seen": ("bool", ())})
         t.connect(sends.out, takes.into, layout=layout)
