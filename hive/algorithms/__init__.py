@@ -5,6 +5,7 @@ from __future__ import annotations
 from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.impala import IMPALA
+from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.ppo import PPO
 from hive.algorithms.steps import Algorithm, Evaluate, Loss, Moments, Step, Steps
 from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig, is_reference, load_reference
@@ -16,6 +17,7 @@ __all__ = [
     "IMPALA",
     "PPO",
     "Algorithm",
+    "Configured",
     "Evaluate",
     "Loss",
     "Moments",
@@ -23,6 +25,7 @@ __all__ = [
     "Steps",
     "make_algorithm",
     "merged",
+    "update_parameter",
 ]
 
 

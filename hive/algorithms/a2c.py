@@ -37,10 +37,14 @@ class A2C:
     behaviour_log_probs = False
 
     def __init__(self, config: A2CConfig, distribution: ActionDistribution, workers: int = 1) -> None:
-        self.config = config
         self.distribution = distribution
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = 1 + self.asks_for_moments
+        self.reconfigure(config)
+
+    def reconfigure(self, config: A2CConfig) -> None:
+        """Works by these keys from the next loss on."""
+        self.config = config
         self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:

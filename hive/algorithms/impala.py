@@ -40,8 +40,12 @@ class IMPALA:
     asks_for_moments = False
 
     def __init__(self, config: IMPALAConfig, distribution: ActionDistribution) -> None:
-        self.config = config
         self.distribution = distribution
+        self.reconfigure(config)
+
+    def reconfigure(self, config: IMPALAConfig) -> None:
+        """Works by these keys from the next loss on."""
+        self.config = config
         self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:

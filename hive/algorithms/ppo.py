@@ -38,10 +38,14 @@ class PPO:
     behaviour_log_probs = True
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
-        self.config = config
         self.distribution = distribution
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = config.epochs * config.minibatches + self.asks_for_moments
+        self.reconfigure(config)
+
+    def reconfigure(self, config: PPOConfig) -> None:
+        """Works by these keys from the next loss on."""
+        self.config = config
         self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0, 0.0])
 
     def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:

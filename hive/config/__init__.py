@@ -6,7 +6,7 @@
     schemes.py    what a scheme sets            load.py        document + `--set` -> Config
     rules.py      what keys demand of others    render.py      Config -> TOML
     syntax.py     bytes -> document             custom.py      problems that a user's code finds
-    references.py "package.module:name"
+    references.py "package.module:name"           live.py        what may change while a run goes on
 
 Torch-free. It checks form, ranges and what keys demand of each other; whether an environment, a module or a
 device exists is for those who open it.
@@ -17,6 +17,7 @@ from __future__ import annotations
 from hive.config.algorithms import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.config.custom import ConfigProblems
 from hive.config.keys import is_reference
+from hive.config.live import with_parameter
 from hive.config.load import load_config
 from hive.config.references import absolute, load_reference
 from hive.config.render import render, template
@@ -59,4 +60,5 @@ __all__ = [
     "render",
     "shown",
     "template",
+    "with_parameter",
 ]

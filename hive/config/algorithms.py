@@ -25,20 +25,30 @@ class AlgorithmConfig:
         choices=("a2c", "ppo", "impala"),
         accepts=is_reference,
         expected='"a2c", "ppo", "impala" or "package.module:Class"',
+        fixed="another algorithm is another run",
     )
-    options: Mapping[str, Any] = key({}, "of an algorithm of your own: keyword arguments of its class")
+    options: Mapping[str, Any] = key(
+        {}, "of an algorithm of your own: keyword arguments of its class", fixed="the algorithm has been made with them"
+    )
     discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
     gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
     learning_rate_schedule: str = key(
         "constant", '"constant", or "linear": falls to 0 at run.steps', choices=("constant", "linear")
     )
-    optimizer: str = key("adam", "adam, adamw, rmsprop or sgd", choices=("adam", "adamw", "rmsprop", "sgd"))
+    optimizer: str = key(
+        "adam",
+        "adam, adamw, rmsprop or sgd",
+        choices=("adam", "adamw", "rmsprop", "sgd"),
+        fixed="its moments lie in the learner's ledger",
+    )
     adam_optimizer_beta1: float = key(0.9, "decay of adam's mean of gradients", minimum=0, below=1)
     adam_optimizer_beta2: float = key(0.999, "decay of adam's mean of squares", minimum=0, below=1)
     rms_prop_optimizer_decay: float = key(0.99, "decay of rmsprop's mean of squares", minimum=0, below=1)
     optimizer_epsilon: float = key(1e-5, "added to the root of that mean", above=0)
-    momentum: float = key(0.0, "of sgd and rmsprop", minimum=0, below=1)
+    momentum: float = key(
+        0.0, "of sgd and rmsprop", minimum=0, below=1, fixed="it decides how many moments lie in the learner's ledger"
+    )
     weight_decay: float = key(0.0, "decoupled in adamw, added to the gradient in the others", minimum=0)
     value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
     entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
@@ -49,7 +59,11 @@ class AlgorithmConfig:
 class A2CConfig(AlgorithmConfig):
     """[algorithm] with name = "a2c"."""
 
-    normalize_advantages: bool = key(False, "advantages of a batch get mean 0 and deviation 1")
+    normalize_advantages: bool = key(
+        False,
+        "advantages of a batch get mean 0 and deviation 1",
+        fixed="it decides how many gradients a round has",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +74,15 @@ class PPOConfig(AlgorithmConfig):
     gae_lambda: float = with_default(0.95, AlgorithmConfig, "gae_lambda")
     learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
-    epochs: int = key(4, "passes over the rollouts of a round", minimum=1)
-    minibatches: int = key(4, "slices of a worker's share in an epoch, an update each", minimum=1)
+    epochs: int = key(
+        4, "passes over the rollouts of a round", minimum=1, fixed="it decides how many gradients a round has"
+    )
+    minibatches: int = key(
+        4,
+        "slices of a worker's share in an epoch, an update each",
+        minimum=1,
+        fixed="it decides how many gradients a round has",
+    )
     clip_range: float = key(0.2, "distance from 1 at which the ratio of probabilities is clipped", above=0)
 
 

@@ -46,6 +46,7 @@ class Limits:
     expected: what an error calls the right values, where the above does not say it.
     words: strings that stand for a number, and what computes it.
     resolve: computes the default from the other keys of the table.
+    fixed: why it cannot change while a run goes on; empty: it can, if its table can at all.
     """
 
     doc: str
@@ -58,6 +59,7 @@ class Limits:
     expected: str = ""
     words: Mapping[str, Callable[[], int]] = dataclasses.field(default_factory=dict)
     resolve: Callable[[Mapping[str, Any]], Any] | None = None
+    fixed: str = ""
 
 
 def key(default: Any, doc: str, **limits: Any) -> Any:

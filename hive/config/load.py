@@ -9,7 +9,6 @@ themselves. Whether a key exists is judged when all are collected, as that depen
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +23,7 @@ from hive.config.problems import FileSource, Override, Problem, Source, config_e
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
 from hive.config.schemes import SCHEMES
-from hive.config.values import SHOWN_LENGTH, free_fault, printable, shown
+from hive.config.values import closest, free_fault, printable, shown
 
 __all__ = ["load_config"]
 
@@ -176,7 +175,7 @@ class _Loader:
         for step in fault:
             wrong = wrong[step]
         message = f"expected {key.expected()}, got {shown(wrong)}"
-        close = _closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
+        close = closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
         note = f"did you mean `{close}`?" if close else ""
         self._add(f"{section}.{key.name}", given.source.problem((*path, *fault), message, note=note))
         return False
@@ -201,7 +200,7 @@ class _Loader:
 
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:
         what = "unknown table" if isinstance(table, dict) else "unknown key"
-        close = _closest(section, SECTIONS)
+        close = closest(section, SECTIONS)
         note = _elsewhere(section) or (f"did you mean `{close}`?" if close else "")
         self._add(section, source.problem((section,), what, note=note, at_key=True))
 
@@ -209,7 +208,7 @@ class _Loader:
         owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
             return  # Which algorithm is meant is not known, it may be an owner of this key.
-        close = _closest(name, keys_of(table))
+        close = closest(name, keys_of(table))
         note = f"`{name}` belongs to {' and '.join(owners)}" if owners else _elsewhere(name)
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
@@ -217,11 +216,6 @@ class _Loader:
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)
         self.problems.append(problem)
-
-
-def _closest(word: str, known: Iterable[str]) -> str:
-    """The word of `known` that `word` may be a slip of, or an empty string."""
-    return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
 
 
 def _elsewhere(name: str) -> str:

@@ -7,11 +7,13 @@ config with a NaN would not equal itself.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["free_fault", "is_integer", "is_number", "printable", "shown", "toml_key", "toml_text"]
+__all__ = ["closest", "free_fault", "is_integer", "is_number", "printable", "shown", "toml_key", "toml_text"]
 
 INTEGER_BITS = 64  # what TOML promises; Python would take any number of digits
 VALUE_DEPTH = 8  # of tables and arrays in a free table: deeper is a mistake, and recursion needs an end
@@ -84,6 +86,11 @@ def printable(text: str, length: int | None = None) -> str:
     if length is not None and len(text) > length:
         text = text[: length - 3] + "..."
     return "".join(character if character.isprintable() else "?" for character in text.replace("\t", " "))
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The word of `known` that `word` may be a slip of, or an empty string."""
+    return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
 
 
 def _quoted(text: str) -> str:

@@ -93,14 +93,18 @@ class Learner:
         workers: int = 1,
         status: Status | None = None,
     ) -> None:
-        self.config = config
-        self.optimizer = FlatOptimizer(optimizer_settings(config))
+        self.reconfigure(config)
         self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements, workers)
         self.total_steps = total_steps
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
         self.gradient = np.zeros(parameter_elements, np.float32)
         self.status = status
         self.phase = status.phase("update") if status else 0
+
+    def reconfigure(self, config: AlgorithmConfig) -> None:
+        """Works by these keys from the next turn on. They must ask for as many moments as before."""
+        self.config = config
+        self.optimizer = FlatOptimizer(optimizer_settings(config))
 
     def views(self, ledger: NDArray[np.uint8]) -> Arrays:
         """The fields of a ledger block; made once for each block."""
