@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.config import load_config
+from hive.config import SCHEMES, load_config
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
@@ -24,12 +24,30 @@ def test_it_can_be_planned(path: Path, tmp_path: Path) -> None:
     plan = build(config, tmp_path).plan()
     assert config.run.stop_at_return is not None
     assert f"hive up examples/{path.name}" in path.read_text()
-    assert len(plan.actors) == 2 + max(config.collection.workers, 1) + max(config.gradients.workers, 1)
+    workers = max(config.gradients.workers, 1)
+    assert len(plan.actors) == 2 + (config.collection.workers or workers) + workers
 
 
 def test_there_are_examples() -> None:
     stems = {path.stem for path in EXAMPLES}
-    assert {"cartpole", "acrobot", "cartpole-ppo", "cartpole-impala", "pendulum"} <= stems
+    assert {
+        "cartpole",
+        "acrobot",
+        "pendulum",
+        *(f"cartpole-{s}" for s in SCHEMES if s not in ("a2c", "single")),
+    } <= stems
+    readme = (EXAMPLES[0].parents[1] / "README.md").read_text()
+    assert all(f"`{stem}.toml`" in readme for stem in stems)
+
+
+@pytest.mark.parametrize("scheme", ["a3c", "dd-ppo", "rapid"])
+def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
+    """Until episodes are four times as long as by chance, which takes a twentieth of what solving it does."""
+    path = EXAMPLES[0].parent / f"cartpole-{scheme}.toml"
+    config = load_config(path, ["run.stop_at_return=80", "run.steps=100_000"])
+    directory = RunDirectory.create(tmp_path, "test")
+    outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    assert outcome.reason.startswith("mean return"), outcome.reason
 
 
 def test_pendulum_is_learned(tmp_path: Path) -> None:

@@ -187,15 +187,16 @@ class _Loader:
         if not breach:
             return
         others = [f"{other} = {shown(config.value(other))} ({config.origin(other)})" for other in rule.others]
-        # Somebody gave this key: its default keeps the rule.
-        section, name = rule.name.split(".")
-        message = f"got {shown(value)}, but {breach.format(*others)}"
-        problem = self.given[section, name].source.problem((section, name), message)
-        for other in rule.others:
-            section, name = other.split(".")
-            if (section, name) in self.given:
-                marks = self.given[section, name].source.problem((section, name), "").marks
-                problem = replace(problem, marks=problem.marks + marks)
+        # Somebody gave one of these keys: the defaults, those of a scheme too, keep all rules.
+        paths = [(section, name) for section, _, name in (full.partition(".") for full in (rule.name, *rule.others))]
+        path, *rest = [path for path in paths if path in self.given]
+        mine = "got" if path == paths[0] else f"{rule.name} is"
+        origin = "" if path == paths[0] else f" ({config.origin(rule.name)})"
+        message = f"{mine} {shown(value)}{origin}, but {breach.format(*others)}"
+        problem = self.given[path].source.problem(path, message)
+        for other in rest:
+            marks = self.given[other].source.problem(other, "").marks
+            problem = replace(problem, marks=problem.marks + marks)
         self.problems.append(problem)
 
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:

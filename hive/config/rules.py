@@ -1,7 +1,7 @@
 """Rules that hold between keys: what some demand of another. To add one, add it to RULES.
 
-A rule is of one key, which breaks it only if somebody gave it: defaults keep all rules. The error shows every key that
-takes part (hive.config.load).
+A rule is of one key. It is broken only if somebody gave that key or one of the others: defaults, and those of a scheme,
+keep all rules. The error shows every key that takes part (hive.config.load).
 """
 
 from __future__ import annotations

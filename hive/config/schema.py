@@ -84,7 +84,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        '"a2c", "ppo", "impala", "single" (all in one process) or "package.module:function"',
+        "a2c, a3c, ppo, dd-ppo, impala, rapid, single or your own package.module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',

@@ -13,14 +13,41 @@ __all__ = ["SCHEMES"]
 
 SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "a2c": {},
+    "a3c": {
+        "collection.workers": 0,
+        "collection.ownership": "gradient_worker",
+        "collection.communication": "asynchronous",
+        "collection.slots": 2,
+        "gradients.workers": 2,
+        "gradients.communication": "asynchronous",
+    },
     "ppo": {
         "gradients.communication": "synchronous",
+        "algorithm.name": "ppo",
+    },
+    "dd-ppo": {
+        "collection.workers": 0,
+        "collection.ownership": "gradient_worker",
+        "collection.communication": "synchronous",
+        "collection.fraction_workers": 0.6,
+        "collection.fraction_samples": 0.25,
+        "gradients.workers": 3,
+        "gradients.communication": "synchronous",
+        "gradients.decentralised": True,
         "algorithm.name": "ppo",
     },
     "impala": {
         "collection.communication": "asynchronous",
         "gradients.communication": "asynchronous",
         "algorithm.name": "impala",
+    },
+    "rapid": {
+        "collection.workers": 4,
+        "collection.ownership": "gradient_worker",
+        "collection.communication": "asynchronous",
+        "gradients.workers": 2,
+        "gradients.communication": "synchronous",
+        "algorithm.name": "ppo",
     },
     "single": {
         "collection.workers": 0,

@@ -11,9 +11,12 @@ from hive.config import Config, load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
+from hive.config.schemes import SCHEMES
 from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
+
+SCHEME_NAMES = ", ".join(f'"{name}"' for name in SCHEMES)
 
 BAD = """\
 # Four mistakes.
@@ -143,10 +146,9 @@ def test_overrides_reach_into_options() -> None:
         ("envs=1", "unknown key; did you mean `collection.envs` or `evaluation.envs`?"),
         (
             "run.scheme=sngle",
-            'expected "a2c", "ppo", "impala", "single" or "package.module:function", got "sngle"; '
-            "did you mean `single`?",
+            f'expected {SCHEME_NAMES} or "package.module:function", got "sngle"; did you mean `single`?',
         ),
-        ("run.scheme=[]", 'expected "a2c", "ppo", "impala", "single" or "package.module:function", got an array'),
+        ("run.scheme=[]", f'expected {SCHEME_NAMES} or "package.module:function", got an array'),
         (
             "algorithm.name=pp",
             'expected "a2c", "ppo", "impala" or "package.module:Class", got "pp"; did you mean `ppo`?',
@@ -351,6 +353,20 @@ def test_a_wrong_algorithm_brings_no_other_problem(choice: str) -> None:
 
 def test_an_unknown_key_in_file_and_override_is_two_problems() -> None:
     assert len(problems(f"{ENV}[run]\nxyz = 2\n", "run.xyz=3")) == 2
+
+
+def test_a_rule_that_the_default_of_a_scheme_breaks_is_told_where_the_other_key_stands() -> None:
+    text = f"[run]\nscheme = 'rapid'\n{ENV}[collection]\nworkers = 3\n"
+    assert problems(text) == [
+        'run.toml:6: collection.workers: collection.ownership is "gradient_worker" (scheme rapid), '
+        "but collection.workers = 3 (run.toml:6) is no multiple of gradients.workers = 2 (scheme rapid)\n"
+        "     6 | workers = 3\n"
+        "       |           ^"
+    ]
+    (problem,) = problems(ENV, "run.scheme=dd-ppo", "gradients.communication=asynchronous")
+    assert problem.startswith(
+        "--set gradients.communication=asynchronous: gradients.decentralised is true (scheme dd-ppo)"
+    )
 
 
 def test_a_rule_names_a_default_and_an_override() -> None:

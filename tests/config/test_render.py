@@ -11,6 +11,7 @@ from hive.config import Config, load_config, render, template
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
 from hive.config.schema import SECTIONS
+from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 from hive.errors import ConfigError
 
@@ -151,7 +152,7 @@ def test_a_template_that_cannot_work_is_not_written(env_id: str, scheme: str) ->
         template(env_id, scheme)
 
 
-@pytest.mark.parametrize("scheme", ["a2c", "ppo", "impala", "single"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_each_scheme_renders_its_algorithm(scheme: str) -> None:
     config = load_config("run.toml", [f"run.scheme={scheme}"], text=ENV)
     document = tomllib.loads(render(config))

@@ -26,7 +26,15 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
 
 @pytest.mark.parametrize(
     ("scheme", "algorithm", "learning_rate"),
-    [("a2c", A2CConfig, 7e-4), ("single", A2CConfig, 7e-4), ("ppo", PPOConfig, 3e-4), ("impala", IMPALAConfig, 7e-4)],
+    [
+        ("a2c", A2CConfig, 7e-4),
+        ("a3c", A2CConfig, 7e-4),
+        ("single", A2CConfig, 7e-4),
+        ("ppo", PPOConfig, 3e-4),
+        ("dd-ppo", PPOConfig, 3e-4),
+        ("rapid", PPOConfig, 3e-4),
+        ("impala", IMPALAConfig, 7e-4),
+    ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
     config = load_config("x.toml", [f"run.scheme={scheme}"], text=ENV)
@@ -38,6 +46,27 @@ def test_ppo_collects_ahead_and_updates_in_step() -> None:
     config = load_config("x.toml", ["run.scheme=ppo"], text=ENV)
     assert (config.collection.communication, config.collection.max_lag, config.collection.slots) == ("pipelined", 1, 3)
     assert (config.gradients.communication, config.gradients.max_lag) == ("synchronous", 0)
+
+
+def test_a3c_is_workers_that_collect_for_themselves() -> None:
+    config = load_config("x.toml", ["run.scheme=a3c"], text=ENV)
+    assert (config.collection.workers, config.gradients.workers) == (0, 2)
+    assert {config.collection.communication, config.gradients.communication} == {"asynchronous"}
+    assert (config.collection.ownership, config.collection.slots) == ("gradient_worker", 2)
+
+
+def test_dd_ppo_is_in_step_without_a_master_and_cuts_rounds_short() -> None:
+    config = load_config("x.toml", ["run.scheme=dd-ppo"], text=ENV)
+    assert (config.collection.workers, config.gradients.workers, config.gradients.decentralised) == (0, 3, True)
+    assert (config.collection.max_lag, config.gradients.max_lag, config.exact) == (0, 0, False)
+    assert (config.collection.fraction_workers, config.collection.fraction_samples) == (0.6, 0.25)
+
+
+def test_rapid_is_two_levels() -> None:
+    config = load_config("x.toml", ["run.scheme=rapid"], text=ENV)
+    assert (config.collection.workers, config.gradients.workers) == (4, 2)
+    assert (config.collection.communication, config.gradients.communication) == ("asynchronous", "synchronous")
+    assert config.collection.ownership == "gradient_worker"
 
 
 def test_impala_waits_for_nobody() -> None:
