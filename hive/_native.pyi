@@ -1,4 +1,4 @@
-"""hive._native, the C++ part: slots, boards, status pages, gradient reduction, optimizers, returns, rows.
+"""hive._native, the C++ part: slots, boards, status pages, gradient reduction and codecs, optimizers, returns, rows.
 
 The headers under native/include/hive say how each unit works; this file gives the types. Arrays of numeric
 functions are C-contiguous and never converted: another dtype is a TypeError; another shape, a read-only or an
@@ -34,6 +34,41 @@ def reduce(gradients: Sequence[NDArray[np.float32]], weights: Sequence[float], o
 
 def norm_and_finite(block: NDArray[np.float32]) -> tuple[float, bool]:
     """The Euclidean norm of a block, and whether every element is finite."""
+
+# Compressed gradients (codec.hpp). Gradients are float32 [P], 16-bit floats travel as uint16 [P]. Encoders return the
+# relative error: the norm of what is missing over the norm of what was to be sent.
+
+def encode_bf16(gradient: NDArray[np.float32], out: NDArray[np.uint16]) -> float:
+    """Narrow a finite gradient to bfloat16."""
+
+def encode_fp16(gradient: NDArray[np.float32], out: NDArray[np.uint16]) -> tuple[float, float]:
+    """Narrow a finite gradient, times a power of two, to float16; (that scale, error)."""
+
+def encode_top_k(
+    gradient: NDArray[np.float32],
+    residual: NDArray[np.float32],
+    values: NDArray[np.float32],
+    indices: NDArray[np.uint32],
+) -> float:
+    """Write the largest of gradient + residual to `values` and `indices` [k]; the rest stays in `residual` [P]."""
+
+def reduce_bf16(
+    gradients: Sequence[NDArray[np.uint16]], weights: Sequence[float], out: NDArray[np.float32]
+) -> Reduction:
+    """`reduce` of bfloat16 gradients, in float32."""
+
+def reduce_fp16(
+    gradients: Sequence[NDArray[np.uint16]], weights: Sequence[float], out: NDArray[np.float32]
+) -> Reduction:
+    """`reduce` of float16 gradients, in float32."""
+
+def reduce_top_k(
+    values: Sequence[NDArray[np.float32]],
+    indices: Sequence[NDArray[np.uint32]],
+    weights: Sequence[float],
+    out: NDArray[np.float32],
+) -> Reduction:
+    """`reduce` of sparse gradients, each [k]. An index beyond `out` [P] counts as not finite; `bad_index` is -1."""
 
 # Gradients of a model in one block (gather.hpp). Blocks are uint8 [bytes], aligned to 8 bytes.
 

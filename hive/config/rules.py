@@ -60,6 +60,10 @@ def _decentralised_breach(decentralised: bool, communication: str) -> str:
     return "{0} has no order that all could follow" if communication == "asynchronous" and decentralised else ""
 
 
+def _top_k_breach(top_k: float, compression: str) -> str:
+    return "{0} sends all" if top_k < 1 and compression != "top-k" else ""
+
+
 def _clock_breach(every: Mapping[str, Any], collection: str, gradients: str) -> str:
     """A checkpoint of a deterministic run is a cut of the pipeline: it must not depend on a clock."""
     if "seconds" not in every or "asynchronous" in (collection, gradients):
@@ -82,6 +86,7 @@ RULES = (
     Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
+    Rule("gradients.top_k", ("gradients.compression",), _top_k_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
     Rule("network.policy_head", ("network.module",), _head_breach),
     Rule("network.value_head", ("network.module",), _head_breach),

@@ -72,6 +72,11 @@ def _quota(table: Mapping[str, Any]) -> float:
     return 1.0 if table["fraction_workers"] == 1.0 else 0.0
 
 
+def _top_k(table: Mapping[str, Any]) -> float:
+    """The default `top_k`: a fifth of the bytes."""
+    return 0.1 if table["compression"] == "top-k" else 1.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """[run]: what is trained, and until when."""
@@ -199,6 +204,18 @@ class GradientsConfig:
     )
     decentralised: bool = key(
         False, "every gradient worker applies all gradients itself, instead of waiting for the learner's weights"
+    )
+    compression: str = key(
+        "none",
+        '"none"; "bf16", "fp16": half the bytes; "top-k": the largest elements, the rest waits with the worker',
+        choices=("none", "bf16", "fp16", "top-k"),
+    )
+    top_k: float = key(
+        REQUIRED,
+        "of the elements, 8 bytes each, that top-k sends; default: 0.1, without top-k all",
+        above=0,
+        maximum=1,
+        resolve=_top_k,
     )
     device: str = key(
         "cpu",

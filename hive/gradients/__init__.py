@@ -16,24 +16,31 @@ from hive.gradients.blocks import (
     gradient_layout,
     put_episodes,
 )
+from hive.gradients.codecs import COMPRESSIONS, ERROR, PLAIN, TOP_K, Codec, codec_for
 from hive.gradients.map_of_tensors import MapOfTensors
 from hive.gradients.reports import GradientNotFinite, ReductionReport
 
 __all__ = [
     "CAUSE",
     "CAUSES",
+    "COMPRESSIONS",
     "ENV_STEPS",
     "EPISODES",
+    "ERROR",
+    "PLAIN",
     "POLICY",
     "ROLLOUTS",
     "SAMPLES",
     "SEQUENCE",
+    "TOP_K",
     "VERSION",
+    "Codec",
     "GradAccumulator",
     "GradientNotFinite",
     "MapOfTensors",
     "ReductionReport",
     "clear",
+    "codec_for",
     "combine",
     "gradient_layout",
     "put_episodes",

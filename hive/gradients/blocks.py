@@ -2,7 +2,8 @@
 
     header            [8] int64                      what HEADER names
     moments           [3] float64                    count, sum and sum of squares of advantages, where asked for
-    gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`
+    gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`; compressed, the
+                                                     fields of its codec stand here (hive.gradients.codecs)
     mask              [parameters] uint8             0: this parameter had no gradient; its range is zero
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
     episode_returns   [E] float32                    of the episodes that ended in these rollouts
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
+from hive.gradients.codecs import PLAIN, Codec
 from hive.runtime import Layout
 
 __all__ = [
@@ -50,13 +52,15 @@ HEADER_WORDS = 8
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def gradient_layout(parameter_elements: int, parameters: int, statistics: int, episodes: int) -> Layout:
+def gradient_layout(
+    parameter_elements: int, parameters: int, statistics: int, episodes: int, codec: Codec = PLAIN
+) -> Layout:
     """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of."""
     return Layout(
         {
             "header": ("int64", (HEADER_WORDS,)),
             "moments": ("float64", (3,)),
-            "gradient": ("float32", (parameter_elements,)),
+            **codec.fields(parameter_elements),
             "mask": ("uint8", (parameters,)),
             "statistics": ("float64", (max(statistics, 1),)),
             "episode_returns": ("float32", (episodes,)),
@@ -87,7 +91,10 @@ def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], N
 
 
 def combine(
-    gradients: Sequence[Arrays], out: NDArray[np.float32], factors: Sequence[float] | None = None
+    gradients: Sequence[Arrays],
+    out: NDArray[np.float32],
+    factors: Sequence[float] | None = None,
+    codec: Codec = PLAIN,
 ) -> tuple[int, _native.Reduction]:
     """Writes the mean of the gradients, weighted by their samples, to `out`: (samples, norm and finite check).
 
@@ -97,4 +104,4 @@ def combine(
     total = sum(samples)
     scales = factors or [1.0] * len(samples)
     weights = [n / total * scale if total else 0.0 for n, scale in zip(samples, scales, strict=True)]
-    return total, _native.reduce([g["gradient"] for g in gradients], weights, out)
+    return total, codec.reduce(gradients, weights, out)

@@ -5,7 +5,7 @@ from hive.workers.blueprint import Blueprint
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
-from hive.workers.gradient_worker import GWorker
+from hive.workers.gradient_worker import GradientWorker
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
@@ -22,8 +22,8 @@ __all__ = [
     "EvaluationDue",
     "Evaluator",
     "EvaluatorActor",
-    "GWorker",
     "Gradient",
+    "GradientWorker",
     "GradientWorkerActor",
     "Learner",
     "LearnerActor",

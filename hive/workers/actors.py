@@ -136,10 +136,12 @@ class GradientWorkerActor(Actor):
         self.worker = blueprint.gradient_worker(self.index, self.status)
         self.worker.on_not_finite = self._keep
         self.replica = blueprint.replica() if config.gradients.decentralised else None
+        self.cuts = blueprint.cuts
 
     async def run(self) -> None:
         sequence = self.gradients.produced
         first = {} if self.takes_any else self._first_rollouts(sequence)
+        started = self.cuts.start(sequence // self.per_round)
         share: list[Slot] = []
         if self.free and not self.rollouts.producers:
             self.note("idle", f"{self.name} has no collector in its share and is done")
@@ -147,6 +149,9 @@ class GradientWorkerActor(Actor):
         while True:
             number, step = divmod(sequence, self.per_round)
             if step == 0:
+                if self.cuts.start(number) != started:
+                    started = self.cuts.start(number)
+                    self.worker.let_go()
                 share = [await self._claim_fresh()] if self.takes_any else await self._claim_round(number, first)
             slot = await self.gradients.reserve()
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None

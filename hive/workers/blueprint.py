@@ -20,7 +20,7 @@ from hive.algorithms import Algorithm, make_algorithm
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
 from hive.errors import NetworkError, RecordError
-from hive.gradients import gradient_layout
+from hive.gradients import codec_for, gradient_layout
 from hive.networks import (
     ALIGNMENT,
     ActionDistribution,
@@ -39,7 +39,7 @@ from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.cuts import Cuts
 from hive.workers.evaluator import Evaluator
-from hive.workers.gradient_worker import GWorker
+from hive.workers.gradient_worker import GradientWorker
 from hive.workers.learner import Count, Learner, ledger_layout
 from hive.workers.replica import Replica
 
@@ -60,6 +60,7 @@ class Blueprint:
         self.parameters = network_parameters(config)
         self.distribution: ActionDistribution = distribution_for(self.environment.action)
         self.flat = FlatParameters(self.network())
+        self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         self.collectors = collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
         self.state_bytes = self.flat.block_bytes + ALIGNMENT  # the learner's state: weights, then a round's moments
@@ -125,9 +126,16 @@ class Blueprint:
         """A gradient worker's own copy of the state, before its first turn."""
         return Replica(self.learner(), self.state_bytes)
 
-    def gradient_worker(self, source: int, status: Status | None = None) -> GWorker:
+    def gradient_worker(self, source: int, status: Status | None = None) -> GradientWorker:
         """Gradient worker number `source` of the run, with a network of its own."""
-        return GWorker(self.network(), self.algorithm(), seed=self.config.run.seed, source=source, status=status)
+        return GradientWorker(
+            self.network(),
+            self.algorithm(),
+            seed=self.config.run.seed,
+            source=source,
+            codec=self.codec,
+            status=status,
+        )
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config
@@ -136,6 +144,7 @@ class Blueprint:
             self.flat.parameter_elements,
             config.run.steps,
             workers=self.gradient_workers,
+            codec=self.codec,
             status=status,
         )
 
@@ -224,7 +233,11 @@ class Blueprint:
         """The layout of the gradient of a share of `collectors` collectors."""
         most = collectors * self.config.collection.rollout * self.config.collection.envs
         return gradient_layout(
-            self.flat.parameter_elements, len(self.flat.parameters), len(self.algorithm().statistics), most
+            self.flat.parameter_elements,
+            len(self.flat.parameters),
+            len(self.algorithm().statistics),
+            most,
+            self.codec,
         )
 
 

@@ -2,11 +2,11 @@
 
     rollouts -> algorithm.steps -> forward -> loss -> backward -> one copy into the gradient slot
 
-A synchronous object without ports. The weights are read where they lie (`bind`), the gradient enters its slot by one
-copy. An algorithm makes S gradients of a round, each on its own version of the weights; gradient g is number g mod S of
-round g // S. What it cannot make (a share without samples, a round that a dead worker began) is a gradient of zero
-samples: the numbers stay whole. One that is not finite says so in its header, and is never applied; `on_not_finite`
-hears of it while everything that made it is still there.
+A synchronous object without ports. The weights are read where they lie (`bind`). The gradient enters its slot by one
+copy, or compressed (hive.gradients.codecs): what that keeps back lies here. An algorithm makes S gradients of a round,
+each on its own version of the weights; gradient g is number g mod S of round g // S. What it cannot make (a share
+without samples, a round that a dead worker began) is a gradient of zero samples: the numbers stay whole. One that is
+not finite says so in its header and is never applied; `on_not_finite` hears of it while all that made it is there.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.algorithms import Algorithm, Evaluate, Moments, Step, Steps
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, POLICY, SAMPLES, clear, put_episodes
-from hive.networks import FlatParameters
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, PLAIN, POLICY, SAMPLES, Codec, clear, put_episodes
+from hive.networks import FlatParameters, aligned_block
 from hive.runtime import Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
 from hive.workers.numerics import Finding, find
 
-__all__ = ["GWorker"]
+__all__ = ["GradientWorker"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class GWorker:
+class GradientWorker:
     """Computes gradients of `network` by `algorithm`. `source` is its number in the run."""
 
     def __init__(
@@ -42,10 +42,16 @@ class GWorker:
         *,
         seed: int,
         source: int = 0,
+        codec: Codec = PLAIN,
         status: Status | None = None,
     ) -> None:
         self.network = network
         self.flat = FlatParameters(network)
+        self.codec = codec
+        self.residual = codec.residual(self.flat.parameter_elements)
+        """What the codec has kept back so far."""
+        elements = 0 if codec.in_place else self.flat.parameter_elements
+        self._gradient = aligned_block(4 * elements).view(np.float32)  # before it is compressed
         self.algorithm = algorithm
         self.seed = seed
         self.source = source
@@ -59,6 +65,10 @@ class GWorker:
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Computes with these weights from now on; they are read in place."""
         self.flat.bind(weights, read_only=True)
+
+    def let_go(self) -> None:
+        """Forgets what the codec has kept back, at a cut."""
+        self.residual[:] = 0.0
 
     def compute(
         self,
@@ -110,10 +120,14 @@ class GWorker:
         loss = step.loss(self.network(step.inputs))
         self.flat.release_gradients()
         torch.autograd.backward(loss.total)
-        out["mask"][:] = self.flat.gradient(out["gradient"])
+        gradient = out["gradient"] if self.codec.in_place else self._gradient
+        out["mask"][:] = self.flat.gradient(gradient)
         out["statistics"][: len(loss.statistics)] = loss.statistics
         out["header"][SAMPLES] = step.samples
-        if not (_native.norm_and_finite(out["gradient"])[1] and math.isfinite(loss.total.item())):
-            finding = find(self.flat, self._rollouts, step.inputs, loss, out["gradient"])
+        if not (_native.norm_and_finite(gradient)[1] and math.isfinite(loss.total.item())):
+            finding = find(self.flat, self._rollouts, step.inputs, loss, gradient)
             out["header"][CAUSE] = CAUSES.index(finding.cause)
+            self.codec.clear(out)
             self.on_not_finite(finding, out["header"])
+        elif not self.codec.in_place:
+            self.codec.encode(gradient, out, self.residual)

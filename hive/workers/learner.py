@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.config import AlgorithmConfig
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, combine
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, SAMPLES, Codec, combine
 from hive.networks import FlatOptimizer, OptimizerSettings
 from hive.runtime import Layout, Status
 
@@ -91,11 +91,13 @@ class Learner:
         total_steps: int,
         *,
         workers: int = 1,
+        codec: Codec = PLAIN,
         status: Status | None = None,
     ) -> None:
         self.reconfigure(config)
         self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements, workers)
         self.total_steps = total_steps
+        self.codec = codec
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
         self.gradient = np.zeros(parameter_elements, np.float32)
         self.status = status
@@ -149,7 +151,7 @@ class Learner:
         counters[:] = before["counters"]
         after["applied"][:] = before["applied"]
         after["returns"][:] = before["returns"]
-        samples, reduction = combine(gradients, self.gradient, factors)
+        samples, reduction = combine(gradients, self.gradient, factors, self.codec)
         cause, bad = _blame(gradients, reduction)
         rate = self.learning_rate(int(counters[Count.env_steps]))
         size = 4 * len(self.gradient)

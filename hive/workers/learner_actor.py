@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hive.algorithms import Moments, merged
 from hive.config import load_reference
 from hive.errors import NotFinite
-from hive.gradients import POLICY, ROLLOUTS, SAMPLES, VERSION
+from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
@@ -65,6 +65,8 @@ class LearnerActor(Actor):
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
         self.told: dict[str, float] = {}  # by the hook, since the last Metrics
+        self.errors: list[float] = []  # of compressed gradients, since then
+        self.sent_bytes = 0  # of one of them
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
@@ -147,6 +149,9 @@ class LearnerActor(Actor):
         weights.ring()
         policy = [int(header[POLICY]) for header in headers if header[POLICY] >= 0]
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
+        if not self.learner.codec.in_place:
+            self.errors += [float(slot.arrays["coding"][ERROR]) for slot in held if slot.arrays["header"][SAMPLES]]
+            self.sent_bytes = self.learner.codec.sent_bytes(held[0].arrays)
         self.window.append((turn, max(used, default=0), self.behaviour.latest - min(policy) if policy else 0))
         self._show()
         if self.hook is not None and turn.applied:
@@ -293,6 +298,10 @@ class LearnerActor(Actor):
         }
         means = np.mean([turn.statistics for turn, _, _ in self.window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
+        if self.errors:
+            values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
+            values["gradients/compression_error"] = float(np.mean(self.errors))
+            self.errors.clear()
         values |= self.told
         self.told = {}
         self.window.clear()

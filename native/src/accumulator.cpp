@@ -269,14 +269,14 @@ std::int64_t first_not_finite(std::span<const T> values) {
   return found == values.end() ? -1 : found - values.begin();
 }
 
-template <typename T>
-Reduction blame(std::span<const Weighted<T>> gradients, std::span<const T> out, double norm) {
+template <typename In, typename Out>
+Reduction blame(std::span<const Weighted<In>> gradients, std::span<const Out> out, double norm) {
   for (std::size_t k = 0; k < gradients.size(); ++k) {
     if (gradients[k].weight == 0) continue;
-    const std::int64_t index = first_not_finite(gradients[k].values);
+    const std::int64_t index = first_not_finite<In>(gradients[k].values);
     if (index >= 0) return {norm, false, static_cast<std::int64_t>(k), index};
   }
-  const std::int64_t index = first_not_finite(out);  // none, where only the squares of float64 overflowed
+  const std::int64_t index = first_not_finite<Out>(out);  // none, where only the squares of float64 overflowed
   return {norm, index < 0, -1, index};
 }
 
@@ -302,21 +302,21 @@ double sum_blocks(std::span<const In* const> blocks, std::span<const Sum> weight
   return std::sqrt(squares);
 }
 
-template <typename T>
-Reduction reduce_blocks(std::span<const Weighted<T>> gradients, SumOf<T> divisor, std::span<T> out) {
-  std::vector<const T*> blocks;
-  std::vector<SumOf<T>> weights;
-  for (const Weighted<T>& gradient : gradients) {
+template <typename In, typename Out>
+Reduction reduce_blocks(std::span<const Weighted<In>> gradients, SumOf<In> divisor, std::span<Out> out) {
+  std::vector<const In*> blocks;
+  std::vector<SumOf<In>> weights;
+  for (const Weighted<In>& gradient : gradients) {
     if (gradient.weight == 0) continue;
     blocks.push_back(gradient.values.data());
     weights.push_back(gradient.weight);
   }
   if (blocks.empty()) {
-    std::fill(out.begin(), out.end(), T{});
+    std::fill(out.begin(), out.end(), Out{});
     return {0.0, true, -1, -1};
   }
-  const double norm = sum_blocks<T, T, SumOf<T>>(blocks, weights, divisor, out);
-  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T>(gradients, out, norm);
+  const double norm = sum_blocks<In, Out, SumOf<In>>(blocks, weights, divisor, out);
+  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<In, Out>(gradients, out, norm);
 }
 
 template <typename T>
@@ -324,14 +324,14 @@ Reduction finish_block(std::span<const SumOf<T>> sums, SumOf<T> divisor, std::sp
   const SumOf<T>* const block = sums.data();
   const SumOf<T> weight = 1;
   const double norm = sum_blocks<SumOf<T>, T, SumOf<T>>({&block, 1}, {&weight, 1}, divisor, out);
-  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T>({}, out, norm);
+  return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T, T>({}, out, norm);
 }
 
 }  // namespace
 
 #define HIVE_REDUCE(T)                                                                           \
   Reduction reduce(std::span<const Weighted<T>> gradients, std::span<T> out, SumOf<T> divisor) { \
-    return reduce_blocks<T>(gradients, divisor, out);                                            \
+    return reduce_blocks<T, T>(gradients, divisor, out);                                          \
   }                                                                                              \
   Reduction finish(std::span<const SumOf<T>> sums, std::span<T> out, SumOf<T> divisor) {         \
     return finish_block<T>(sums, divisor, out);                                                  \
@@ -341,6 +341,13 @@ HIVE_REDUCE(double)
 HIVE_REDUCE(BFloat16)
 HIVE_REDUCE(Float16)
 #undef HIVE_REDUCE
+
+Reduction reduce_wide(std::span<const Weighted<BFloat16>> gradients, std::span<float> out, float divisor) {
+  return reduce_blocks<BFloat16, float>(gradients, divisor, out);
+}
+Reduction reduce_wide(std::span<const Weighted<Float16>> gradients, std::span<float> out, float divisor) {
+  return reduce_blocks<Float16, float>(gradients, divisor, out);
+}
 
 double norm(std::span<const float> block) {
   double squares = 0.0;

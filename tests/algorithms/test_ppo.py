@@ -21,7 +21,7 @@ from hive.envs import Box, Discrete, MultiDiscrete
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, gradient_layout
 from hive.networks import FlatParameters, aligned_block, distribution_for
 from hive.storage import FINALS, LENGTH, VERSION, Purpose, Rollout, rollout_layout, stream
-from hive.workers import GWorker
+from hive.workers import GradientWorker
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -555,7 +555,7 @@ def test_moments_are_asked_for_first_and_their_answer_is_used(name: str) -> None
 # --- in the gradient worker
 
 
-def slot_of(worker: GWorker) -> Arrays:
+def slot_of(worker: GradientWorker) -> Arrays:
     """What was in it before is still in it."""
     layout = gradient_layout(worker.flat.parameter_elements, len(worker.flat.parameters), 5, 200)
     block = aligned_block(layout.bytes)
@@ -563,11 +563,11 @@ def slot_of(worker: GWorker) -> Arrays:
     return layout.views(block)
 
 
-def worker_for(config: PPOConfig, workers: int = 1, source: int = 0, seed: int = 3) -> GWorker:
-    return GWorker(network_for("discrete", seed), ppo("discrete", config, workers), seed=5, source=source)
+def worker_for(config: PPOConfig, workers: int = 1, source: int = 0, seed: int = 3) -> GradientWorker:
+    return GradientWorker(network_for("discrete", seed), ppo("discrete", config, workers), seed=5, source=source)
 
 
-def computed(worker: GWorker, share: Sequence[Arrays], sequence: int, **options: Any) -> Arrays:
+def computed(worker: GradientWorker, share: Sequence[Arrays], sequence: int, **options: Any) -> Arrays:
     out = slot_of(worker)
     worker.compute(share, out, sequence=sequence, version=40 + sequence, **options)
     return out

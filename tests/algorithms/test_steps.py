@@ -27,7 +27,7 @@ from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
 from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
 from hive.networks import Categorical, aligned_block
 from hive.storage import LENGTH, Purpose, Rollout, rollout_layout, stream
-from hive.workers import GWorker
+from hive.workers import GradientWorker
 
 
 class Reinforce:
@@ -90,7 +90,7 @@ def rollout(seed: int = 1) -> dict[str, Any]:
     return arrays
 
 
-def slot_of(worker: GWorker) -> dict[str, Any]:
+def slot_of(worker: GradientWorker) -> dict[str, Any]:
     layout = gradient_layout(worker.flat.parameter_elements, 2, 2, 8)
     return layout.views(aligned_block(layout.bytes))
 
@@ -98,7 +98,7 @@ def slot_of(worker: GWorker) -> dict[str, Any]:
 def test_an_algorithm_of_our_own_makes_gradients() -> None:
     algorithm: Algorithm = Reinforce()
     network = Policy()
-    worker = GWorker(network, algorithm, seed=1)
+    worker = GradientWorker(network, algorithm, seed=1)
     arrays, out = rollout(), slot_of(worker)
     worker.compute([arrays], out, sequence=0, version=0)
     logits = network(torch.from_numpy(arrays["observations"][:-1].reshape(-1, 3)))[0]
@@ -114,21 +114,21 @@ def test_an_algorithm_of_our_own_makes_gradients() -> None:
 def test_gradients_of_a_round_are_made_one_after_the_other() -> None:
     """Each on the weights of its moment; the first also tells of the whole round."""
     algorithm, share = Reinforce(rollouts=2), [rollout(1), rollout(2)]
-    worker = GWorker(Policy(), algorithm, seed=1)
+    worker = GradientWorker(Policy(), algorithm, seed=1)
     outs = [slot_of(worker), slot_of(worker)]
     for sequence, out in enumerate(outs):
         worker.compute(share, out, sequence=sequence, version=sequence)
         assert algorithm.asked == [(8, 2)] * (sequence + 1)
     for arrays, out in zip(share, outs, strict=True):
         alone = slot_of(worker)
-        GWorker(worker.network, Reinforce(), seed=1).compute([arrays], alone, sequence=0, version=0)
+        GradientWorker(worker.network, Reinforce(), seed=1).compute([arrays], alone, sequence=0, version=0)
         assert np.array_equal(out["gradient"], alone["gradient"])
     assert [out["header"][[SAMPLES, ENV_STEPS]].tolist() for out in outs] == [[8, 16], [8, 0]]
 
 
 def test_a_round_that_another_worker_began_is_not_gone_on_with() -> None:
     """What is left of a dead worker's round are gradients of zero samples; the next round is whole."""
-    worker = GWorker(Policy(), Reinforce(rollouts=2), seed=1)
+    worker = GradientWorker(Policy(), Reinforce(rollouts=2), seed=1)
     samples = []
     for sequence in (0, 3, 4, 5):
         out = slot_of(worker)
@@ -139,7 +139,7 @@ def test_a_round_that_another_worker_began_is_not_gone_on_with() -> None:
 
 def test_questions_are_answered() -> None:
     algorithm = Asks()
-    worker = GWorker(Policy(), algorithm, seed=5, source=2)
+    worker = GradientWorker(Policy(), algorithm, seed=5, source=2)
     arrays, asking, made = rollout(), slot_of(worker), slot_of(worker)
     worker.compute([arrays], asking, sequence=6, version=0)
     assert asking["header"][[SAMPLES, ENV_STEPS]].tolist() == [0, 8]

@@ -29,6 +29,7 @@ SPECIAL = {
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "gradients.device": st.just("cpu"),
+    "gradients.top_k": st.just(1.0),
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),

@@ -49,6 +49,10 @@ MODES = {
         *("run.scheme=impala", "gradients.decentralised=true"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],
+    "a2c pipelined, 2 x 2, top-k": [
+        *("gradients.compression=top-k", "collection.workers=2", "gradients.workers=2"),
+        *("collection.communication=pipelined", "gradients.communication=pipelined"),
+    ],
     "impala pipelined": [
         *("run.scheme=impala", "collection.communication=pipelined", "gradients.communication=pipelined")
     ],

@@ -13,7 +13,7 @@ from hive.config import Config, load_config
 from hive.networks import aligned_block
 from hive.runtime import Layout, Status
 from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
-from hive.workers import Blueprint, Collector, GWorker, Learner
+from hive.workers import Blueprint, Collector, GradientWorker, Learner
 from hive.workers.learner import Count, Turn, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -81,8 +81,8 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
     return collector
 
 
-def worker_of(blueprint: Blueprint, source: int = 0) -> GWorker:
-    return GWorker(blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
+def worker_of(blueprint: Blueprint, source: int = 0) -> GradientWorker:
+    return GradientWorker(blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
 
 
 class Trainer:

@@ -22,11 +22,11 @@ from small_trainer import (
 )
 
 from hive.errors import NetworkError
-from hive.gradients import EPISODES, SAMPLES, VERSION, combine
+from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, codec_for, combine, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Rollout
-from hive.workers import Blueprint, GWorker
+from hive.workers import Blueprint, GradientWorker
 
 
 def blueprint_of(**values: Any) -> Blueprint:
@@ -44,7 +44,7 @@ def rollouts_of(blueprint: Blueprint, count: int = 2, sequence: int = 0) -> list
     return made
 
 
-def computed(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
+def computed(worker: GradientWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
     out = allocate(blueprint.gradient_layout(max(len(share), 1)))
     worker.compute(share, out, sequence=sequence, version=5)
     return out
@@ -204,7 +204,7 @@ def test_a_parameter_without_a_gradient_is_masked() -> None:
     blueprint = blueprint_of()
     network = blueprint.network()
     next(network.parameters()).requires_grad_(False)
-    worker = GWorker(network, blueprint.algorithm(), seed=1)
+    worker = GradientWorker(network, blueprint.algorithm(), seed=1)
     out = computed(worker, blueprint, rollouts_of(blueprint))
     assert out["mask"][0] == 0
     assert out["mask"][1:].all()
@@ -213,7 +213,7 @@ def test_a_parameter_without_a_gradient_is_masked() -> None:
 
 def test_it_shows_what_it_does() -> None:
     blueprint, page = blueprint_of(), Page()
-    worker = GWorker(blueprint.network(), blueprint.algorithm(), seed=1, status=page.status)
+    worker = GradientWorker(blueprint.network(), blueprint.algorithm(), seed=1, status=page.status)
     computed(worker, blueprint, rollouts_of(blueprint))
     shown = page.read()
     assert shown.spent_ns["gradient"][0] == BUSY
@@ -224,3 +224,60 @@ def test_it_shows_what_it_does() -> None:
 def test_a_block_of_another_network_is_refused() -> None:
     with pytest.raises(NetworkError, match="does not hold"):
         worker_of(blueprint_of()).bind(aligned_block(64))
+
+
+# --- compressed
+
+
+def compressing(blueprint: Blueprint, name: str = "top-k") -> GradientWorker:
+    return GradientWorker(blueprint.network(), blueprint.algorithm(), seed=1, codec=codec_for(name))
+
+
+def slot_for(worker: GradientWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
+    sizes = blueprint.flat.parameter_elements, len(blueprint.flat.parameters), len(blueprint.algorithm().statistics)
+    out = allocate(gradient_layout(*sizes, 64, worker.codec))
+    worker.compute(share, out, sequence=sequence, version=5)
+    return out
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16", "top-k"])
+def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) -> None:
+    blueprint = blueprint_of()
+    share, worker = rollouts_of(blueprint), compressing(blueprint, name)
+    whole = computed(worker_of(blueprint), blueprint, share)
+    out = slot_for(worker, blueprint, share)
+    received = np.empty_like(whole["gradient"])
+    samples, _ = combine([out], received, codec=worker.codec)
+    assert samples == whole["header"][SAMPLES]
+    assert np.array_equal(out["mask"], whole["mask"])
+    assert distance(received, whole["gradient"]) == pytest.approx(out["coding"][ERROR], rel=1e-4)
+    kept = worker.residual if name == "top-k" else 0.0
+    assert distance(received + kept, whole["gradient"]) <= (0.0 if name == "top-k" else 4e-3)
+
+
+def test_what_was_kept_back_comes_later_unless_it_is_let_go() -> None:
+    blueprint = blueprint_of()
+    worker, share = compressing(blueprint), rollouts_of(blueprint)
+    first = slot_for(worker, blueprint, share)
+    assert worker.residual.any()
+    second = slot_for(worker, blueprint, share, 1)
+    assert second["values"].tobytes() != first["values"].tobytes()
+    worker.let_go()
+    assert not worker.residual.any()
+    again = slot_for(worker, blueprint, share)
+    assert again["values"].tobytes() == first["values"].tobytes()
+
+
+def test_a_gradient_that_is_not_finite_is_told_and_spoils_nothing_that_waits() -> None:
+    blueprint = blueprint_of()
+    worker, share = compressing(blueprint), rollouts_of(blueprint)
+    slot_for(worker, blueprint, share)
+    waiting = worker.residual.copy()
+    told: list[str] = []
+    worker.on_not_finite = lambda finding, header: told.append(finding.cause)
+    share[0]["rewards"][0, 0] = np.nan
+    out = slot_for(worker, blueprint, share, 1)
+    assert told == ["reward"]
+    assert out["header"][CAUSE] != 0
+    assert not out["values"].any()
+    assert np.array_equal(worker.residual, waiting)

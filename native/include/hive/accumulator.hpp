@@ -57,6 +57,9 @@ Reduction reduce(std::span<const Weighted<float>> gradients, std::span<float> ou
 Reduction reduce(std::span<const Weighted<double>> gradients, std::span<double> out, double divisor = 1);
 Reduction reduce(std::span<const Weighted<BFloat16>> gradients, std::span<BFloat16> out, float divisor = 1);
 Reduction reduce(std::span<const Weighted<Float16>> gradients, std::span<Float16> out, float divisor = 1);
+// The same to float32, of gradients that were narrowed for their way only (codec.hpp).
+Reduction reduce_wide(std::span<const Weighted<BFloat16>> gradients, std::span<float> out, float divisor = 1);
+Reduction reduce_wide(std::span<const Weighted<Float16>> gradients, std::span<float> out, float divisor = 1);
 
 // The end of a sum that was kept while it grew: the same bits as reduce() over its terms. Nobody is to blame.
 Reduction finish(std::span<const float> sums, std::span<float> out, float divisor);
