@@ -2,9 +2,13 @@
 
 from hive.workers.actors import CollectorActor, GradientWorkerActor
 from hive.workers.blueprint import Blueprint
+from hive.workers.c_worker import CollectedRollout, CWorker, CWorkerSet, Snapshot
 from hive.workers.collector import Collector
+from hive.workers.collector_task import CollectorTask, CollectorThread
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
+from hive.workers.g_worker import Gradients, GWorker
+from hive.workers.g_worker_set import GWorkerSet
 from hive.workers.gradient_worker import GradientWorker
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
@@ -16,15 +20,23 @@ from hive.workers.replica import Replica, replica_slots
 __all__ = [
     "RESULTS",
     "Blueprint",
+    "CWorker",
+    "CWorkerSet",
+    "CollectedRollout",
     "Collector",
     "CollectorActor",
+    "CollectorTask",
+    "CollectorThread",
     "Evaluation",
     "EvaluationDue",
     "Evaluator",
     "EvaluatorActor",
+    "GWorker",
+    "GWorkerSet",
     "Gradient",
     "GradientWorker",
     "GradientWorkerActor",
+    "Gradients",
     "Learner",
     "LearnerActor",
     "Ledger",
@@ -32,6 +44,7 @@ __all__ = [
     "Recorder",
     "Replica",
     "RolloutReady",
+    "Snapshot",
     "Update",
     "UpdateHook",
     "Weights",
