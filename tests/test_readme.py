@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
-EXPECTED = ["the sum is 999000 {'produced': 1000, 'consumed': 1000, 'dropped': {}, 'in_flight': 0}", "(9184,)"]
+EXPECTED = [
+    "the sum is 999000 {'produced': 1000, 'consumed': 1000, 'dropped': {}, 'in_flight': 0}",
+    "(9184,)",
+    "10 256 5.0",
+]
 
 
 @pytest.mark.parametrize(("program", "expected"), list(zip(PROGRAMS, EXPECTED, strict=True)))

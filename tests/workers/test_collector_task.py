@@ -73,11 +73,6 @@ def take(task: CollectorTask, count: int) -> None:
         task.get()
 
 
-def take(task: CollectorTask, count: int) -> None:
-    for _ in range(count):
-        task.get()
-
-
 def test_it_has_two_names() -> None:
     assert CollectorThread is CollectorTask
     assert issubclass(CollectorTask, threading.Thread)
