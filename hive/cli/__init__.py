@@ -3,26 +3,42 @@
     0 finished, or stopped on request     1 the run failed     2 usage or config     3 platform     130 stopped at once
 
 Thin: every command is a function of a module beside this one that calls what scripts call. Nothing here imports torch,
-so that `hive --help` and `hive ps` answer at once. stdout carries data, stderr carries talk.
+and of the modules only the one that has the command is loaded, so that `hive --help` and `hive ps` answer at once.
+stdout carries data, stderr carries talk.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hive import __version__
-from hive.cli.check import add_check
-from hive.cli.files import add_file_commands
-from hive.cli.look import add_look_commands
-from hive.cli.monitor import add_monitor_command
-from hive.cli.slips import did_you_mean
-from hive.cli.up import add_run_commands
 from hive.errors import HiveError, PlatformError, UsageError
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
+
+# Every command: the module beside this one whose `add_COMMAND` declares it, and what it does. Run, look, care.
+COMMANDS = {
+    "init": ("files", "write a commented config that works"),
+    "check": ("check", "build everything, draw it, try it for a moment"),
+    "config": ("files", "every key of a config, with its origin"),
+    "up": ("up", "start a run from a config"),
+    "down": ("up", "end a run: drain, save, stop"),
+    "pause": ("steer", "let a run stand still, with all that it has in memory"),
+    "resume": ("up", "go on with a paused run, or with an ended one"),
+    "scale": ("steer", "change the numbers of workers of a running run"),
+    "save": ("steer", "write a checkpoint of a running run now"),
+    "ls": ("look", "runs"),
+    "ps": ("look", "the processes of a run"),
+    "monitor": ("monitor", "look at a run live"),
+    "logs": ("look", "logs of a run, merged by time"),
+    "stack": ("inspect", "what actors are executing right now"),
+    "story": ("inspect", "how actors came to be as they are"),
+    "doctor": ("doctor", "what is wrong with this machine, or with a run"),
+}
 
 EXAMPLES = """examples:
   hive init CartPole-v1 -o cartpole.toml     write a config
@@ -39,6 +55,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
+            from hive.cli.slips import did_you_mean
+
             raise UsageError(
                 f"no command `{value}`{did_you_mean(str(value), action.choices)}",
                 hint="`hive --help` lists the commands",
@@ -46,8 +64,15 @@ class _Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The commands; what each does is said in the table above, and nowhere else."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        return super().add_parser(name, help=COMMANDS[name][1], **options)
+
+
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """All commands and their options; with `only`, the options of that one, and of the others the names."""
     top = _Parser(
         prog="hive",
         description="Reinforcement learning on one machine with many processes.",
@@ -55,12 +80,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hive {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    add_run_commands(commands)
-    add_look_commands(commands)
-    add_monitor_command(commands)
-    add_file_commands(commands)
-    add_check(commands)
+    commands = top.add_subparsers(action=_Commands, dest="command", metavar="COMMAND", parser_class=_Parser)
+    for name, (module, _) in COMMANDS.items():
+        if only is None or name == only:
+            getattr(importlib.import_module(f"hive.cli.{module}"), f"add_{name}")(commands)
+        else:
+            commands.add_parser(name)
     return top
 
 
@@ -74,15 +99,18 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             )
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # "package.module:Class" of a user's own; last, so that it hides nothing
-        known = parser()
+        words = sys.argv[1:] if arguments is None else arguments
+        known = parser(only=words[0] if words else "")
         try:
-            options = known.parse_args(sys.argv[1:] if arguments is None else arguments)
+            options = known.parse_args(words)
             if options.command is None:
-                known.print_help()
-                sys.exit(0)
+                from hive.cli.look import run_nothing
+
+                sys.exit(run_nothing(known))
             from hive.runtime.folders import sweep
 
-            sweep()
+            if options.command != "doctor":  # which says itself what is wrong with the folder of sockets
+                sweep()
             sys.exit(options.run(options))
         finally:
             sys.stdout.flush()  # now, not when Python ends: a reader that is gone is no error

@@ -34,7 +34,6 @@ LIMIT_S = 8.0  # of a topology that does not end by itself; with the start it st
 def add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
-        help="build everything, draw it, try it for a moment",
         description="Checks config, environment, network and topology.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )

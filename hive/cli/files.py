@@ -10,13 +10,12 @@ from typing import Any
 from hive.config import SCHEMES, load_config, render, template
 from hive.errors import UsageError
 
-__all__ = ["add_file_commands"]
+__all__ = ["add_config", "add_init"]
 
 
-def add_file_commands(commands: Any) -> None:
+def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
-        help="write a config for an environment",
         description="Writes a commented config that works.",
         epilog="example: hive init CartPole-v1 -o cartpole.toml",
     )
@@ -26,22 +25,18 @@ def add_file_commands(commands: Any) -> None:
     )
     init.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to; never overwritten")
     init.set_defaults(run=run_init)
+
+
+def add_config(commands: Any) -> None:
     config = commands.add_parser(
         "config",
-        help="every key of a config, with its origin",
         description="Shows the resolved config.",
         epilog="example: hive config cartpole.toml -s collection.workers=4",
     )
-    _add_config(config)
+    config.add_argument("config", type=Path)
+    config.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)")
     config.add_argument("--json", action="store_true", help="one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
-
-
-def _add_config(command: argparse.ArgumentParser) -> None:
-    command.add_argument("config", type=Path)
-    command.add_argument(
-        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)"
-    )
 
 
 def run_init(options: argparse.Namespace) -> int:

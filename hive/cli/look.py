@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hive.cli.slips import did_you_mean, listed
-from hive.config.values import SHOWN_LENGTH, printable
+from hive.cli.which import chosen_run, live_runs
 from hive.errors import HiveError, RecordError, UsageError
-from hive.monitor import snapshot_of
 from hive.records import (
     RunDirectory,
     Summary,
@@ -22,37 +20,43 @@ from hive.records import (
     home_folder,
     merge_logs,
     read_run_facts,
-    resolve_run,
     run_state,
     tail_jsonl,
 )
 from hive.records.documents import json_text
 from hive.runtime.control import open_control
 
-__all__ = ["add_look_commands", "chosen_run", "live_run"]
+__all__ = ["add_logs", "add_ls", "add_ps", "run_nothing"]
 
 FOLLOW_S = 0.2  # between two looks of `logs -f`
 FOLLOW_LINES = 1000  # of each look: more than is logged between two
 
 LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
 PS_KEYS = (
-    *("name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
+    *("run", "name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
 )  # of every row of `ps`; null where a process has no such thing
 
 
-def add_look_commands(commands: Any) -> None:
+PS_HEAD = (
+    *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
+    *("BUSY", "WAIT-IN", "WAIT-OUT", "VERSION", "LAG", "RESTARTS"),
+)
+
+
+def add_ls(commands: Any) -> None:
     ls = commands.add_parser(
         "ls",
-        help="runs",
         description="Lists the runs in $HIVE_HOME (default ./runs).",
         epilog="example: hive ls --json",
     )
     ls.add_argument("--json", action="store_true", help="one JSON array")
     ls.set_defaults(run=run_ls)
+
+
+def add_ps(commands: Any) -> None:
     ps = commands.add_parser(
         "ps",
-        help="the processes of a run",
         description="Lists the processes of a run.",
         epilog="example: hive ps cartpole-1",
     )
@@ -60,13 +64,15 @@ def add_look_commands(commands: Any) -> None:
         "run_name",
         nargs="?",
         metavar="RUN",
-        help="name, beginning of a name, path or `latest`; default: the only live run, else the newest",
+        help="name, beginning of a name, path or `latest`; default: all that live, wherever, else the newest",
     )
     ps.add_argument("--json", action="store_true", help="one JSON array")
     ps.set_defaults(run=run_ps)
+
+
+def add_logs(commands: Any) -> None:
     logs = commands.add_parser(
         "logs",
-        help="logs of a run, merged by time",
         description="Shows logs, merged by time.",
         epilog="example: hive logs cartpole-1 learner-0 -n 20",
     )
@@ -86,37 +92,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def live_run(text: str | None) -> RunDirectory:
-    """The run that is meant: by name, or the only one that lives. Raises UsageError."""
-    if text is not None:
-        directory = resolve_run(home_folder(), text)
-        if run_state(directory) != "running":
-            raise UsageError(f"{directory.name} is not running: it {_verb(run_state(directory))}")
-        return directory
-    runs = find_runs(home_folder())
-    live = [run for run in runs if run_state(run) == "running"]
-    if len(live) == 1:
-        return live[0]
-    if live:
-        raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="say which one")
-    last = f" - last: {runs[-1].name} ({run_state(runs[-1])})" if runs else ""
-    raise UsageError(f"nothing is running{last}")
-
-
-def _verb(state: str) -> str:
-    return {"lost": "was lost"}.get(state, state)
-
-
-def chosen_run(text: str | None) -> RunDirectory:
-    """For commands that also look at ended runs."""
-    if text is not None:
-        return resolve_run(home_folder(), text)
-    try:
-        return live_run(None)
-    except UsageError:
-        return resolve_run(home_folder(), "latest")
-
-
 def run_ls(options: argparse.Namespace) -> int:
     rows = [_run_row(run) for run in find_runs(home_folder())]
     if options.json:
@@ -125,8 +100,14 @@ def run_ls(options: argparse.Namespace) -> int:
     if not rows:
         print(f"no run in {home_folder()} yet")
         return 0
+    _list_runs(rows)
+    return 0
+
+
+def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
+    """`where`: with the folder that each lies in."""
     _table(
-        ("NAME", "STATE", "STEPS", "RETURN", "WALL"),
+        ("NAME", "STATE", "STEPS", "RETURN", "WALL", *(["IN"] if where else [])),
         [
             (
                 row["name"],
@@ -134,11 +115,11 @@ def run_ls(options: argparse.Namespace) -> int:
                 f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
                 _number(row["mean_return_100"]),
                 _seconds(row["wall_s"]),
+                *([str(Path(row["path"]).parent)] if where else []),
             )
             for row in rows
         ],
     )
-    return 0
 
 
 def _run_row(run: RunDirectory) -> dict[str, Any]:
@@ -156,6 +137,8 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         row["started"] = facts.started
         if row["state"] == "running":
             row["wall_s"] = time.time() - facts.started
+            from hive.monitor import snapshot_of
+
             now = snapshot_of(_status(run))
             row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
         elif row["state"] == "lost":
@@ -186,61 +169,66 @@ def _status(run: RunDirectory) -> dict[str, Any]:
         client.close()
 
 
-def run_ps(options: argparse.Namespace) -> int:
-    run = chosen_run(options.run_name)
-    state = run_state(run)
-    rows = _live_rows(run) if state == "running" else _ended_rows(run, state)
-    if options.json:
-        print(json_text(rows, indent=2))
+def run_nothing(parser: argparse.ArgumentParser) -> int:
+    """`hive` alone: what is running, wherever it was started; else how hive is used."""
+    live = live_runs()
+    if not live:
+        parser.print_help()
         return 0
-    print(f"{run.name}  {state}")
-    _table(
-        (
-            "NAME",
-            "PID",
-            "STATE",
-            "CPU%",
-            "MEM",
-            "ACTIVITY",
-            "SINCE",
-            "BUSY",
-            "WAIT-IN",
-            "WAIT-OUT",
-            "VERSION",
-            "LAG",
-            "RESTARTS",
-        ),
-        [
-            (
-                row["name"],
-                _number(row["pid"]),
-                row["state"],
-                _number(row["cpu_percent"]),
-                _bytes(row["memory_bytes"]),
-                row["activity"] or "–",
-                _seconds(row["since_s"]),
-                _percent(row["busy"]),
-                _percent(row["wait_in"]),
-                _percent(row["wait_out"]),
-                _number(row["version"]),
-                _number(row["lag"]),
-                _number(row["restarts"]),
-            )
-            for row in rows
-        ],
-    )
+    home = home_folder().resolve()
+    _list_runs([_run_row(run) for run in live], where=any(run.path.parent != home for run in live))
+    print("hint: `hive ps` lists their processes, `hive monitor RUN` shows one live", file=sys.stderr)
     return 0
+
+
+def run_ps(options: argparse.Namespace) -> int:
+    live = live_runs() if options.run_name is None else []
+    runs = live if len(live) > 1 else [chosen_run(options.run_name)]
+    tables = [_ps_rows(run) for run in runs]
+    if options.json:
+        print(json_text([row for rows in tables for row in rows], indent=2))
+        return 0
+    for run, rows in zip(runs, tables, strict=True):
+        print(f"{run.name}  {rows[0]['state']}")
+        _table(PS_HEAD, [_ps_cells(row) for row in rows])
+    return 0
+
+
+def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
+    """The processes of a run, its supervisor first."""
+    state = run_state(run)
+    return _live_rows(run) if state == "running" else _ended_rows(run, state)
+
+
+def _ps_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        row["name"],
+        _number(row["pid"]),
+        row["state"],
+        _number(row["cpu_percent"]),
+        _bytes(row["memory_bytes"]),
+        row["activity"] or "–",
+        _seconds(row["since_s"]),
+        _percent(row["busy"]),
+        _percent(row["wait_in"]),
+        _percent(row["wait_out"]),
+        _number(row["version"]),
+        _number(row["lag"]),
+        _number(row["restarts"]),
+    )
 
 
 def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = _status(run)
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
-    known = [{"restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
+    known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
     known = [facts | _process_facts(facts["pid"]) for facts in known]
     return [{key: facts.get(key) for key in PS_KEYS} for facts in known]
 
 
 def _process_facts(pid: int) -> dict[str, Any]:
+    import psutil
+
     try:
         process = psutil.Process(pid)
         age = max(time.time() - process.create_time(), 1e-3)
@@ -256,7 +244,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
     except RecordError:
         restarts = {}
     return [
-        dict.fromkeys(PS_KEYS) | {"name": name, "state": state, "restarts": n}
+        dict.fromkeys(PS_KEYS) | {"run": run.name, "name": name, "state": state, "restarts": n}
         for name, n in {"supervisor": 0, **restarts}.items()
     ]
 
@@ -288,6 +276,8 @@ def run_logs(options: argparse.Namespace) -> int:
 
 def _check_logs(run: RunDirectory, actors: Sequence[str]) -> None:
     """Raises UsageError for an actor that has no log; from its very beginning an actor has one."""
+    from hive.config.values import SHOWN_LENGTH, printable
+
     known = sorted(path.stem for path in run.logs.glob("*.log"))
     for actor in actors:
         if actor not in known:

@@ -11,20 +11,19 @@ import os
 import sys
 from typing import Any
 
-from hive.cli.look import chosen_run
+from hive.cli.which import chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 
-__all__ = ["add_monitor_command"]
+__all__ = ["add_monitor"]
 
 NICE = 10  # a view waits for the run, never the run for a view
 SIZE = (100, 40)  # columns and lines at most, of what is printed once
 
 
-def add_monitor_command(commands: Any) -> None:
+def add_monitor(commands: Any) -> None:
     monitor = commands.add_parser(
         "monitor",
-        help="look at a run live",
         description="Shows a run live. Leaving it never stops the run.",
         epilog="example: hive monitor cartpole-1",
     )

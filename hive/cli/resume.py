@@ -12,19 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hive.cli.slips import listed
+from hive.cli.which import run_called
 from hive.config import Config, load_config, render
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.records import (
     Checkpoint,
     RunDirectory,
-    home_folder,
     list_checkpoints,
     newest_checkpoint,
     read_jsonl,
     read_object,
     remove_folder,
-    resolve_run,
     run_state,
     write_bytes,
     write_json,
@@ -45,7 +44,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     a run that lives, has finished, or has nothing to go on from, and for a change that its state or `exact` forbids;
     ConfigError for a config with problems. Nothing has changed then.
     """
-    directory = resolve_run(home_folder(), text)
+    directory = run_called(text)
     state = run_state(directory)
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"look at it: hive ps {directory.name}")

@@ -8,16 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from hive.config.values import SHOWN_LENGTH
-
 __all__ = ["did_you_mean", "listed"]
 
+LONGEST_WORD = 80  # of which a likeness is sought: nobody waits for a comparison of megabytes
 NAMES_SHOWN = 20  # a few lines of a terminal; a run of hundreds of actors has as many logs
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error about `word`: "; did you mean `x`?", or an empty string where nothing is near."""
-    near = difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)
+    near = difflib.get_close_matches(word[:LONGEST_WORD], known, n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 

@@ -24,6 +24,8 @@ from typing import Any
 
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
+from hive.cli.steer import connected, go_on
+from hive.cli.which import live_run, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.records import (
@@ -36,7 +38,7 @@ from hive.records import (
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_run_commands", "launch"]
+__all__ = ["add_down", "add_resume", "add_up", "launch"]
 
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
@@ -54,10 +56,9 @@ SHOWN = (
 )  # events a foreground prints
 
 
-def add_run_commands(commands: Any) -> None:
+def add_up(commands: Any) -> None:
     up = commands.add_parser(
         "up",
-        help="start a run from a config",
         description="Starts a run and shows it.",
         epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
     )
@@ -80,10 +81,11 @@ def add_run_commands(commands: Any) -> None:
         help="everything in this one process, for debugging: no restarts, breakpoints work",
     )
     up.set_defaults(run=run_up)
-    _add_resume(commands)
+
+
+def add_down(commands: Any) -> None:
     down = commands.add_parser(
         "down",
-        help="end a run: drain, save, stop",
         description="Ends a run and waits for it.",
         epilog="example: hive down cartpole-1",
     )
@@ -95,22 +97,12 @@ def add_run_commands(commands: Any) -> None:
     )
     down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
     down.set_defaults(run=run_down)
-    scale = commands.add_parser(
-        "scale",
-        help="change the numbers of workers of a running run",
-        description="Goes on with other numbers of workers, from where the run is.",
-        epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
-    )
-    scale.add_argument("run_name", metavar="RUN", help="as for down")
-    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers or gradients.workers")
-    scale.set_defaults(run=run_scale)
 
 
-def _add_resume(commands: Any) -> None:
+def add_resume(commands: Any) -> None:
     resume = commands.add_parser(
         "resume",
-        help="go on with an ended run",
-        description="Goes on with an ended run in its own directory, from its newest checkpoint.",
+        description="Goes on with a paused run, or with an ended one from a checkpoint.",
         epilog="example: hive resume cartpole-1",
     )
     resume.add_argument("run_name", metavar="RUN", help="name, beginning of a name, path or `latest`")
@@ -120,9 +112,24 @@ def _add_resume(commands: Any) -> None:
     resume.add_argument(
         "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="go on with another value (repeat)"
     )
-    resume.set_defaults(
-        run=lambda options: launch(prepare(options.run_name, exact=options.exact, sets=options.set), options)
-    )
+    resume.set_defaults(run=run_resume)
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    directory = run_called(options.run_name)
+    if run_state(directory) == "running" and _is_paused(directory):
+        if options.exact or options.set:
+            raise UsageError(
+                f"{directory.name} is paused and goes on as it is",
+                hint=f"to change something: hive down {directory.name}, then resume it with --set",
+            )
+        return go_on(directory)
+    return launch(prepare(options.run_name, exact=options.exact, sets=options.set), options)
+
+
+def _is_paused(directory: RunDirectory) -> bool:
+    with connected(directory) as client:
+        return client.status()["pausing"] is not None
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -345,26 +352,7 @@ def _report(directory: RunDirectory, code: int) -> int:
     return code
 
 
-def run_scale(options: argparse.Namespace) -> int:
-    """Asks, and waits until the run is back: it may be with what it had, when it cannot be built otherwise."""
-    from hive.cli.look import live_run
-
-    directory = live_run(options.run_name)
-    with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
-        before, begun = client.status(), time.monotonic()
-        client.scale(options.sets)
-        while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
-            time.sleep(0.01)
-    if status["refused"] != before["refused"]:
-        raise UsageError(f"{directory.name} goes on as it was: {status['refused']}")
-    counts = " ".join(options.sets)
-    print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
-    return 0
-
-
 def run_down(options: argparse.Namespace) -> int:
-    from hive.cli.look import live_run
-
     directory = live_run(options.run_name)
     facts = read_run_facts(directory)
     with closing(open_control(Path(facts.socket_folder))) as client:

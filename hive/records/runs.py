@@ -10,6 +10,7 @@ Nothing here talks to a run or ends one.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -112,9 +113,10 @@ def find_runs(home: Path) -> list[RunDirectory]:
     return [directory for _, directory in sorted(found, key=itemgetter(0))]
 
 
-def resolve_run(home: Path, text: str) -> RunDirectory:
+def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -> RunDirectory:
     """The run that `text` means: its name, its path, the beginning of one name only, or "latest".
 
+    `elsewhere` are runs outside of `home` that are known by their names too; a name in `home` goes before.
     Raises UsageError.
     """
     runs = find_runs(home)
@@ -122,7 +124,8 @@ def resolve_run(home: Path, text: str) -> RunDirectory:
         if not runs:
             raise UsageError(f"no run in `{home}` yet", hint="start one: `hive up config.toml`")
         return runs[-1]
-    for run in runs:
+    runs = [*elsewhere, *runs]
+    for run in reversed(runs):
         if run.name == text:
             return run
     try:
@@ -134,8 +137,9 @@ def resolve_run(home: Path, text: str) -> RunDirectory:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}")
     if not matches:
         live = [run for run in runs if _alive(run)]
+        near = difflib.get_close_matches(text, [run.name for run in runs], n=1)
         known = f"; live: {_list(live)}" if live else f"; newest: {_list(runs)}" if runs else ""
-        raise UsageError(f"no run matches `{text}`{known}")
+        raise UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
     return matches[0]
 
 

@@ -9,7 +9,9 @@
 
 `setup()` runs before anybody begins, `run()` is the actor's life, `teardown()` its last words. Inside, `self.name` is
 for example `collector-3`, `self.index` its number in its group, `self.log` a logger, `self.status` its status page.
-An actor that is told to stop has its `run()` cancelled at the next await, unless it overrides `drain()`.
+An actor that is told to stop has its `run()` cancelled at the next await, unless it overrides `drain()`. A run that
+pauses lets *sources*, actors that send and have no inlet, send nothing more; one that has an inlet and sends of its own
+accord says `source = True`.
 
 Methods marked `@hive.endpoint` can be called from other actors through a `Handle`, with a deadline. An actor's
 constructor takes plain parameters; the topology function passes them, and handles among them.
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from hive.clock import Clock
 from hive.errors import TopologyError
 from hive.runtime.messages import Tree
+from hive.runtime.ports import Inlet, Outlet, ports_of
 from hive.runtime.status import WAIT_IN
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ class Actor:
 
     role: ClassVar[str] = ""  # "collector": what its name begins with; by default from the class's name
     numbered: ClassVar[bool] = True  # False: there is one, and its name is its role
+    source: ClassVar[bool] = False  # it begins work of its own, whatever inlets it has: a pause stops it
     name: str  # "collector-3"
     index: int  # 3
     incarnation: int  # 0, then one more with every restart
@@ -88,6 +92,14 @@ class Actor:
     def serves(cls) -> bool:
         """Whether it only answers calls."""
         return cls.run is Actor.run and bool(endpoints_of(cls))
+
+    @classmethod
+    def is_source(cls) -> bool:
+        """Whether a pause begins with it: it sends, and it needs nobody's messages to do so."""
+        ports = ports_of(cls).values()
+        return any(isinstance(port, Outlet) for port in ports) and (
+            cls.source or not any(isinstance(port, Inlet) for port in ports)
+        )
 
     async def run(self) -> None:
         """The actor's life. When it returns, the actor is done; when all are, so is the run.

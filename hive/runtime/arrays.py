@@ -16,13 +16,16 @@ check it, the writer with a TypeError that names the field, the reader with a `W
 from __future__ import annotations
 
 import dataclasses
+import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
-
-import numpy as np
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from hive.errors import WireError
+
+if TYPE_CHECKING:  # not loaded here: a command that only looks at a run speaks without it
+    import numpy as np
 
 __all__ = [
     "DTYPES",
@@ -45,9 +48,6 @@ __all__ = [
 DTYPES = frozenset(
     {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
 )
-SCALAR_TYPES = {np.dtype(name).type: np.dtype(name) for name in DTYPES}
-
-
 MAX_FRAMES = 256  # arrays of one message, or of one batch
 MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
 MAX_DIMENSIONS = 16
@@ -101,6 +101,13 @@ class ArrayKind:
         return f"declared {self}, got {dtype}{list(shape)}"
 
 
+@functools.cache
+def _dtypes() -> dict[type, np.dtype[Any]]:
+    import numpy as np
+
+    return {np.dtype(name).type: np.dtype(name) for name in DTYPES}
+
+
 def declared_fields(message: type) -> dict[str, Any]:
     """The fields of a message type, as they are annotated."""
     hints = get_type_hints(message, include_extras=True)
@@ -116,22 +123,25 @@ def array_kind(hint: Any) -> ArrayKind | None:
     if get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
         shape = next((extra for extra in extras if isinstance(extra, Shape)), None)
-    if hint is np.ndarray:
+    numpy = sys.modules.get("numpy")  # whoever declares a field of its arrays has loaded it
+    if numpy is not None and hint is numpy.ndarray:
         return ArrayKind(None, shape)
-    if get_origin(hint) is not np.ndarray:
+    if numpy is None or get_origin(hint) is not numpy.ndarray:
         if shape is not None:
             raise TypeError(f"a Shape belongs to an array, not to {hint!r}")
         return None
     dtypes = get_args(get_args(hint)[1])  # of NDArray[np.float32], which is ndarray[Any, dtype[float32]]
     if not dtypes or not isinstance(dtypes[0], type):
         return ArrayKind(None, shape)
-    if (dtype := SCALAR_TYPES.get(dtypes[0])) is None:
+    if (dtype := _dtypes().get(dtypes[0])) is None:
         raise TypeError(f"arrays of {dtypes[0].__name__} cannot travel; use one of {', '.join(sorted(DTYPES))}")
     return ArrayKind(dtype, shape)
 
 
 def disagreement(shapes: Mapping[str, Shape], message: Any) -> str:
     """Which two arrays of a message give one name two sizes; "" if none do. Each fits its own shape already."""
+    import numpy as np
+
     sizes: dict[str, tuple[int, str]] = {}
     for field, shape in shapes.items():
         array = getattr(message, field)
@@ -157,6 +167,8 @@ def compile_array(kind: ArrayKind) -> tuple[Writer, Reader]:
         return write_array, read_array
 
     def write(value: Any, frames: list[Any]) -> Any:
+        import numpy as np
+
         array = np.asarray(value)
         if fault := kind.fault(array.dtype, array.shape):
             raise TypeError(fault)
@@ -172,6 +184,8 @@ def compile_array(kind: ArrayKind) -> tuple[Writer, Reader]:
 
 
 def write_array(value: Any, frames: list[Any]) -> Any:
+    import numpy as np
+
     array = np.ascontiguousarray(value)
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
         raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
@@ -184,6 +198,8 @@ def write_array(value: Any, frames: list[Any]) -> Any:
 
 
 def read_array(item: Any, frames: Frames, path: Path) -> Any:
+    import numpy as np
+
     if type(item) is not list or len(item) != 3:
         raise WireError(f"{shown(path)}: expected an array")
     index, dtype, shape = item

@@ -49,6 +49,7 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             _ringer(node, [*_consumers_of(planned, position), *peers]),
             lambda: [_slab(node, planned, p) for p in range(len(planned.producers))],
             planned.shared,
+            planned.in_step,
         )
 
     def deliver(consumer: tuple[int, int], sequence: int, messages: Sequence[Message]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hive.errors import ActorFailed, RemoteError, TopologyError
 from hive.runtime.actor import endpoints_of
 from hive.runtime.messages import Tree, encode
-from hive.runtime.protocol import Call, Reply
+from hive.runtime.protocol import SUPERVISOR, Call, NotDone, Reply
 
 if TYPE_CHECKING:
     from hive.runtime.node import Node
@@ -127,7 +127,10 @@ class Calls:
             kind, text, trace = describe(error)
             reply = Reply(call.call, call.caller, None, kind, text, trace)
             frames = encode(reply)
-        if call.caller in self.node.actors:
+        if call.caller == SUPERVISOR:
+            if reply.error:
+                self.node.tell(NotDone(call.actor, call.method, f"{reply.error}: {reply.text}"))
+        elif call.caller in self.node.actors:
             self.answered(reply)
         else:
             self.node.post(call.caller, frames)

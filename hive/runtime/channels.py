@@ -165,6 +165,7 @@ class MessageSender:
         Waits, or raises ChannelFull, when there is no room; what was sent before stays sent.
         """
         rest = messages
+        await self.waiter.admitted(lambda: False)
         while rest:
             if self.when_full == "wait":
                 targets = await self.waiter.until(self._room, self.phase)

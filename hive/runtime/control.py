@@ -1,37 +1,39 @@
-"""The control socket: how views and commands speak to a supervisor.
+"""The control socket: how views and commands speak to a supervisor. Requests, answers, and the view's side.
 
-    view -> supervisor      GiveStatus · Watch · Down · Scale · Inspect · Kill
+    view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Scale · Inspect · Kill
     supervisor -> view      Status · Accepted · Refused · Inspection
 
 A unix socket in the run's private socket folder; requests are answered one by one, in order. After `Watch` the view is
-also told the Status once a second, until it leaves; one document serves all views, and a view that does not read misses
-some. Leaving is closing the connection and changes nothing for the run. Garbage closes that connection and nothing
-else.
+also told the Status once a second, until it leaves. Leaving is closing the connection and changes nothing for the run.
+The supervisor's side is hive.runtime.control_server; this one blocks, and loads neither NumPy nor asyncio, so that a
+command that looks answers at once.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from hive.errors import HiveError, UsageError, WireError
+from hive.errors import UsageError
 from hive.runtime.messages import Message, Tree, type_set
-from hive.runtime.stream import pack, read, receive, send
+from hive.runtime.stream import receive, send
 
 __all__ = [
+    "ANSWERS",
+    "REQUESTS",
     "Accepted",
-    "ControlServer",
+    "ControlClient",
     "Down",
     "GiveStatus",
     "Inspect",
     "Inspection",
     "Kill",
+    "Pause",
     "Refused",
-    "Requests",
+    "Resume",
+    "Save",
     "Scale",
     "Status",
     "Watch",
@@ -39,12 +41,7 @@ __all__ = [
     "open_control",
 ]
 
-MAX_VIEWS = 64  # at once; a view holds one connection
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
-PUSH_S = 1.0  # between two documents told to who watches: what a person can follow, and next to no work
-PUSH_BYTES = 1 << 16  # not yet read by a view: it is told nothing more until it has read
-INSPECTION_BYTES = 1 << 19  # of a stack: thousands of frames, and within the limits of a message
-ACCEPT_AGAIN_S = 1.0  # when the process has no descriptor left for a view: not at once, or it would do nothing else
 
 
 class GiveStatus(Message):
@@ -56,9 +53,10 @@ class Watch(Message):
 
 
 class Inspect(Message):
-    """Asks what an actor is executing, and how it came to be as it is."""
+    """Asks what an actor is executing (unless `stack` is False: that takes a signal), and how it came to be so."""
 
     actor: str
+    stack: bool
 
 
 class Kill(Message):
@@ -73,6 +71,18 @@ class Down(Message):
 
     reason: str
     now: bool
+
+
+class Pause(Message):
+    """Sources begin nothing more; the run is paused once what is on its way has come to rest."""
+
+
+class Resume(Message):
+    """A paused run goes on."""
+
+
+class Save(Message):
+    """Writes a checkpoint of the run as it is."""
 
 
 class Scale(Message):
@@ -103,123 +113,12 @@ class Inspection(Message):
     story: tuple[str, ...]
 
 
-REQUESTS = type_set([GiveStatus, Watch, Down, Scale, Inspect, Kill])
+REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Scale, Inspect, Kill])
 ANSWERS = type_set([Status, Accepted, Refused, Inspection])
-
-
-class Requests(Protocol):
-    """What the supervisor's side can be asked. What it refuses it raises, as a HiveError."""
-
-    def status(self) -> dict[str, Tree]: ...
-
-    def down(self, reason: str, now: bool) -> None: ...
-
-    def scale(self, sets: Sequence[str]) -> None: ...
-
-    async def inspect(self, actor: str) -> tuple[str, Sequence[str]]: ...
-
-    def kill(self, actor: str, by_hand: bool) -> None: ...
 
 
 def control_path(socket_folder: Path) -> Path:
     return socket_folder / "control"
-
-
-class ControlServer:
-    """The supervisor's side."""
-
-    def __init__(self, path: Path, run: Requests) -> None:
-        self.path = path
-        self.run = run
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self.views: dict[socket.socket, asyncio.Task[None]] = {}
-        self.told: tuple[float, bytes] = (float("-inf"), b"")  # when, and what, those who watch were told last
-
-    async def start(self) -> None:
-        self.listener.bind(str(self.path))
-        self.listener.listen(MAX_VIEWS)
-        self._listen()
-
-    def _listen(self) -> None:
-        if self.listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self.listener, self._accept)
-
-    def _accept(self) -> None:
-        """Takes a view in. It is known from here on and not from when its task first runs, so `close` misses none.
-
-        (asyncio's own server loses a connection that it has accepted when it is closed one turn later.)
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            line, _ = self.listener.accept()
-        except BlockingIOError:
-            return  # it has left again
-        except OSError:
-            loop.remove_reader(self.listener)
-            loop.call_later(ACCEPT_AGAIN_S, self._listen)
-            return
-        if len(self.views) >= MAX_VIEWS:
-            line.close()
-        else:
-            self.views[line] = loop.create_task(self._serve(line))
-
-    async def _serve(self, line: socket.socket) -> None:
-        reader, writer = await asyncio.open_unix_connection(sock=line)
-        telling: asyncio.Task[None] | None = None
-        try:
-            while True:
-                request = await read(reader, REQUESTS)
-                writer.write(pack(await self._answer(request)))
-                if isinstance(request, Watch) and telling is None:
-                    telling = asyncio.get_running_loop().create_task(self._tell(writer))
-                await writer.drain()
-        except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self.views.pop(line, None)
-            writer.close()
-            if telling is not None and not telling.cancel():
-                telling.result()  # it has ended before: with an error, which is nobody's but this view's
-
-    async def _tell(self, writer: asyncio.StreamWriter) -> None:
-        """Tells one view the status again and again. What cannot be told costs that view only."""
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                await asyncio.sleep(PUSH_S)
-                if loop.time() - self.told[0] > PUSH_S / 2:  # else another view was told this moment: it is the same
-                    self.told = loop.time(), pack(Status(self.run.status()))
-                if writer.transport.get_write_buffer_size() < PUSH_BYTES:
-                    writer.write(self.told[1])
-        finally:
-            writer.close()
-
-    async def _answer(self, request: Message) -> Message:
-        try:
-            if isinstance(request, GiveStatus | Watch):
-                return Status(self.run.status())
-            if isinstance(request, Inspect):
-                stack, story = await self.run.inspect(request.actor)
-                return Inspection(stack[:INSPECTION_BYTES], tuple(story))
-            if isinstance(request, Down):
-                self.run.down(request.reason, request.now)
-            elif isinstance(request, Scale):
-                self.run.scale(request.sets)
-            elif isinstance(request, Kill):
-                self.run.kill(request.actor, request.by_hand)
-            return Accepted()
-        except HiveError as error:
-            return Refused(str(error), error.hint)
-
-    async def close(self) -> None:
-        """Nobody is accepted any more, and every view learns at once that it will get no answer."""
-        if self.listener.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self.listener)
-            self.listener.close()
-        for line in self.views:
-            with contextlib.suppress(OSError):  # it has left
-                line.shutdown(socket.SHUT_RDWR)  # which its task sees as the end
-        await asyncio.gather(*self.views.values(), return_exceptions=True)
 
 
 class ControlClient:
@@ -267,14 +166,25 @@ class ControlClient:
             raise UsageError("the supervisor says something else than its status")
         return answer.status  # type: ignore[no-any-return]
 
-    def inspect(self, actor: str) -> tuple[str, tuple[str, ...]]:
+    def inspect(self, actor: str, *, stack: bool = True) -> tuple[str, tuple[str, ...]]:
         """(stack, story) of an actor. Raises UsageError where there is no such actor."""
-        answer = self._ask(Inspect(actor))
+        answer = self._ask(Inspect(actor, stack))
         assert isinstance(answer, Inspection)
         return answer.stack, answer.story
 
     def kill(self, actor: str, *, by_hand: bool) -> None:
         self._ask(Kill(actor, by_hand))
+
+    def pause(self) -> None:
+        """Returns at once; the status says when it is paused."""
+        self._ask(Pause())
+
+    def resume(self) -> None:
+        self._ask(Resume())
+
+    def save(self) -> None:
+        """Returns at once; the diary says when it is written."""
+        self._ask(Save())
 
     def down(self, reason: str, *, now: bool = False) -> None:
         self._ask(Down(reason, now))

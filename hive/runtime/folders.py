@@ -2,10 +2,11 @@
 
     control             the supervisor's control socket
     supervisor, ...     the inboxes of the supervisor and of every process
-    owner               "<pid> <start time>" of the supervisor
+    owner               "<pid> <start time>" of the supervisor, and on a second line the directory of its run
 
 The path is short because a unix socket's may have 107 bytes. The fork server removes the folder when the supervisor
-dies; when both were killed at once, the next `hive` command does (`sweep`).
+dies; when both were killed at once, the next `hive` command does (`sweep`). So the folders are also the register of
+what this user has running, wherever it was started (`live_owners`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from hive.errors import PlatformError
 from hive.records import process_start_time
 
-__all__ = ["make_socket_folder", "socket_root", "sweep"]
+__all__ = ["live_owners", "make_socket_folder", "socket_root", "sweep"]
 
 
 def socket_root() -> Path:
@@ -37,23 +38,43 @@ def socket_root() -> Path:
     return root
 
 
-def make_socket_folder() -> Path:
-    """A new private folder for the sockets of a run that this process supervises."""
+def make_socket_folder(directory: Path) -> Path:
+    """A new private folder for the sockets of the run in `directory`, which this process supervises."""
     folder = Path(tempfile.mkdtemp(prefix="", dir=socket_root()))
-    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}")
+    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
     return folder
+
+
+def live_owners() -> list[tuple[Path, int]]:
+    """(run directory, supervisor's pid) of all runs of this user that live, in the order of their directories."""
+    found = []
+    for folder in socket_root().iterdir():
+        owner, directory = _owner(folder)
+        if owner is not None and directory is not None and _lives(*owner):
+            found.append((directory, owner[0]))
+    return sorted(found)
+
+
+def _owner(folder: Path) -> tuple[tuple[int, str] | None, Path | None]:
+    """Whose folder it is, as (pid, start time), and of which run; None of what is not known (yet)."""
+    try:
+        first, _, directory = (folder / "owner").read_text().partition("\n")
+        pid, start = first.split()
+        return (int(pid), start), Path(directory) if directory else None
+    except (OSError, ValueError):
+        return None, None  # being made this moment, or not ours to judge
+
+
+def _lives(pid: int, start: str) -> bool:
+    return str(process_start_time(pid)) == start
 
 
 def sweep() -> list[Path]:
     """Removes the socket folders of supervisors that are gone; returns them."""
     swept = []
     for folder in socket_root().iterdir():
-        try:
-            pid, start = (folder / "owner").read_text().split()
-            gone = str(process_start_time(int(pid))) != start
-        except (OSError, ValueError):
-            continue  # being made this moment, or not ours to judge
-        if gone:
+        owner, _ = _owner(folder)
+        if owner is not None and not _lives(*owner):
             shutil.rmtree(folder, ignore_errors=True)
             swept.append(folder)
     return swept

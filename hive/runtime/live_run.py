@@ -69,7 +69,7 @@ class LiveRun:
         self.started = time.time()
         self.events = JsonlWriter(directory.events_file)
         self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
-        self.socket_folder = make_socket_folder()
+        self.socket_folder = make_socket_folder(directory.path)
         self.supervisor: Supervisor | None = None
         self.requested: tuple[str, bool] | None = None  # asked to end before there was a supervisor
         self.building: asyncio.Task[Plan] | None = None
@@ -137,20 +137,42 @@ class LiveRun:
 
     def scale(self, sets: Sequence[str]) -> None:
         """Goes on with these numbers of workers. Raises HiveError for what cannot be; then nothing has changed."""
-        supervisor = self.supervisor
-        if supervisor is None or supervisor.ending or supervisor.run_machine.state is not RunState.running:
+        supervisor = self._running()
+        if supervisor.run_machine.state is not RunState.running:
             raise UsageError(f"{self.directory.name} is not running just now", hint="try again when it is")
         changed = changed_config(self.directory, self.config, sets)
         self.change = changed
         supervisor.end(SCALED, description(self.config, changed))
 
+    # --- steering
+
+    def _running(self) -> Supervisor:
+        """Raises UsageError while there is nobody to steer."""
+        if self.supervisor is None or self.supervisor.ending:
+            raise UsageError(f"{self.directory.name} is not running just now", hint="try again when it is")
+        return self.supervisor
+
+    def pause(self) -> None:
+        self._running().pausing.pause()
+
+    def resume(self) -> None:
+        self._running().pausing.resume()
+
+    def save(self) -> None:
+        """Asks whoever can to save the run as it is. Raises UsageError where nobody can."""
+        if not self._running().call("save"):
+            raise UsageError(
+                f"nobody in {self.directory.name} can save it",
+                hint="its topology has no actor with an endpoint `save`, or that one is being restarted",
+            )
+
     # --- single actors
 
-    async def inspect(self, actor: str) -> tuple[str, list[str]]:
-        """What it is executing ("": it cannot say) and its last transitions. Raises UsageError."""
+    async def inspect(self, actor: str, stack: bool) -> tuple[str, list[str]]:
+        """What it is executing ("": it cannot say, or nobody asked) and its last transitions. Raises UsageError."""
         supervisor, number = self._actor(actor)
         process = supervisor.table[supervisor.plan.actors[number].process]
-        asked = [process.name] if process.alive and process.listening else []
+        asked = [process.name] if stack and process.alive and process.listening else []
         stacks = await supervisor.processes.stacks(asked)
         return stacks.get(process.name, ""), list(supervisor.machines[number].story)
 
@@ -211,12 +233,18 @@ class LiveRun:
             "pid": os.getpid(),
             "started": self.started,
             "steps": self.config.run.steps,
+            "pausing": self._pausing(),
         }
         return base | (
             overview(self.supervisor)
             if self.supervisor
             else {"state": "starting", "actors": [], "helpers": [], "channels": {}}
         )
+
+    def _pausing(self) -> list[Tree] | None:
+        """Whom a pause waits for, nobody once the run is at rest; None where no pause is wanted."""
+        pausing = self.supervisor.pausing if self.supervisor is not None else None
+        return [*pausing.at_work()] if pausing is not None and pausing.wanted else None
 
     async def supervise(
         self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str

@@ -14,19 +14,21 @@ so big arrays are never copied into the msgpack part. A reader gives `decode` th
 may carry. Everything is checked before it is used: types, lengths, array shape x itemsize against the frame, dtype
 against a list. What does not fit raises `WireError`; nothing is executed, no pickle exists here. A writer refuses, with
 a TypeError that names the field, what a reader would refuse, so that no message is lost on the way without a word.
+
+NumPy is used where arrays are, and not loaded here: a command that only looks at a run speaks without it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgpack
-import numpy as np
 
 from hive.errors import WireError
 from hive.runtime.arrays import (
@@ -97,8 +99,9 @@ class Message:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(a, numpy.ndarray):
+        return isinstance(b, numpy.ndarray) and a.dtype == b.dtype and bool(numpy.array_equal(a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
     if isinstance(a, (tuple, list)) and type(a) is type(b):
@@ -172,8 +175,8 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
     accepted = (int, float) if kind is float else (kind,)
 
     def write(value: Any, frames: list[Any]) -> Any:
-        if isinstance(value, np.generic):
-            value = value.item()
+        if type(value) not in accepted:
+            value = _plain(value)
         if type(value) not in accepted:
             raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
         return _within_limits(value)
@@ -229,9 +232,15 @@ def _within_limits(value: Any) -> Any:
     return value
 
 
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy as one of Python; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
 def _write_tree(value: Any, frames: list[Any]) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
+    if type(value) not in SCALARS:
+        value = _plain(value)
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {_within_limits(key): _write_tree(x, frames) for key, x in _within_limits(value).items()}
     if isinstance(value, (list, tuple)):

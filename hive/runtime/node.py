@@ -40,6 +40,8 @@ from hive.runtime.protocol import (
     Doorbell,
     Drain,
     Failed,
+    GoOn,
+    Halt,
     Hello,
     Joined,
     Left,
@@ -299,10 +301,20 @@ class Node:
     def _on_begin(self, message: Begin) -> None:
         self.begun.set()
 
+    def _on_halt(self, message: Halt) -> None:
+        for number, waiter in self.waiters.items():
+            waiter.halted = self.plan.actors[number].source
+
+    def _on_goon(self, message: GoOn) -> None:
+        for waiter in self.waiters.values():
+            waiter.halted = False
+        self._wake_all()
+
     def _on_drain(self, message: Drain) -> None:
         self.context.transport.poll()  # what was sent before must be heard before
         if self.drain_reason is None:
             self.drain_reason = message.reason
+            self._on_goon(GoOn())  # last words are said in a paused run too
             self.begun.set()
             if self.tasks:
                 self._drain(message.reason)

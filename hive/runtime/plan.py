@@ -26,6 +26,8 @@ class PlanActor(Message):
     restart: bool
     last: bool  # stopped only after all others are gone
     serves: bool = False  # it only answers calls: the run ends when the others are done
+    source: bool = False  # it begins work of its own: a paused run lets it send nothing more
+    endpoints: tuple[str, ...] = ()
 
 
 class PlanSegment(Message):
@@ -63,6 +65,7 @@ class PlanChannel(Message):
     consumers: tuple[int, ...]
     segments: tuple[str, ...]
     shared: bool = False  # its producers read each other's messages
+    in_step: bool = False  # a paused run has as many messages of each of its producers
 
 
 class Plan(Message):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hive.errors import TopologyError
+from hive.runtime.actor import endpoints_of
 from hive.runtime.messages import type_set
 from hive.runtime.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_cycles
 from hive.runtime.ports import ports_of
@@ -26,7 +27,17 @@ MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
 def make_plan(topology: Topology) -> Plan:
     """Checks the topology and describes it as data. Raises TopologyError."""
     actors = tuple(
-        PlanActor(name, g.key, i, g.processes[i], g.restart, g.last, g.cls.serves())
+        PlanActor(
+            name,
+            g.key,
+            i,
+            g.processes[i],
+            g.restart,
+            g.last,
+            g.cls.serves(),
+            g.cls.is_source(),
+            tuple(sorted(endpoints_of(g.cls))),
+        )
         for g in topology.groups.values()
         for i, name in enumerate(g.names)
     )
@@ -124,6 +135,7 @@ def _plan_channel(
         by_share=o["by_share"],
         reoffer=o["on_death"] == "reoffer",
         shared=o.get("shared", False),
+        in_step=o.get("in_step", False),
         window=o["window"],
         source=str(channel.source),
         targets=tuple(str(target) for target in channel.targets),

@@ -1,8 +1,10 @@
 """The messages of the runtime itself: membership, life and death, and the envelopes around actors' own messages.
 
-    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note
-    supervisor -> process     Joined · Left · Begin · Drain
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · NotDone
+    supervisor -> process     Joined · Left · Begin · Drain · Halt · GoOn
     process -> process        Deliver (+ the message's own frames) · Ack · Doorbell · Call · Reply
+
+The supervisor calls endpoints too, as nobody's actor (`SUPERVISOR`).
 
 Start, restart and live scaling are the same messages: an actor is there from its `Joined` to its `Left`. Everything
 in them is idempotent: incarnations and running totals, so that a repeat changes nothing.
@@ -14,6 +16,7 @@ from hive.runtime.messages import Message, Tree, type_set
 
 __all__ = [
     "NODE_TYPES",
+    "SUPERVISOR",
     "SUPERVISOR_TYPES",
     "Ack",
     "Begin",
@@ -23,10 +26,13 @@ __all__ = [
     "Doorbell",
     "Drain",
     "Failed",
+    "GoOn",
+    "Halt",
     "Hello",
     "Joined",
     "Left",
     "Member",
+    "NotDone",
     "Note",
     "Ready",
     "Reply",
@@ -95,6 +101,14 @@ class Note(Message):
     fields: Tree
 
 
+class NotDone(Message):
+    """An endpoint that the supervisor called has raised."""
+
+    actor: int
+    method: str
+    text: str
+
+
 class Joined(Message):
     members: tuple[Member, ...]
 
@@ -113,6 +127,14 @@ class Drain(Message):
     """Come to an orderly end."""
 
     reason: str
+
+
+class Halt(Message):
+    """The run is to pause: sources begin nothing more."""
+
+
+class GoOn(Message):
+    """The run goes on."""
 
 
 class Deliver(Message):
@@ -164,5 +186,6 @@ class Reply(Message):
     traceback: str
 
 
-SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note])
-NODE_TYPES = type_set([Joined, Left, Begin, Drain, Deliver, Ack, Doorbell, Call, Reply])
+SUPERVISOR = -1  # the caller of a Call that no actor makes
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, NotDone])
+NODE_TYPES = type_set([Joined, Left, Begin, Drain, Halt, GoOn, Deliver, Ack, Doorbell, Call, Reply])

@@ -26,7 +26,8 @@ from hive.records import (
     open_log,
     write_json,
 )
-from hive.runtime.control import ControlServer, control_path
+from hive.runtime.control import control_path
+from hive.runtime.control_server import ControlServer
 from hive.runtime.fork_server import Build
 from hive.runtime.forked import BuildError, ForkedProcesses
 from hive.runtime.limits import check_limits

@@ -6,6 +6,9 @@ The native slot words decide who holds what (native/include/hive/slots.hpp); a f
 
 `by="share"` (deterministic modes): consumer w of W only claims from producers c with c mod W == w.
 
+A producer that is a source (hive.runtime.actor) begins nothing while the run pauses, but what its peers of an `in_step`
+channel have committed already: so a pause comes to rest with whole rounds, whoever heard of it first.
+
 The producers of a channel are peers. Each can ask how far the others are, and where the channel is `shared` read what
 they have committed, without claiming it: message n then lies in slot n mod S, where it stays until message n + S is
 begun. What keeps a producer from beginning that one too early is its own affair (hive.workers.replica has a reason).
@@ -58,12 +61,14 @@ class SlabSender:
         ring: Callable[[], None],
         peers: Callable[[], Sequence[SlabView]] = tuple,
         shared: bool = False,
+        in_step: bool = False,
     ) -> None:
         self.view = view
         self.me = me
         self.waiter = waiter
         self.ring = ring
         self.shared = shared
+        self.in_step = in_step
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
         self.peer_phase = waiter.status.phase(f"wait peers {name}"[:23], WAIT_IN) if shared else 0
         self._open_peers = peers
@@ -79,8 +84,13 @@ class SlabSender:
 
     async def reserve(self) -> Slot:
         """A free slot, which will be committed as the next sequence; waits while the consumers hold all of them."""
+        await self.waiter.admitted(self._owed)
         index = await self.waiter.until(self._reserve, self.phase, memory=True)
         return Slot(self.view, index, self.me[0], self.produced)
+
+    def _owed(self) -> bool:
+        """Whether a peer has committed the message that is next here, so that a pause would tear a round apart."""
+        return self.in_step and self.committed(self.produced) > 0
 
     def _reserve(self) -> int | None:
         words = self.view.words

@@ -7,13 +7,16 @@ Only messages without arrays travel this way. A length beyond the limit is an er
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from hive.errors import WireError
 from hive.runtime.messages import Message, decode, encode
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["pack", "read", "receive", "send"]
 

@@ -1,6 +1,7 @@
 """The supervisor (in OTP's meaning): starts the actors, knows how each of them is, brings back those that die.
 
     start all -> everyone ready -> Begin -> ... -> RunOver | a request | an escalation -> drain -> kill -> outcome
+                                            └─ pause, resume (hive.runtime.pausing)
 
 It owns the run's memory and its sockets, so an actor can die at any instruction and take nothing with it. After a
 *confirmed* exit (never on suspicion: a stopped process is killed first) it puts shared memory right: what the dead one
@@ -33,17 +34,22 @@ from hive.runtime.deaths import Deaths
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.outcome import Journal, Outcome
+from hive.runtime.pausing import Pausing
 from hive.runtime.plan import Plan
 from hive.runtime.processes import ProcessTable, SharedMemory
 from hive.runtime.protocol import (
+    SUPERVISOR,
     SUPERVISOR_TYPES,
     Begin,
+    Call,
     Done,
     Drain,
     Failed,
+    Halt,
     Hello,
     Joined,
     Member,
+    NotDone,
     Note,
     Ready,
     RunOver,
@@ -106,6 +112,7 @@ class Supervisor:
         self.recent: deque[str] = deque(maxlen=EVENTS_TOLD)
         self.report = ""  # of the death that ended the run
         self.deaths = Deaths(self)
+        self.pausing = Pausing(self)
         processes.on_exit = self.deaths.exited
 
     # --- the whole run
@@ -163,7 +170,19 @@ class Supervisor:
     def _begin(self, process: ProcessRecord) -> None:
         for actor in process.actors:
             self.machines[actor].handle(ActorEvent.begin)
+        if self.pausing.wanted:
+            self._send(process, Halt())
         self._send(process, Begin())
+
+    def call(self, method: str, *arguments: Tree) -> list[str]:
+        """Calls this endpoint of every actor that has it; their names. What it raises there the diary tells."""
+        called = []
+        for number, actor in enumerate(self.plan.actors):
+            process = self.table[actor.process]
+            if method in actor.endpoints and process.alive and self.machines[number].state is ActorState.running:
+                self._send(process, Call(0, SUPERVISOR, number, method, list(arguments)))
+                called.append(actor.name)
+        return called
 
     # --- messages
 
@@ -224,7 +243,7 @@ class Supervisor:
         for actor in process.actors:
             if self.machines[actor].knows(ActorEvent.ready):
                 self.machines[actor].handle(ActorEvent.ready)
-        if self.run_machine.state is RunState.running and all(
+        if self.run_machine.state in (RunState.running, RunState.paused) and all(
             self.machines[a].state is ActorState.ready for a in process.actors
         ):
             self._begin(process)
@@ -254,6 +273,10 @@ class Supervisor:
     def _on_note(self, message: Note) -> None:
         fields = message.fields if isinstance(message.fields, dict) else {}
         self.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
+
+    def _on_notdone(self, message: NotDone) -> None:
+        actor = self.plan.actors[message.actor].name
+        self.event("not done", f"{message.method} of {actor}: {message.text}", {"actor": actor})
 
     def _process_of(self, actor: int) -> ProcessRecord:
         return self.table[self.plan.actors[actor].process]

@@ -164,6 +164,7 @@ class Topology:
         on_death: OnDeath = "drop",
         first: int = 0,
         shared: bool = False,
+        in_step: bool = False,
         window: int = 16,
         block_bytes: int = 0,
         keep: int = 1,
@@ -173,7 +174,8 @@ class Topology:
 
         With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
         producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
-        at `first`; the producers of a `shared` one read each other's messages. Without, they travel as messages, at
+        at `first`; the producers of a `shared` one read each other's messages; when the run pauses, those of an
+        `in_step` one have sent as many each. Without, they travel as messages, at
         most `window` in flight from a producer to a consumer. A publication is a board of blocks of `block_bytes` that
         holds back its `keep` newest versions; `commit_with` names the channel whose commit word it shares.
         """
@@ -201,6 +203,7 @@ class Topology:
             "on_death": on_death,
             "first": first,
             "shared": shared,
+            "in_step": in_step,
             "window": window,
             "block_bytes": block_bytes,
             "keep": keep,

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hive.runtime.status import Status
+from hive.runtime.status import WAIT_OUT, Status
 
-__all__ = ["RESCAN_S", "Waiter"]
+__all__ = ["PAUSED", "RESCAN_S", "Waiter"]
 
 T = TypeVar("T")
 
+PAUSED = "paused"  # the phase of a source that a pause has stopped
 BREATH_NS = 200_000  # an actor that never waits lets its loop run so often: it hears a message as soon as it matters
 RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real ring, so it costs no measurable time
 
@@ -34,6 +35,8 @@ class Waiter:
     def __init__(self, status: Status, solo: bool) -> None:
         self.status = status
         self.solo = solo
+        self.halted = False  # the run pauses, and this actor is a source
+        self._paused = 0  # the phase, once it was needed
         self._breathed_ns = 0  # when its loop last ran, as far as its waits know
         # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
         self._sleepers: dict[asyncio.Future[None], None] = {}
@@ -75,6 +78,12 @@ class Waiter:
                     await self._sleep()
         finally:
             status.enter(status.runtime)
+
+    async def admitted(self, owed: Callable[[], bool]) -> None:
+        """Before a source begins anything: waits while the run is paused, unless it still owes that to its peers."""
+        if self.halted:
+            self._paused = self._paused or self.status.phase(PAUSED, WAIT_OUT)
+            await self.until(lambda: True if not self.halted or owed() else None, self._paused)
 
     async def _breathe(self) -> None:
         await asyncio.sleep(0)

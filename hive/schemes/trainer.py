@@ -89,6 +89,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
         layout=rollouts,
         slots=collection.slots,
         by_share=by_share,
+        in_step=not free,
         first=blueprint.first_round,
     )
     t.connect(

@@ -56,6 +56,7 @@ class CollectorActor(Actor):
     """Makes rollout after rollout, each with the version that its number asks for."""
 
     role = "collector"
+    source = True
     rollouts = Outlet(RolloutReady)
     behaviour = Subscription(Weights)
 

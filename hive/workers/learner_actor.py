@@ -6,6 +6,7 @@ state is one store: the ledger's version, published once weights and ledger are 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from hive.algorithms import Moments, merged
 from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
-from hive.runtime import Actor, Inlet, Outlet, Publication, Slot
+from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Count, Turn, mean_return
@@ -24,6 +25,7 @@ from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger
 
 __all__ = ["RESULTS", "LearnerActor"]
 
+SAVE_AGAIN_S = 0.05  # while the recorder writes another checkpoint, which takes tens of milliseconds
 MOST_SKIPPED = 100  # turns in a row without an update: whatever comes is not finite, and the weights stay as they are
 
 
@@ -184,18 +186,26 @@ class LearnerActor(Actor):
 
     async def _checkpoint(self) -> None:
         """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
-        if not self._checkpoint_is_due():
-            return
-        reader = len(self.gradients.producers)  # the recorder comes after the workers
-        if self.weights.board.hold(reader, self.turn):
-            self.ledger.board.hold(0, self.turn)
-            await self.checkpoints.send(
-                CheckpointDue(
-                    self.turn, self.config.exact, int(self.now["env_steps"]), float(self.now["mean_return_100"])
-                )
-            )
-        else:
+        if self._checkpoint_is_due() and not await self._hold(scheduled=self.config.exact):
             self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+
+    async def _hold(self, *, scheduled: bool) -> bool:
+        """Holds this turn's blocks for the recorder and tells it so; False while it still writes another one."""
+        reader = len(self.gradients.producers)  # the recorder comes after the workers
+        if not self.weights.board.hold(reader, self.turn):
+            return False
+        self.ledger.board.hold(0, self.turn)
+        now = self.now
+        await self.checkpoints.send(
+            CheckpointDue(self.turn, scheduled, int(now["env_steps"]), float(now["mean_return_100"]))
+        )
+        return True
+
+    @endpoint
+    async def save(self) -> None:
+        """A checkpoint of the last committed turn, whenever somebody asks. It changes nothing of what is learned."""
+        while not await self._hold(scheduled=False):
+            await asyncio.sleep(SAVE_AGAIN_S)
 
     def _checkpoint_is_due(self) -> bool:
         """Deterministic runs have cuts; asynchronous ones count turns, or look at the clock."""

@@ -126,6 +126,7 @@ class Recorder(Actor):
     def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
         """Writes the blocks of `turn`, which are pinned for this actor, and lets go of them."""
         blueprint, root = self.blueprint, self.directory.checkpoints
+        name = f"{turn:06d}"
         state: dict[str, JSON] = {
             "scheduled": scheduled,
             "env_steps": env_steps,
@@ -135,12 +136,15 @@ class Recorder(Actor):
             "per_version": blueprint.per_version,
         }
         try:
+            if (root / name).exists():  # somebody asked for it twice
+                self.note("saved", f"checkpoint {name} is there already", path=str(root / name))
+                return
             weights, ledger = held_block(self.weights, turn), held_block(self.ledger, turn)
             state["updates"] = int(blueprint.learner().views(ledger)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
             write_checkpoint(root, turn, tensors=tensors, parts={"weights": weights, "ledger": ledger}, state=state)
             retain(root, blueprint.config.checkpoint.keep)
-            self.note("saved", f"checkpoint {turn:06d} at {env_steps:,} steps", path=str(root / f"{turn:06d}"))
+            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
         except (RecordError, VersionGone) as error:  # a full disk costs a checkpoint, not the run
             self.log.warning("%s", error)
             self.note("not saved", str(error))

@@ -13,8 +13,7 @@ import pytest
 from canned_status import actor, results, starting, status
 
 from hive.cli import look
-from hive.cli.look import FOLLOW_LINES, PS_KEYS, live_run
-from hive.errors import UsageError
+from hive.cli.look import FOLLOW_LINES, PS_KEYS
 from hive.records import RunDirectory
 
 if TYPE_CHECKING:
@@ -154,58 +153,6 @@ def test_a_lost_run_without_metrics(place: Place, metrics: str) -> None:
 # --- which run is meant
 
 
-def test_the_only_live_run_is_meant(place: Place) -> None:
-    place.live(status(), "old", started=1.0)
-    place.ended("new", started=2.0)
-    assert live_run(None).name == "old-1"
-    assert live_run("old").name == "old-1"
-    assert place.hive("ps").out.startswith("old-1  running\n")
-
-
-def test_the_newest_is_looked_at_where_none_or_several_live(place: Place) -> None:
-    place.ended(started=1.0)
-    place.ended(started=2.0)
-    assert place.hive("ps").out.startswith("cartpole-2  finished\n")
-    place.live(status(), "a", started=3.0)
-    place.live(status(), "b", started=4.0)
-    assert place.hive("ps").out.startswith("b-1  running\n")
-    assert place.hive("ps", "a").out.startswith("a-1  running\n")
-
-
-@pytest.mark.parametrize("command", ["ps", "logs"])
-def test_a_run_that_is_not_there(place: Place, command: str) -> None:
-    done = place.hive(command)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: no run in `{place.runs}` yet\n\nhint: start one: `hive up config.toml`\n"
-    place.ended(started=1.0)
-    place.ended(started=2.0)
-    done = place.hive(command, "cartpool-1")
-    assert (done.code, done.err) == (2, "error: no run matches `cartpool-1`; newest: cartpole-2, cartpole-1\n")
-    done = place.hive(command, "cart")
-    assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n")
-
-
-def test_no_run_lives(place: Place) -> None:
-    with pytest.raises(UsageError, match=r"^nothing is running$"):
-        live_run(None)
-    place.ended()
-    with pytest.raises(UsageError, match=r"^nothing is running - last: cartpole-1 \(finished\)$"):
-        live_run(None)
-    with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
-        live_run("latest")
-    place.lost()
-    with pytest.raises(UsageError, match=r"^cartpole-2 is not running: it was lost$"):
-        live_run("cartpole-2")
-
-
-def test_several_runs_live(place: Place) -> None:
-    place.live(None, "a", started=1.0)
-    place.live(None, "b", started=2.0)
-    with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
-        live_run(None)
-    assert caught.value.hint == "say which one"
-
-
 # --- ps
 
 
@@ -279,7 +226,7 @@ def test_ps_of_an_ended_run(place: Place) -> None:
 def test_ps_of_a_lost_run(place: Place, begun: bool) -> None:
     place.lost() if begun else place.never_begun()
     (row,) = rows(place.hive("ps", "cartpole-1", "--json").out)
-    assert row == dict.fromkeys(PS_KEYS) | {"name": "supervisor", "state": "lost", "restarts": 0}
+    assert row == dict.fromkeys(PS_KEYS) | {"run": "cartpole-1", "name": "supervisor", "state": "lost", "restarts": 0}
 
 
 def test_ps_of_a_run_that_does_not_answer(place: Place) -> None:

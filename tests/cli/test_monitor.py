@@ -11,7 +11,7 @@ import pytest
 from canned_runs import trainer
 
 from hive.cli import monitor
-from hive.runtime import control
+from hive.runtime import control_server
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -24,7 +24,7 @@ ACTOR_KEYS = {"name", "state", "activity", "since_s", "busy", "wait_in", "wait_o
 def niceness(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What this process would have been niced by: it is a test, and stays as it is."""
     asked: list[int] = []
-    monkeypatch.setattr(control, "PUSH_S", 0.05)
+    monkeypatch.setattr(control_server, "PUSH_S", 0.05)
     monkeypatch.setattr(os, "nice", lambda by: asked.append(by) or 0)  # type: ignore[func-returns-value]
     return asked
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.errors import UsageError
-from hive.runtime.control import ControlServer, control_path
+from hive.runtime.control import control_path
+from hive.runtime.control_server import ControlServer
 
 
 class _Asked:
@@ -18,7 +19,13 @@ class _Asked:
     def __init__(self, supervisor: FakeSupervisor) -> None:
         self.supervisor = supervisor
 
+    def _may(self) -> None:
+        if self.supervisor.refusal:
+            raise UsageError(self.supervisor.refusal)
+
     def status(self) -> dict[str, Any]:
+        if self.supervisor.script:
+            self.supervisor.status = self.supervisor.script.pop(0)
         return self.supervisor.status
 
     def down(self, reason: str, now: bool) -> None:
@@ -29,14 +36,27 @@ class _Asked:
         self.supervisor.scaled.append(tuple(sets))
         self.supervisor.on_scale()
 
-    async def inspect(self, actor: str) -> tuple[str, Sequence[str]]:
+    def pause(self) -> None:
+        self._may()
+        self.supervisor.steered.append("pause")
+        self.supervisor.on_pause()
+
+    def resume(self) -> None:
+        self.supervisor.steered.append("resume")
+        self.supervisor.on_resume()
+
+    def save(self) -> None:
+        self._may()
+        self.supervisor.steered.append("save")
+        self.supervisor.on_save()
+
+    async def inspect(self, actor: str, stack: bool) -> tuple[str, Sequence[str]]:
         if not any(row["name"] == actor for row in self.supervisor.status["actors"]):
             raise UsageError(f"there is no actor `{actor}`")
-        return f"in run of {actor}", ["starting -ready-> ready"]
+        return f"in run of {actor}" if stack and not self.supervisor.mute else "", ["starting -ready-> ready"]
 
     def kill(self, actor: str, by_hand: bool) -> None:
-        if self.supervisor.refusal:
-            raise UsageError(self.supervisor.refusal)
+        self._may()
         self.supervisor.killed.append((actor, by_hand))
 
 
@@ -46,12 +66,18 @@ class FakeSupervisor:
     def __init__(self, folder: Path, status: dict[str, Any]) -> None:
         self.folder = folder
         self.status = status
+        self.script: list[dict[str, Any]] = []  # what it says next, one at each look
         self.asked: list[tuple[str, bool]] = []
         self.on_down: Callable[[], None] = lambda: None
         self.scaled: list[tuple[str, ...]] = []
         self.on_scale: Callable[[], None] = lambda: None
+        self.mute = False  # no actor can say what it is executing
+        self.steered: list[str] = []
+        self.on_pause: Callable[[], None] = lambda: None
+        self.on_resume: Callable[[], None] = lambda: None
+        self.on_save: Callable[[], None] = lambda: None
         self.killed: list[tuple[str, bool]] = []
-        self.refusal = ""  # of every kill
+        self.refusal = ""  # of every kill, pause and save
         self.listening = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self.thread.start()

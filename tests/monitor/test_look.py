@@ -19,14 +19,14 @@ from hive.errors import UsageError
 from hive.monitor import look as module
 from hive.monitor.look import RETURNS, Look, look_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
-from hive.runtime import control
+from hive.runtime import control_server
 from hive.runtime.control import control_path
 
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of a short name; what is told once a second is told at once."""
-    monkeypatch.setattr(control, "PUSH_S", 0.05)
+    monkeypatch.setattr(control_server, "PUSH_S", 0.05)
     path = Path(tempfile.mkdtemp(prefix="hv"))
     yield path
     shutil.rmtree(path)

@@ -18,14 +18,14 @@ from hive.monitor.drawing import __all__ as drawing_names
 from hive.monitor.look import Look
 from hive.monitor.terminal import STYLES, Monitor, Told
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
-from hive.runtime import control
+from hive.runtime import control_server
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
-    monkeypatch.setattr(control, "PUSH_S", 0.05)
+    monkeypatch.setattr(control_server, "PUSH_S", 0.05)
     folder = Path(tempfile.mkdtemp(prefix="hv"))
     yield RunDirectory.create(folder, "cartpole")
     shutil.rmtree(folder)

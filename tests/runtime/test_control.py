@@ -16,13 +16,10 @@ import pytest
 import uvloop
 
 from hive.errors import UsageError, WireError
-from hive.runtime import control
+from hive.runtime import control, control_server
 from hive.runtime.control import (
     ANSWERS,
-    INSPECTION_BYTES,
-    MAX_VIEWS,
     Accepted,
-    ControlServer,
     Down,
     GiveStatus,
     Inspect,
@@ -35,6 +32,7 @@ from hive.runtime.control import (
     control_path,
     open_control,
 )
+from hive.runtime.control_server import INSPECTION_BYTES, MAX_VIEWS, ControlServer
 from hive.runtime.messages import Message, decode, encode
 from hive.runtime.stream import LENGTH, pack, read
 
@@ -58,6 +56,7 @@ class Run:
         self.error: Exception | None = None
         self.scaled: list[tuple[str, ...]] = []
         self.large = ""
+        self.steered: list[str] = []
         self.killed: list[tuple[str, bool]] = []
 
     def status(self) -> dict[str, Any]:
@@ -74,11 +73,22 @@ class Run:
             raise UsageError("nobody would collect", hint="take one")
         self.scaled.append(tuple(sets))
 
-    async def inspect(self, actor: str) -> tuple[str, list[str]]:
+    def pause(self) -> None:
+        self.steered.append("pause")
+
+    def resume(self) -> None:
+        if "pause" not in self.steered:
+            raise UsageError("the run is not paused")
+        self.steered.append("resume")
+
+    def save(self) -> None:
+        self.steered.append("save")
+
+    async def inspect(self, actor: str, stack: bool) -> tuple[str, list[str]]:
         await asyncio.sleep(0)
         if actor != "a-0":
             raise UsageError(f"no actor `{actor}`")
-        return f"in run of {actor}" + self.large, ["starting -ready-> ready"]
+        return (f"in run of {actor}" if stack else "") + self.large, ["starting -ready-> ready"]
 
     def kill(self, actor: str, by_hand: bool) -> None:
         self.killed.append((actor, by_hand))
@@ -291,7 +301,7 @@ class Full:
 
 
 async def test_a_view_that_finds_no_descriptor_is_let_in_later(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "ACCEPT_AGAIN_S", 0.0)
+    monkeypatch.setattr(control_server, "ACCEPT_AGAIN_S", 0.0)
     async with serving(folder) as (server, _):
         server.listener = full = Full(server.listener)  # type: ignore[assignment]
         async with view(folder) as ends:
@@ -318,7 +328,7 @@ async def test_what_a_run_refuses_is_told_with_its_way_out_and_the_line_stays_op
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told once a second is told every hundredth."""
-    monkeypatch.setattr(control, "PUSH_S", 0.01)
+    monkeypatch.setattr(control_server, "PUSH_S", 0.01)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -386,10 +396,10 @@ async def test_a_status_that_raises_ends_the_view_that_watches(folder: Path) -> 
 
 async def test_an_actor_is_inspected(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
-        assert await ask(ends, Inspect("a-0")) == Inspection("in run of a-0", ("starting -ready-> ready",))
-        assert await ask(ends, Inspect("b-0")) == Refused("no actor `b-0`", "")
+        assert await ask(ends, Inspect("a-0", True)) == Inspection("in run of a-0", ("starting -ready-> ready",))
+        assert await ask(ends, Inspect("b-0", True)) == Refused("no actor `b-0`", "")
         run.large = "x" * (2 * INSPECTION_BYTES)  # more than a message carries
-        inspection = await ask(ends, Inspect("a-0"))
+        inspection = await ask(ends, Inspect("a-0", True))
         assert isinstance(inspection, Inspection)
         assert len(inspection.stack) == INSPECTION_BYTES
 
@@ -440,6 +450,23 @@ async def test_a_client_scales_and_hears_why_not(folder: Path) -> None:
         assert caught.value.hint == "take one"
         assert run.scaled == [("collection.workers=3",)]
         await until(lambda: not server.views)
+
+
+async def test_a_client_steers_and_hears_why_not(folder: Path) -> None:
+    async with serving(folder) as (_, run):
+
+        def steer() -> None:
+            client = open_control(folder)
+            with pytest.raises(UsageError, match=r"^the run is not paused$"):
+                client.resume()
+            client.pause()
+            client.resume()
+            client.save()
+            assert client.inspect("a-0", stack=False) == ("", ("starting -ready-> ready",))
+            client.close()
+
+        await asyncio.get_running_loop().run_in_executor(None, steer)
+        assert run.steered == ["pause", "resume", "save"]
 
 
 async def test_a_client_asks_and_leaves(folder: Path) -> None:

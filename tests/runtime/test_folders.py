@@ -11,7 +11,9 @@ import pytest
 
 from hive.errors import PlatformError
 from hive.records import process_start_time
-from hive.runtime.folders import make_socket_folder, socket_root, sweep
+from hive.runtime.folders import live_owners, make_socket_folder, socket_root, sweep
+
+RUN = Path("/somewhere/runs/cartpole-1")
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,7 @@ def test_the_root_is_private_whatever_the_umask(temporary: Path) -> None:
     before = os.umask(0)
     try:
         assert mode(socket_root()) == 0o700
-        assert mode(make_socket_folder()) == 0o700
+        assert mode(make_socket_folder(RUN)) == 0o700
     finally:
         os.umask(before)
 
@@ -54,7 +56,7 @@ def test_a_root_that_others_may_enter_is_refused(temporary: Path, loose: int) ->
     root = socket_root()
     root.chmod(loose)
     with pytest.raises(PlatformError, match="is not a private folder of yours") as caught:
-        make_socket_folder()
+        make_socket_folder(RUN)
     assert caught.value.hint == f"remove it, or: chmod 700 {root}"
 
 
@@ -85,23 +87,24 @@ def test_a_temporary_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_every_run_has_a_private_folder_that_knows_its_supervisor() -> None:
-    one, other = make_socket_folder(), make_socket_folder()
+    one, other = make_socket_folder(RUN), make_socket_folder(RUN)
     assert one != other
     for folder in (one, other):
         assert folder.parent == socket_root()
         assert mode(folder) == 0o700
-        pid, start = (folder / "owner").read_text().split()
+        pid, start, run = (folder / "owner").read_text().split()
+        assert Path(run) == RUN
         assert (int(pid), int(start)) == (os.getpid(), process_start_time(os.getpid()))
 
 
 def test_paths_are_short_enough_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """In /tmp, with the longest name of an actor and an incarnation of five digits."""
-    length = len(os.fsencode(f"/tmp/hive-{os.getuid()}/")) + len(make_socket_folder().name)
+    length = len(os.fsencode(f"/tmp/hive-{os.getuid()}/")) + len(make_socket_folder(RUN).name)
     assert length + len("/") + 40 + len("-99999") <= 107
 
 
 def test_sweeping_removes_what_the_dead_left(dead_pid: int) -> None:
-    gone, reused, alive = make_socket_folder(), make_socket_folder(), make_socket_folder()
+    gone, reused, alive = make_socket_folder(RUN), make_socket_folder(RUN), make_socket_folder(RUN)
     (gone / "owner").write_text(f"{dead_pid} 12345")
     (gone / "control").touch()
     (reused / "owner").write_text(f"{os.getpid()} 1")  # the number is another process's now
@@ -112,10 +115,26 @@ def test_sweeping_removes_what_the_dead_left(dead_pid: int) -> None:
 
 @pytest.mark.parametrize("text", [None, "", "12", "x y", "1 2 3", "\udcff"])
 def test_sweeping_leaves_alone_what_it_cannot_judge(text: str | None) -> None:
-    folder = make_socket_folder()
+    folder = make_socket_folder(RUN)
     (folder / "owner").unlink()
     if text is not None:
         (folder / "owner").write_bytes(os.fsencode(text))
     (socket_root() / "a file").touch()
     assert sweep() == []
     assert folder.exists()
+
+
+def test_the_folders_are_the_register_of_what_lives(dead_pid: int) -> None:
+    other = Path("/elsewhere/pong-7")
+    make_socket_folder(other)
+    make_socket_folder(RUN)
+    (make_socket_folder(Path("/gone/lost-1")) / "owner").write_text(f"{dead_pid} 12345\n/gone/lost-1")
+    (socket_root() / "a file").touch()
+    assert live_owners() == [(other, os.getpid()), (RUN, os.getpid())]
+
+
+def test_an_owner_that_names_no_run_is_not_listed() -> None:
+    folder = make_socket_folder(RUN)
+    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}")  # of an earlier version
+    assert live_owners() == []
+    assert sweep() == []

@@ -352,10 +352,10 @@ def test_publishing_without_subscribers() -> None:
 def test_the_plan_of_a_trainer() -> None:
     plan = trainer().plan()
     assert plan.actors == (
-        PlanActor("collector-0", "collectors", 0, "collector-0", True, False),
-        PlanActor("collector-1", "collectors", 1, "collector-1", True, False),
-        PlanActor("collector-2", "collectors", 2, "collector-2", True, False),
-        PlanActor("learner-0", "learner", 0, "learner-0", False, False, serves=True),
+        PlanActor("collector-0", "collectors", 0, "collector-0", True, False, source=True),
+        PlanActor("collector-1", "collectors", 1, "collector-1", True, False, source=True),
+        PlanActor("collector-2", "collectors", 2, "collector-2", True, False, source=True),
+        PlanActor("learner-0", "learner", 0, "learner-0", False, False, serves=True, endpoints=("version",)),
         PlanActor("logger-0", "loggers", 0, "logs", True, True),
         PlanActor("logger-1", "loggers", 1, "logs", True, True),
     )

@@ -1,0 +1,265 @@
+"""`hive doctor`: what is wrong with this machine, or with one run, and what helps.
+
+    ok      torch        2.7.1
+    warn    descriptors  a process may have 1,024; a run of 100 actors needs about 900
+    bad     sockets      /tmp/hive-1000 is not a private folder of yours - remove it, or: chmod 700 /tmp/hive-1000
+
+Every check is a function that yields findings; none changes anything, and none loads torch. The exit code is 1 when
+something is bad.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hive.cli.which import chosen_run
+from hive.errors import HiveError
+from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
+from hive.records.documents import json_text
+from hive.records.summary import Summary
+from hive.runtime.folders import live_owners, socket_root
+
+__all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
+
+OK, WARN, BAD = "ok", "warn", "bad"
+
+NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetensors", "psutil", "textual")
+OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # and what each is for
+DESCRIPTORS = 1024  # what a run of a hundred actors needs, with room
+MEMORY_GIB = 2.0  # torch and its imports take half a GiB a run; slots and weights come on top
+DISK_GIB = 1.0  # checkpoints of a small network, and logs
+SOCKET_BYTES = 107  # of the path of a unix socket
+LONGEST_SOCKET = len("/12345678/99/gradient-worker-999-9999")  # below the folder of all sockets
+STUCK_S = 10.0  # in one phase of its own: longer than a healthy step, update or save takes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. `hint`: what helps; "" when nothing is needed."""
+
+    level: str
+    subject: str
+    text: str
+    hint: str = ""
+
+
+def add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        description="Checks this machine and installation, or what is wrong with a run.",
+        epilog="example: hive doctor cartpole-1",
+    )
+    doctor.add_argument("run_name", nargs="?", metavar="RUN", help="a run, instead of the machine")
+    doctor.add_argument("--json", action="store_true", help="one JSON array of findings")
+    doctor.set_defaults(run=run_doctor)
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    name = options.run_name
+    findings = [*(machine_findings() if name is None else run_findings(chosen_run(name)))]
+    if options.json:
+        print(json_text([asdict(finding) for finding in findings], indent=2))
+    else:
+        width = max(len(finding.subject) for finding in findings)
+        for f in findings:
+            print(f"{f.level:<6}{f.subject:<{width}}  {f.text}" + (f" - {f.hint}" if f.hint else ""))
+    return int(any(finding.level == BAD for finding in findings))
+
+
+# --- the machine
+
+
+def machine_findings() -> Iterator[Finding]:
+    for check in MACHINE:
+        yield from check()
+
+
+def _system() -> Iterator[Finding]:
+    yield Finding(OK, "system", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield Finding(OK, "python", f"{platform.python_version()} in {sys.executable}")
+    cores = len(os.sched_getaffinity(0))
+    yield Finding(
+        OK if cores > 1 else WARN,
+        "cores",
+        f"{cores} of {os.cpu_count()}; every actor computes with one thread unless its group asks for more",
+        "" if cores > 1 else "collectors and learner take turns on one core: `--scheme single` wastes least",
+    )
+
+
+def _native() -> Iterator[Finding]:
+    from hive import _native
+
+    yield Finding(OK, "native", f"{_native.__file__}")
+
+
+def _packages() -> Iterator[Finding]:
+    for name in (*NEEDED, *OPTIONAL):
+        try:
+            yield Finding(OK, name, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            if name in NEEDED:
+                yield Finding(BAD, name, "is not installed", f"pip install {name}")
+            else:
+                yield Finding(OK, name, f"is not installed; it is for {OPTIONAL[name]}")
+
+
+def _limits() -> Iterator[Finding]:
+    for subject, which, need in (
+        ("descriptors", resource.RLIMIT_NOFILE, DESCRIPTORS),
+        ("processes", resource.RLIMIT_NPROC, DESCRIPTORS),
+    ):
+        _, hard = resource.getrlimit(which)
+        endless = hard == resource.RLIM_INFINITY
+        short = not endless and hard < need
+        text = f"at most {'any number' if endless else format(hard, ',')}"
+        yield Finding(WARN if short else OK, subject, text, f"raise it: ulimit, {need:,} will do" if short else "")
+
+
+def _memory() -> Iterator[Finding]:
+    import psutil
+
+    free = psutil.virtual_memory().available / 2**30
+    short = free < MEMORY_GIB
+    yield Finding(
+        WARN if short else OK,
+        "memory",
+        f"{free:.1f} GiB free",
+        "end something, or run with fewer workers" if short else "",
+    )
+
+
+def _sockets() -> Iterator[Finding]:
+    try:
+        root = socket_root()
+    except HiveError as error:
+        yield Finding(BAD, "sockets", str(error), error.hint)
+        return
+    length = len(str(root).encode()) + LONGEST_SOCKET
+    if length > SOCKET_BYTES:
+        yield Finding(BAD, "sockets", f"{root} is too long for a socket's path ({length} bytes)", "TMPDIR=/tmp")
+    else:
+        yield Finding(OK, "sockets", f"in {root}, which is yours alone")
+
+
+def _runs() -> Iterator[Finding]:
+    home = home_folder()
+    place = home if home.exists() else home.absolute().parent
+    if not os.access(place, os.W_OK):
+        yield Finding(BAD, "runs", f"{place.absolute()} cannot be written", "set HIVE_HOME to a folder of yours")
+        return
+    free = shutil.disk_usage(place).free / 2**30
+    short = free < DISK_GIB
+    yield Finding(
+        WARN if short else OK,
+        "runs",
+        f"in {home.absolute()}, {free:.1f} GiB free",
+        "make room: a full disk costs checkpoints" if short else "",
+    )
+    for run in find_runs(home):
+        if run_state(run) == "lost" and run.run_file.exists():
+            yield Finding(WARN, run.name, "is lost: its supervisor was killed", f"hive resume {run.name}")
+
+
+def _left() -> Iterator[Finding]:
+    """Actors that outlived their supervisor. There should be none, whatever was killed."""
+    try:
+        owners = {pid for _, pid in live_owners()}
+    except HiveError:
+        return  # what is wrong with the sockets is said there
+    left = [pid for pid, parent in _actors() if parent not in owners]
+    if left:
+        yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, left))}", "kill -9 them")
+    else:
+        yield Finding(OK, "leftovers", f"none; {len(owners)} runs are live")
+
+
+def _actors() -> Iterator[tuple[int, int]]:
+    """(pid, parent) of this user's living actors, which bear the name of hive."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(") ")
+                state, parent = rest.split()[:2]
+                if name.startswith("hive:") and state not in "ZX":
+                    yield int(entry.name), int(parent)
+        except (OSError, ValueError):
+            continue  # gone meanwhile
+
+
+MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
+    *(_system, _native, _packages, _limits, _memory, _sockets, _runs, _left),
+)
+
+
+# --- a run
+
+
+def run_findings(directory: RunDirectory) -> Iterator[Finding]:
+    state = run_state(directory)
+    yield from _live(directory) if state == "running" else _ended(directory, state)
+    saved = list_checkpoints(directory.checkpoints)
+    newest = f"the newest of {len(saved)} is of update {saved[-1].update:,}" if saved else "none yet"
+    yield Finding(OK if saved else WARN, "checkpoints", newest, "" if saved else "[checkpoint] every, or `hive save`")
+    for path in sorted(directory.crashes.glob("*.txt")):
+        with path.open(errors="replace") as file:
+            yield Finding(WARN, "crash", file.readline().strip(), f"the report: {path}")
+    if directory.specimens.exists() and (kept := [*directory.specimens.iterdir()]):
+        yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.specimens}")
+
+
+def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
+    resume = f"hive resume {directory.name}"
+    if state == "lost":
+        yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
+        return
+    summary = Summary.read(directory.summary_file)
+    bad = state == "failed"
+    text = f"{state}: {summary.error.partition(chr(10))[0] if summary.error else summary.stop_reason}"
+    yield Finding(BAD if bad else OK, "state", text, resume if state != "finished" else "")
+    restarts = {name: n for name, n in summary.restarts.items() if n}
+    yield from (Finding(WARN, name, f"was restarted {n} times", "hive logs") for name, n in restarts.items())
+
+
+def _live(directory: RunDirectory) -> Iterator[Finding]:
+    from hive.monitor.look import look_once
+
+    facts = read_run_facts(directory)
+    try:
+        snapshot = look_once(directory)
+    except HiveError as error:
+        stopped = is_alive(facts)
+        yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
+        return
+    if snapshot.supervisor:
+        yield Finding(BAD, "supervisor", snapshot.supervisor, f"kill -CONT {facts.pid}")
+    done = f"{snapshot.env_steps:,} of {snapshot.goal_steps:,} steps"
+    hint = f"hive resume {directory.name}" if snapshot.state == "paused" else ""
+    yield Finding(WARN if snapshot.state == "paused" else OK, "state", f"{snapshot.state}, {done}", hint)
+    if snapshot.bound_by and snapshot.state == "running":
+        yield Finding(OK, "bound by", snapshot.bound_by)
+    for row in snapshot.actors:
+        if row.state != "running":
+            yield Finding(WARN, row.name, f"is {row.state}", f"hive story {directory.name} {row.name}")
+        elif row.since_s > STUCK_S and not row.activity.startswith(("wait", "paused", "runtime")):
+            text = f"in `{row.activity}` for {row.since_s:.0f} s"
+            yield Finding(WARN, row.name, text, f"hive stack {directory.name} {row.name}")
+        if row.restarts:
+            words = f": {row.last_words}" if row.last_words else ""
+            yield Finding(WARN, row.name, f"was restarted {row.restarts} times{words}", "hive logs")
+    for name, channel in snapshot.channels.items():
+        if lost := sum(channel.dropped.values()):
+            reasons = ", ".join(f"{n:,} {reason}" for reason, n in channel.dropped.items() if n)
+            yield Finding(WARN, name, f"{lost:,} of {channel.produced:,} messages were dropped: {reasons}")
+    free = shutil.disk_usage(directory.path).free / 2**30
+    if free < DISK_GIB:
+        yield Finding(WARN, "disk", f"{free:.1f} GiB free", "make room: a full disk costs checkpoints")

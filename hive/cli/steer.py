@@ -1,0 +1,145 @@
+"""Commands that steer a live run: `pause`, `save`, `scale`. (`resume` is beside `up`: it also starts ended runs.)
+
+Each asks the run's supervisor and waits until it is so, saying meanwhile what it waits for. Ctrl-C leaves the command;
+what was asked for still happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hive.cli.slips import listed
+from hive.cli.which import live_run
+from hive.errors import UsageError
+from hive.monitor.tail import Tail
+from hive.records import RunDirectory, read_run_facts, run_state
+from hive.records.documents import parse_object
+from hive.runtime.control import ControlClient, open_control
+
+__all__ = ["add_pause", "add_save", "add_scale", "connected", "go_on"]
+
+LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
+SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
+RUN = "name, beginning of a name, path or `latest`; default: the only live run"
+
+
+def add_pause(commands: Any) -> None:
+    pause = commands.add_parser(
+        "pause",
+        description="Lets a run come to rest, with all that it has in memory.",
+        epilog="example: hive pause cartpole-1",
+    )
+    pause.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
+    pause.set_defaults(run=run_pause)
+
+
+def add_save(commands: Any) -> None:
+    save = commands.add_parser(
+        "save",
+        description="Writes a checkpoint of a running run now.",
+        epilog="example: hive save cartpole-1",
+    )
+    save.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
+    save.set_defaults(run=run_save)
+
+
+def add_scale(commands: Any) -> None:
+    scale = commands.add_parser(
+        "scale",
+        description="Goes on with other numbers of workers, from where the run is.",
+        epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
+    )
+    scale.add_argument("run_name", metavar="RUN", help=RUN.partition(";")[0])
+    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers or gradients.workers")
+    scale.set_defaults(run=run_scale)
+
+
+@contextmanager
+def connected(directory: RunDirectory) -> Iterator[ControlClient]:
+    """A line to the run's supervisor."""
+    with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
+        yield client
+
+
+class _Waits:
+    """Says now and then what a command waits for."""
+
+    def __init__(self) -> None:
+        self.next_s = time.monotonic() + SAY_S
+
+    def wait(self, what: str) -> None:
+        if time.monotonic() >= self.next_s:
+            self.next_s += SAY_S
+            print(f"still waiting for {what}", file=sys.stderr, flush=True)
+        time.sleep(LOOK_S)
+
+
+def run_pause(options: argparse.Namespace) -> int:
+    directory, waits = live_run(options.run_name), _Waits()
+    with connected(directory) as client:
+        client.pause()
+        while (status := client.status())["state"] != "paused":
+            if status["state"] != "running":
+                raise UsageError(f"{directory.name} did not pause: it is {status['state']} ({status.get('reason')})")
+            if status["pausing"] is None:
+                raise UsageError(f"{directory.name} did not pause: somebody resumed it")
+            waits.wait(listed(status["pausing"]) or "the last messages")
+    print(f"{directory.name} paused at {_steps(status):,} steps")
+    print(f"hint: hive resume {directory.name}", file=sys.stderr)
+    return 0
+
+
+def _steps(status: Mapping[str, Any]) -> int:
+    found: Mapping[str, Any] = next(
+        (a["counters"] for a in status["actors"] if a["name"] == status["results_actor"]), {}
+    )
+    return int(found.get("env_steps", 0))
+
+
+def go_on(directory: RunDirectory) -> int:
+    """Resumes a paused run. Raises UsageError for one that is not paused."""
+    with connected(directory) as client:
+        client.resume()
+    print(f"{directory.name} running")
+    return 0
+
+
+def run_save(options: argparse.Namespace) -> int:
+    directory, waits = live_run(options.run_name), _Waits()
+    diary = Tail(directory.events_file, 0 if directory.events_file.exists() else None)
+    for _ in diary.lines():
+        pass  # what was there before
+    with connected(directory) as client:
+        client.save()
+    while True:
+        alive = run_state(directory) == "running"  # asked before the look, so that its last words are seen
+        for event in filter(None, map(parse_object, diary.lines())):
+            if event.get("kind") == "saved":
+                print(event.get("path", ""))
+                return 0
+            if event.get("kind") in ("not saved", "not done"):
+                raise UsageError(f"{directory.name} was not saved: {event.get('text')}")
+        if not alive:
+            raise UsageError(f"{directory.name} ended before it was saved")
+        waits.wait("the recorder")
+
+
+def run_scale(options: argparse.Namespace) -> int:
+    """Asks, and waits until the run is back: it may be with what it had, when it cannot be built otherwise."""
+    directory = live_run(options.run_name)
+    with connected(directory) as client:
+        before, begun = client.status(), time.monotonic()
+        client.scale(options.sets)
+        while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
+            time.sleep(LOOK_S)
+    if status["refused"] != before["refused"]:
+        raise UsageError(f"{directory.name} goes on as it was: {status['refused']}")
+    counts = " ".join(options.sets)
+    print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
+    return 0

@@ -1,0 +1,201 @@
+"""What the doctor finds wrong: with this machine, and with runs in every state."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned_status import account, actor, status
+
+from hive.cli import doctor
+from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
+from hive.records import write_checkpoint
+from hive.runtime import control_server
+from hive.runtime.folders import make_socket_folder, socket_root
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who watches is told again and again."""
+    monkeypatch.setattr(control_server, "PUSH_S", 0.01)
+
+
+def machine(subject: str) -> Finding:
+    (found,) = (finding for finding in machine_findings() if finding.subject == subject)
+    return found
+
+
+# --- the machine
+
+
+def test_this_machine(place: Place) -> None:
+    done = place.hive("doctor")
+    subjects = [line.split()[1] for line in done.out.splitlines()]
+    assert subjects[:4] == ["system", "python", "cores", "native"]
+    assert {*doctor.NEEDED, "descriptors", "processes", "memory", "sockets", "runs", "leftovers"} <= {*subjects}
+    assert "torch" not in {name for name in sys.modules if name == "torch"} or done.code in (0, 1)
+    told = json.loads(place.hive("doctor", "--json").out)
+    assert [finding["subject"] for finding in told] == subjects
+    assert {*told[0]} == {"level", "subject", "text", "hint"}
+    assert done.code == int(any(finding["level"] == BAD for finding in told))
+
+
+def test_what_is_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert machine("torch") == Finding(BAD, "torch", "is not installed", "pip install torch")
+    assert machine("mujoco") == Finding(OK, "mujoco", "is not installed; it is for MuJoCo")
+    assert place.hive("doctor").code == 1
+
+
+@pytest.mark.parametrize(("hard", "level", "text"), [(256, WARN, "256"), (-1, OK, "any number"), (4096, OK, "4,096")])
+def test_limits(place: Place, monkeypatch: pytest.MonkeyPatch, hard: int, level: str, text: str) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (16, hard))
+    found = machine("descriptors")
+    assert (found.level, found.text) == (level, f"at most {text}")
+    assert bool(found.hint) == (level == WARN)
+
+
+def test_too_little_of_everything(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MEMORY_GIB", 1e9)
+    monkeypatch.setattr(doctor, "DISK_GIB", 1e9)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    assert [machine(name).level for name in ("memory", "runs", "cores")] == [WARN] * 3
+    assert all(machine(name).hint for name in ("memory", "runs", "cores"))
+
+
+def test_sockets(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine("sockets").level == OK
+    monkeypatch.setattr(doctor, "SOCKET_BYTES", 20)
+    found = machine("sockets")
+    assert (found.level, found.hint) == (BAD, "TMPDIR=/tmp")
+    socket_root().chmod(0o777)
+    found = machine("sockets")
+    assert found.level == BAD
+    assert "is not a private folder of yours" in found.text
+    assert found.hint.startswith("remove it, or: chmod 700")
+    assert place.hive("doctor").code == 1
+    assert place.hive("ls").code == 3
+    Path(found.text.split()[0]).chmod(0o700)
+
+
+def test_runs_that_are_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.lost()
+    place.never_begun("empty")
+    place.ended("pong")
+    found = [finding for finding in machine_findings() if finding.subject.endswith("-1")]
+    assert found == [
+        Finding(WARN, "cartpole-1", "is lost: its supervisor was killed", "hive resume cartpole-1"),
+    ]
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert machine("runs").level == BAD
+
+
+def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that bears the name of an actor and has no living supervisor for a parent."""
+    make_socket_folder(place.folder / "runs" / "cartpole-1")
+    naming = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'hive:test-0', 0, 0, 0); print(); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", naming], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert (process.pid, os.getpid()) in [*doctor._actors()]
+        only_it = [(process.pid, os.getpid())]
+        monkeypatch.setattr(doctor, "_actors", lambda: iter(only_it))
+        assert machine("leftovers") == Finding(OK, "leftovers", "none; 1 runs are live")
+        monkeypatch.setattr(doctor, "live_owners", list)
+        assert machine("leftovers") == Finding(BAD, "leftovers", f"processes of no run: {process.pid}", "kill -9 them")
+        process.send_signal(signal.SIGKILL)
+
+
+# --- a run
+
+
+def findings(place: Place, *words: str) -> dict[str, Finding]:
+    found = json.loads(place.hive("doctor", "cartpole-1", "--json").out)
+    return {finding["subject"]: Finding(**finding) for finding in found}
+
+
+def test_a_healthy_run(place: Place) -> None:
+    run = place.live(status())
+    write_checkpoint(run.checkpoints, 40, tensors={}, parts={"weights": b"x"}, state={})
+    done = place.hive("doctor", "cartpole-1")
+    assert done.code == 0
+    assert {line.split()[0] for line in done.out.splitlines()} == {OK}
+    assert "running, 20,480 of 500,000 steps" in done.out
+    assert "the newest of 1 is of update 40" in done.out
+
+
+def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = place.live(
+        status(
+            actor("collector-0", activity="env", since_s=42.0),
+            actor("collector-1", activity="wait rollouts", since_s=42.0, restarts=2),
+            actor("learner-0", state="failed"),
+            channels={"rollouts": account(40, stale=3, consumer_died=1, overflow=0)},
+        )
+    )
+    run.crash_file("collector-1", 1).write_text("collector-1 failed: it broke\n\nstack\n")
+    (run.specimens / "one").mkdir(parents=True)
+    monkeypatch.setattr(doctor, "DISK_GIB", 1e9)
+    found = findings(place)
+    assert found["collector-0"] == Finding(
+        WARN, "collector-0", "in `env` for 42 s", "hive stack cartpole-1 collector-0"
+    )
+    assert found["collector-1"].text.startswith("was restarted 2 times")
+    assert found["learner-0"] == Finding(WARN, "learner-0", "is failed", "hive story cartpole-1 learner-0")
+    assert found["rollouts"].text == "4 of 40 messages were dropped: 3 stale, 1 consumer_died"
+    assert found["crash"].text == "collector-1 failed: it broke"
+    assert found["not finite"].text == "1 gradients were NaN or infinite"
+    assert found["checkpoints"].level == found["disk"].level == WARN
+
+
+def test_a_paused_run(place: Place) -> None:
+    place.live(status(state="paused"))
+    found = findings(place)["state"]
+    assert (found.level, found.hint) == (WARN, "hive resume cartpole-1")
+
+
+def test_a_supervisor_that_does_not_answer(place: Place) -> None:
+    place.live(None)
+    found = findings(place)["supervisor"]
+    assert (found.level, found.hint) == (BAD, f"kill -CONT {os.getpid()}")
+    assert "does not answer" in found.text
+    assert place.hive("doctor", "cartpole-1").code == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "text", "hint"),
+    [
+        ("finished", OK, "finished: 500,000 steps", ""),
+        ("stopped", OK, "stopped: 500,000 steps", "hive resume cartpole-1"),
+        ("failed", BAD, "failed: collector-0 failed", "hive resume cartpole-1"),
+    ],
+)
+def test_an_ended_run(place: Place, state: str, level: str, text: str, hint: str) -> None:
+    changes: dict[str, Any] = {"error": "collector-0 failed\n\nhint: look"} if state == "failed" else {}
+    run = place.ended(state=state, **changes)
+    found = {finding.subject: finding for finding in run_findings(run)}
+    assert found["state"] == Finding(level, "state", text, hint)
+    assert found["collector-0"].text == "was restarted 1 times"
+    assert "learner-0" not in found
+
+
+def test_a_lost_run(place: Place) -> None:
+    place.lost()
+    assert findings(place)["state"].level == BAD
+    shutil.rmtree(place.runs / "cartpole-1")
+    assert place.hive("doctor", "cartpole-1").code == 2

@@ -1,0 +1,188 @@
+"""Commands that steer a live run, by a supervisor that does what a test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from canned_status import actor, results, status
+
+from hive.cli import steer
+from hive.records import RunDirectory
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between two looks, and everybody says at once what he waits for."""
+    monkeypatch.setattr(steer, "LOOK_S", 0.0)
+    monkeypatch.setattr(steer, "SAY_S", 0.0)
+
+
+@pytest.fixture
+def stand_in() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that may die, as a supervisor does."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        yield process
+        if process.poll() is None:
+            process.kill()
+
+
+def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
+    with run.events_file.open("a") as file:
+        file.write(json.dumps({"t": 1.7e9, "kind": kind, "text": text, **fields}) + "\n")
+
+
+def saying(place: Place, *states: dict[str, Any]) -> None:
+    """The supervisor says one after the other, and the last one from then on."""
+    (supervisor,) = place.supervisors
+    supervisor.script = list(states)
+
+
+# --- pause and resume
+
+
+def test_a_pause_waits_until_the_run_rests(place: Place) -> None:
+    place.live(status(pausing=None))
+    waiting = status(pausing=["collector-0 (in env)", "evaluator-0 (in episode)"])
+    saying(place, waiting, status(pausing=[]), status(state="paused", pausing=[]))
+    done = place.hive("pause")
+    assert (done.code, done.out) == (0, "cartpole-1 paused at 20,480 steps\n")
+    assert done.err == (
+        "still waiting for collector-0 (in env), evaluator-0 (in episode)\n"
+        "still waiting for the last messages\n"
+        "hint: hive resume cartpole-1\n"
+    )
+    assert place.supervisors[0].steered == ["pause"]
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (status(state="draining", reason="500,000 steps", pausing=None), "it is draining (500,000 steps)"),
+        (status(pausing=None), "somebody resumed it"),
+    ],
+)
+def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: str) -> None:
+    place.live(status(pausing=None))
+    saying(place, then)
+    done = place.hive("pause", "cartpole-1")
+    assert (done.code, done.out, done.err) == (2, "", f"error: cartpole-1 did not pause: {why}\n")
+
+
+def test_a_paused_run_is_resumed_and_goes_on(place: Place) -> None:
+    place.live(status(state="paused", pausing=[]))
+    done = place.hive("resume", "cart")
+    assert (done.code, done.out, done.err) == (0, "cartpole-1 running\n", "")
+    assert place.supervisors[0].steered == ["resume"]
+
+
+@pytest.mark.parametrize("words", [("--exact",), ("--set", "run.seed=3")])
+def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> None:
+    place.live(status(state="paused", pausing=[]))
+    done = place.hive("resume", "cartpole-1", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: cartpole-1 is paused and goes on as it is\n\n"
+        "hint: to change something: hive down cartpole-1, then resume it with --set\n"
+    )
+    assert place.supervisors[0].steered == []
+
+
+def test_a_run_that_runs_is_not_resumed(place: Place) -> None:
+    place.live(status(pausing=None))
+    done = place.hive("resume", "cartpole-1")
+    assert done.err == "error: cartpole-1 is running\n\nhint: look at it: hive ps cartpole-1\n"
+
+
+@pytest.mark.parametrize("command", ["pause", "save", "stack"])
+def test_only_what_lives_is_steered(place: Place, command: str) -> None:
+    place.ended()
+    done = place.hive(command)
+    assert (done.code, done.err) == (2, "error: nothing is running - last: cartpole-1 (finished)\n")
+    done = place.hive(command, "cartpole-1")
+    assert (done.code, done.err) == (2, "error: cartpole-1 is not running: it finished\n")
+
+
+def test_a_refusal_is_told(place: Place) -> None:
+    place.live(status())
+    place.supervisors[0].refusal = "nothing would stop"
+    for command in ("pause", "save"):
+        done = place.hive(command)
+        assert (done.code, done.out, done.err) == (2, "", "error: nothing would stop\n")
+
+
+# --- save
+
+
+def test_a_save_waits_for_the_checkpoint(place: Place) -> None:
+    run = place.live(status())
+    event(run, "saved", "checkpoint 000001 at 10 steps", path="old")
+
+    def obey() -> None:
+        event(run, "saved", "checkpoint 000040 at 20,480 steps", actor="recorder", path="/there/000040")
+
+    place.supervisors[0].on_save = obey
+    done = place.hive("save")
+    assert (done.code, done.out) == (0, "/there/000040\n")
+    assert place.supervisors[0].steered == ["save"]
+
+
+@pytest.mark.parametrize("kind", ["not saved", "not done"])
+def test_a_save_that_cannot_be(place: Place, kind: str) -> None:
+    run = place.live(status())
+    place.supervisors[0].on_save = lambda: event(run, kind, "the disk is full")
+    done = place.hive("save")
+    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 was not saved: the disk is full\n")
+
+
+def test_a_run_that_ends_before_it_is_saved(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+    place.live(status(), pid=stand_in.pid)
+
+    def die() -> None:
+        stand_in.kill()
+        stand_in.wait()
+
+    place.supervisors[0].on_save = die
+    done = place.hive("save")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "error: cartpole-1 ended before it was saved")
+
+
+def test_a_run_that_ends_with_what_was_asked_for(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+    run = place.live(status(), pid=stand_in.pid)
+
+    def die() -> None:
+        event(run, "saved", "checkpoint 000040", path="/there")
+        stand_in.kill()
+        stand_in.wait()
+
+    place.supervisors[0].on_save = die
+    assert place.hive("save").out == "/there\n"
+
+
+# --- scale
+
+
+def scaled(**changes: Any) -> dict[str, Any]:
+    return status(actor("learner-0", counters=results()), stage=0, refused="") | changes
+
+
+def test_a_scaled_run_is_waited_for(place: Place) -> None:
+    place.live(scaled())
+    saying(place, scaled(), scaled(state="draining"), scaled(stage=1, state="starting"), scaled(stage=1))
+    done = place.hive("scale", "cartpole-1", "collection.workers=4")
+    assert done.code == 0
+    assert done.out.startswith("cartpole-1 running with collection.workers=4 after 0.")
+    assert place.supervisors[0].scaled == [("collection.workers=4",)]
+
+
+def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
+    place.live(scaled())
+    saying(place, scaled(), scaled(stage=1, refused="there is no room"))
+    done = place.hive("scale", "cartpole-1", "collection.workers=4")
+    assert (done.code, done.err) == (2, "error: cartpole-1 goes on as it was: there is no room\n")

@@ -1,0 +1,123 @@
+"""Which run a command is about."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from canned_status import status
+
+from hive.cli.which import chosen_run, live_run, live_runs, run_called
+from hive.errors import UsageError
+from hive.records import RunDirectory
+from hive.runtime.folders import make_socket_folder
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+def test_the_only_live_run_is_meant(place: Place) -> None:
+    place.live(status(), "old", started=1.0)
+    place.ended("new", started=2.0)
+    assert live_run(None).name == "old-1"
+    assert live_run("old").name == "old-1"
+    assert place.hive("ps").out.startswith("old-1  running\n")
+
+
+def test_the_newest_is_looked_at_where_none_lives(place: Place) -> None:
+    place.ended(started=1.0)
+    place.ended(started=2.0)
+    assert place.hive("ps").out.startswith("cartpole-2  finished\n")
+
+
+def test_all_that_live_are_looked_at(place: Place) -> None:
+    place.live(status(), "a", started=3.0)
+    place.live(status(), "b", started=4.0)
+    done = place.hive("ps")
+    assert [line for line in done.out.splitlines() if "  running" in line and "-1" in line] == [
+        "a-1  running",
+        "b-1  running",
+    ]
+    assert {row["run"] for row in json.loads(place.hive("ps", "--json").out)} == {"a-1", "b-1"}
+    assert place.hive("ps", "a").out.startswith("a-1  running\n")
+    assert chosen_run(None).name == "b-1"
+
+
+def elsewhere(place: Place, name: str) -> RunDirectory:
+    """A run of this user that lives in another $HIVE_HOME."""
+    directory = RunDirectory.create(place.folder / "other", name)
+    place.serve(directory, status(), started=5.0)
+    make_socket_folder(directory.path)
+    return directory
+
+
+def test_what_lives_elsewhere_is_known_and_left_alone(place: Place) -> None:
+    pong = elsewhere(place, "pong")
+    assert [run.name for run in live_runs()] == ["pong-1"]
+    alone = place.hive()
+    assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "WALL", "IN"]
+    assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
+    assert place.hive("ps").out.startswith("pong-1  running\n")
+    assert run_called("pong") == pong
+    done = place.hive("down")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: nothing is running\n\nhint: elsewhere there are: pong-1 in {pong.path.parent}\n"
+    assert place.supervisors[0].asked == []
+
+
+def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
+    elsewhere(place, "cartpole")
+    here = place.ended()
+    assert run_called("cartpole-1") == here
+    assert run_called(str(place.folder / "other" / "cartpole-1")).path != here.path
+
+
+def test_a_run_that_was_removed_under_its_supervisor(place: Place) -> None:
+    shutil.rmtree(elsewhere(place, "pong").path)
+    assert live_runs() == []
+
+
+def test_what_lives_here_is_listed_once(place: Place) -> None:
+    here = place.live(status())
+    make_socket_folder(here.path)
+    assert live_runs() == [here]
+    assert "IN" not in place.hive().out.splitlines()[0].split()
+
+
+@pytest.mark.parametrize("command", ["ps", "logs"])
+def test_a_run_that_is_not_there(place: Place, command: str) -> None:
+    done = place.hive(command)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: no run in `{place.runs}` yet\n\nhint: start one: `hive up config.toml`\n"
+    place.ended(started=1.0)
+    place.ended(started=2.0)
+    done = place.hive(command, "cartpool-1")
+    assert (done.code, done.err) == (
+        2,
+        "error: no run matches `cartpool-1`; newest: cartpole-2, cartpole-1\n\nhint: did you mean `cartpole-1`?\n",
+    )
+    done = place.hive(command, "cart")
+    assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n")
+
+
+def test_no_run_lives(place: Place) -> None:
+    with pytest.raises(UsageError, match=r"^nothing is running$"):
+        live_run(None)
+    place.ended()
+    with pytest.raises(UsageError, match=r"^nothing is running - last: cartpole-1 \(finished\)$"):
+        live_run(None)
+    with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
+        live_run("latest")
+    place.lost()
+    with pytest.raises(UsageError, match=r"^cartpole-2 is not running: it was lost$"):
+        live_run("cartpole-2")
+
+
+def test_several_runs_live(place: Place) -> None:
+    place.live(None, "a", started=1.0)
+    place.live(None, "b", started=2.0)
+    with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
+        live_run(None)
+    assert caught.value.hint == "say which one"
