@@ -94,6 +94,11 @@ class Hosting:
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
         self.node.tell(Note(self.number, kind, text, fields))
 
+    @property
+    def resumed_ns(self) -> int:
+        """When the last pause ended, by the monotonic clock; 0: there was none."""
+        return self.node.resumed_ns
+
     def cancel(self) -> None:
         task = self.node.tasks.get(self.number)
         if task is not None:
@@ -120,6 +125,7 @@ class Node:
         self.types = [type_set([self._message_type(i)]) for i in range(len(self.plan.channels))]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
+        self.resumed_ns = 0  # when the last pause ended
         self.background: set[asyncio.Future[Any]] = set()
         self.handlers: dict[type[Message], Callable[[Any], None]] = {
             cls: getattr(self, f"_on_{name.lower()}") for name, cls in NODE_TYPES.items() if cls is not Deliver
@@ -306,6 +312,7 @@ class Node:
             waiter.halted = self.plan.actors[number].source
 
     def _on_goon(self, message: GoOn) -> None:
+        self.resumed_ns = self.context.clock.now_ns()
         for waiter in self.waiters.values():
             waiter.halted = False
         self._wake_all()
@@ -314,7 +321,8 @@ class Node:
         self.context.transport.poll()  # what was sent before must be heard before
         if self.drain_reason is None:
             self.drain_reason = message.reason
-            self._on_goon(GoOn())  # last words are said in a paused run too
+            for waiter in self.waiters.values():
+                waiter.halted = False  # last words are said in a paused run too
             self.begun.set()
             if self.tasks:
                 self._drain(message.reason)

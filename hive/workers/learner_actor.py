@@ -140,8 +140,7 @@ class LearnerActor(Actor):
         after = self.learner.views(ledger_out)
         for slot in held:
             after["applied"][slot.producer] = slot.sequence + 1
-        after["counters"][Count.last_ns] = self.clock.now_ns()
-        after["counters"][Count.first_ns] = after["counters"][Count.first_ns] or after["counters"][Count.last_ns]
+        self._count_time(after["counters"])
         parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
         if any(part.count for part in parts):
             self.blueprint.moments_in(weights_out)[:] = merged(parts)
@@ -161,6 +160,14 @@ class LearnerActor(Actor):
         self.skipped = self.skipped + 1 if turn.cause else 0
         if turn.cause:
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
+
+    def _count_time(self, counters: NDArray[np.int64]) -> None:
+        """Training time is from the first turn to the last one, less the pauses in between."""
+        last, resumed = int(counters[Count.last_ns]), self.hosting.resumed_ns
+        if 0 < last < resumed:
+            counters[Count.first_ns] += resumed - last
+        counters[Count.last_ns] = self.clock.now_ns()
+        counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
 
     def _call_hook(self, hook: UpdateHook, turn: Turn) -> None:
         """Shows an update to a user's own function; numbers that it returns go into the metrics."""

@@ -117,6 +117,33 @@ def test_what_waits_at_the_end_is_written_too(tmp_path: Path) -> None:
     assert [line["updates"] for line in read_jsonl(desk.directory.metrics_file)] == [0, 1, 2, 3]
 
 
+class Insistent(Source):
+    """Asks twice for the same checkpoint."""
+
+    async def run(self) -> None:
+        self.weights.begin()[:] = 1
+        self.ledger.begin()[:] = 0
+        self.weights.board.seal(1)
+        self.ledger.publish(1)
+        for scheduled in (True, False):
+            while not self.weights.board.hold(0, 1):
+                await asyncio.sleep(0)
+            self.ledger.board.hold(0, 1)
+            await self.checkpoints.send(CheckpointDue(1, scheduled, 10, 1.0))
+        while not self.weights.board.hold(0, 1):
+            await asyncio.sleep(0)
+        self.end_run("all is said")
+
+
+def test_a_checkpoint_that_is_there_already_stays_as_it_is(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.run([], source_of=Insistent)
+    assert desk.checkpoints() == ["000001"]
+    newest = newest_checkpoint(desk.directory.checkpoints)
+    assert newest is not None
+    assert newest.scheduled
+
+
 def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.run([0, 5, 42]).state == "finished"
