@@ -116,7 +116,7 @@ def _finish(
     elif quiet:
         run_quietly(directory)
     else:
-        launch(directory, argparse.Namespace(inline=False, detach=False))
+        launch(directory, argparse.Namespace(inline=False, detach=False, told=False))
     summary = Summary.read(directory.summary_file)
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")

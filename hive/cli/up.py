@@ -1,7 +1,8 @@
 """Commands that start and end runs: `up`, `resume` and `down`.
 
 `up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
-the run goes on. Ctrl-C or SIGTERM asks the run to drain, save and end (exit 0); a second one ends it now (exit 130).
+the run goes on; `w` opens the monitor, and leaving that comes back here. Ctrl-C or SIGTERM asks the run to drain, save
+and end (exit 0); a second one ends it now (exit 130).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from hive.cli.steer import connected, go_on
 from hive.cli.which import live_run, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
+from hive.monitor.history import History
+from hive.monitor.line import SnapshotLines
+from hive.monitor.look import look_once
 from hive.records import (
     RunDirectory,
     Summary,
@@ -80,7 +84,7 @@ def add_up(commands: Any) -> None:
         action="store_true",
         help="everything in this one process, for debugging: no restarts, breakpoints work",
     )
-    up.set_defaults(run=run_up)
+    up.set_defaults(run=run_up, told=True)
 
 
 def add_down(commands: Any) -> None:
@@ -112,7 +116,7 @@ def add_resume(commands: Any) -> None:
     resume.add_argument(
         "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="go on with another value (repeat)"
     )
-    resume.set_defaults(run=run_resume)
+    resume.set_defaults(run=run_resume, told=True)
 
 
 def run_resume(options: argparse.Namespace) -> int:
@@ -155,7 +159,10 @@ def run_up(options: argparse.Namespace) -> int:
 
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
-    """Starts the run that lies in the directory, and looks at it as the options say."""
+    """Starts the run that lies in the directory, and looks at it as the options say.
+
+    `told`: snapshots go to stdout where that is no terminal. A script's stdout is its own.
+    """
     forget_failure(directory)
     if options.inline:
         return _inline(directory)
@@ -172,7 +179,9 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
             raise  # it has not begun, has ended, or runs and is nobody's here
         return give_up(directory, process)
     with closing(client):
-        return _Foreground(directory, process, client, StatusLine()).watch()
+        view = _Foreground(directory, process, client, StatusLine())
+        view.lines = SnapshotLines() if options.told else None
+        return view.watch()
 
 
 def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient) -> int:
@@ -202,6 +211,8 @@ class _Foreground:
         self.client = client
         self.line = line
         self.events = _Events(directory)
+        self.history = History()  # of what the supervisor said: rates, and what the run is bound by
+        self.lines: SnapshotLines | None = None
         self.asked = 0
         self.leaving = False
         self.greeted = False
@@ -210,17 +221,16 @@ class _Foreground:
         with self._signals(), _keys() as keys:
             while self.process.poll() is None and not self.leaving:
                 self.show()
-                if (
-                    select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0]
-                    and os.read(sys.stdin.fileno(), 1) == b"d"
-                ):
-                    self.leaving = True
+                if select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0]:
+                    self._pressed(os.read(sys.stdin.fileno(), 1))
         self.line.erase()
         if self.leaving and self.process.poll() is None:
             self.process.returncode, name = 0, self.directory.name  # it lives on without us
             self.line.say(f"left {name} running · look: hive ps {name} · stop: hive down {name}")
             return 0
         self.events.show(self.line)
+        if self.lines is not None and self.directory.summary_file.exists():
+            self.lines.draw(look_once(self.directory), last=True)
         if not self.directory.summary_file.exists():
             if self.process.returncode < 0:
                 name = signal.Signals(-self.process.returncode).name
@@ -231,18 +241,31 @@ class _Foreground:
             raise_failure(self.directory, self.process.returncode)
         return _report(self.directory, self.process.returncode)
 
+    def _pressed(self, key: bytes) -> None:
+        if key == b"d":
+            self.leaving = True
+        elif key == b"w" and self.greeted:
+            from hive.monitor.terminal import watch
+
+            self.line.erase()
+            watch(self.directory)  # leaving it comes back here
+
     def show(self) -> None:
         try:
-            snapshot = snapshot_of(self.client.status())
+            status = self.client.status()
+            self.history.see(status, time.time())
+            snapshot = snapshot_of(status, self.history)
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
                 self.line.say(f"run {self.directory.name}  ({self.directory.path})")
                 self.line.say(
-                    "leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down"
+                    "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down"
                 )
             if self.greeted:
                 self.events.show(self.line)
                 self.line.draw(snapshot)
+                if self.lines is not None:
+                    self.lines.draw(snapshot)
         except UsageError:
             time.sleep(LOOK_S)  # it is ending, or stopped: poll() in the loop says when it is gone
 

@@ -1,6 +1,9 @@
 """The status line of a run in the foreground: redrawn in place on a terminal, plain lines elsewhere.
 
-▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ left 00:04 │ d detach
+▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ d detach
+
+A narrow terminal shows the parts that matter most. Data is for programs: where stdout is no terminal, `SnapshotLines`
+writes a Snapshot a line to it, as JSON, now and then and once more at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from hive.monitor.bound_by import NOTHING_YET
 from hive.monitor.history import Rates
-from hive.monitor.snapshot import Snapshot
+from hive.monitor.snapshot import Snapshot, as_data
+from hive.records.documents import json_text
 
-__all__ = ["StatusLine", "event_text"]
+__all__ = ["SnapshotLines", "StatusLine", "event_text"]
 
 PLAIN_EVERY_S = 5.0  # between lines where nothing can be redrawn: enough to see life, few enough to read a log
 ERASE = "\r\x1b[2K"
+BETWEEN = " │ "
+KEYS = "d detach  w monitor"
 
 
 class StatusLine:
@@ -41,7 +48,7 @@ class StatusLine:
         rate = self.rates.rate("env_steps") or 0.0
         if self.live:
             width = shutil.get_terminal_size().columns
-            self.text = live_text(snapshot, rate)[: width - 1]
+            self.text = live_text(snapshot, rate, width - 1)
             self.out.write(f"{ERASE}{self.text}")
             self.out.flush()
         elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
@@ -56,23 +63,47 @@ class StatusLine:
         self.text = ""
 
 
-def live_text(snapshot: Snapshot, rate: float) -> str:
+class SnapshotLines:
+    """Writes snapshots as lines of JSON to `out`, unless it is a terminal."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self.out = out or sys.stdout
+        self.live = not self.out.isatty()
+        self.printed_s = float("-inf")
+
+    def draw(self, snapshot: Snapshot, *, last: bool = False) -> None:
+        if self.live and (last or time.monotonic() - self.printed_s >= PLAIN_EVERY_S):
+            self.printed_s = time.monotonic()
+            self.out.write(json_text(as_data(snapshot)) + "\n")
+            self.out.flush()
+
+
+def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize) -> str:
+    """The parts that fit, in their order; where there is little room, those of the lowest rank go first."""
+    parts = _parts(snapshot, rate)
+    while len(parts) > 1 and len(BETWEEN.join(text for _, text in parts)) > width:
+        parts.remove(max(parts))
+    return BETWEEN.join(text for _, text in parts)[:width]
+
+
+def _parts(snapshot: Snapshot, rate: float) -> list[tuple[int, str]]:
+    """(rank, text) of every part, from left to right; rank 0 stays longest. No rank comes twice."""
     done = snapshot.env_steps / snapshot.goal_steps
     parts = [
-        f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}",
-        f"{rate:,.0f}/s",
-        f"return {_return(snapshot)}",
-        f"lag {snapshot.lag}",
-        f"dropped {snapshot.dropped:,}",
+        (0, f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
+        (3, f"{rate:,.0f}/s"),
+        (2, f"return {_return(snapshot)}"),
+        (8, f"lag {snapshot.lag}"),
+        (7, f"dropped {snapshot.dropped:,}"),
     ]
     if snapshot.restarts:
-        parts.append(f"restarts {snapshot.restarts}")
-    if snapshot.state == "running":
-        left = max(snapshot.goal_steps - snapshot.env_steps, 0)
-        parts += [f"left {_clock(left / rate)}" if rate else "left –", "d detach"]
-    else:
-        parts.append(snapshot.state)
-    return " │ ".join(parts)
+        parts.append((5, f"restarts {snapshot.restarts}"))
+    if snapshot.state != "running":
+        return [*parts, (1, snapshot.state)]
+    if snapshot.bound_by not in ("", NOTHING_YET):
+        parts.append((6, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
+    left = max(snapshot.goal_steps - snapshot.env_steps, 0)
+    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (4, KEYS)]
 
 
 def plain_text(snapshot: Snapshot, rate: float) -> str:

@@ -22,6 +22,7 @@ from hive.cli.up import SHOWN, _detached, _Events, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
+from hive.monitor import terminal as monitor_terminal
 from hive.records import RunDirectory, Summary, home_folder, write_checkpoint
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def test_a_run_is_watched_to_its_end(place: Place) -> None:
     assert code == 3
     assert lines[:3] == [
         f"run cartpole-1  ({run.path})",
-        "leave it running: d, or close the terminal · look again: hive ps · stop: Ctrl-C or hive down",
+        "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down",
         "supervisor         4 actors in 4 processes",
     ]
     assert lines[3].startswith("state=running steps=20480 ")
@@ -315,6 +316,33 @@ def test_d_leaves(place: Place) -> None:
     assert lines[-1].startswith("left cartpole-1 running")
 
 
+def test_w_opens_the_monitor_and_comes_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[RunDirectory] = []
+    monkeypatch.setattr(monitor_terminal, "watch", opened.append)
+    run = place.never_begun()
+    with terminal() as person:
+        keys = [lambda: person.write(b"w"), nothing, lambda: person.write(b"d")]
+        code, lines = watch(run, FakeProcess(nothing, *keys, *[nothing] * 9), *[status()] * 12)
+    assert (code, opened) == (0, [run])
+    assert lines[-1].startswith("left cartpole-1 running")
+
+
+def test_w_waits_until_there_is_something_to_see(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[RunDirectory] = []
+    monkeypatch.setattr(monitor_terminal, "watch", opened.append)
+    with terminal() as person:
+        keys = [lambda: person.write(b"w"), lambda: person.write(b"d")]
+        watch(place.never_begun(), FakeProcess(nothing, *keys, *[nothing] * 9), *[starting()] * 12)
+    assert opened == []
+
+
+def test_a_script_keeps_its_stdout(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.never_begun()
+    process = FakeProcess(nothing, nothing, lambda: place.end(run))
+    code, _ = watch(run, process, *[status()] * 3)
+    assert (code, capsys.readouterr().out) == (0, "")
+
+
 # --- up
 
 
@@ -339,7 +367,10 @@ def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -
 
     start(FakeProcess(nothing, nothing, finish), status())
     done = place.hive("up", place.config())
-    assert (done.code, done.out) == (0, "")
+    assert done.code == 0
+    told = [json.loads(line) for line in done.out.splitlines()]  # stdout is no terminal here: for programs
+    assert [snapshot["state"] for snapshot in told] == ["running", "finished"]
+    assert (told[0]["env_steps"], told[1]["env_steps"]) == (20_480, 500_000)
     lines = done.err.splitlines()
     assert lines[0] == f"run cart-1  ({place.runs.resolve() / 'cart-1'})"
     assert any(line.startswith("state=running steps=20480 ") for line in lines)

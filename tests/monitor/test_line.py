@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import os
 import sys
 import time
@@ -10,7 +12,7 @@ import pytest
 from canned_status import account, actor, results, starting, status
 
 from hive.monitor import Snapshot, StatusLine, event_text, line, snapshot_of
-from hive.monitor.line import ERASE, live_text, plain_text
+from hive.monitor.line import ERASE, SnapshotLines, live_text, plain_text
 
 
 class Stream(io.StringIO):
@@ -65,13 +67,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def test_the_line_of_a_terminal() -> None:
     assert live_text(snapshot(env_steps=184_320), 71_204.4) == (
-        "▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 1,200 │ left 00:04 │ d detach"
+        "▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 1,200 "
+        "│ left 00:04 │ d detach  w monitor"
     )
 
 
 def test_what_is_not_known_is_a_dash() -> None:
     text = live_text(snapshot(env_steps=0, episodes=0), 0.0)
-    assert text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach"
+    assert text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach  w monitor"
 
 
 def test_restarts_are_shown_once_there_are_any() -> None:
@@ -146,12 +149,52 @@ def test_nothing_is_erased_where_nothing_was_drawn(terminal: Stream) -> None:
     assert terminal.getvalue() == ""
 
 
-@pytest.mark.parametrize("columns", [10, 40, 80])
-def test_it_never_wraps(terminal: Stream, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (10, "▐ 20,480/"),
+        (40, "▐ 20,480/500,000 steps 4% │ left –"),
+        (60, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left –"),
+        (80, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left – │ d detach  w monitor"),
+        (100, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ dropped 1,200 │ left – │ d detach  w monitor"),
+    ],
+)
+def test_it_never_wraps_and_keeps_what_matters_most(
+    terminal: Stream, monkeypatch: pytest.MonkeyPatch, columns: int, text: str
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     StatusLine(terminal).draw(snapshot())
-    (shown,) = terminal.screen()
-    assert shown == live_text(snapshot(), 0.0)[: columns - 1]
+    assert terminal.screen() == [text]
+
+
+def test_it_says_what_the_run_is_bound_by() -> None:
+    def text(sentence: str, state: str = "running") -> str:
+        return live_text(dataclasses.replace(snapshot(state=state), bound_by=sentence), 0.0)
+
+    assert "│ bound by learner │ left" in text("learner (update 71 % of its time) - gradients.bootstrap_rounds")
+    assert "bound by" not in text("nothing yet") + text("") + text("learner (update 71 %)", "draining")
+
+
+# --- for programs
+
+
+def test_snapshots_are_lines_of_json(clock: Time) -> None:
+    out = Stream(terminal=False)
+    view = SnapshotLines(out)
+    for second in range(12):
+        clock.now = 100.0 + second
+        view.draw(snapshot(env_steps=second))
+    view.draw(snapshot(state="finished", env_steps=12), last=True)
+    told = [json.loads(line) for line in out.flushed.splitlines()]
+    assert [each["env_steps"] for each in told] == [0, 5, 10, 12]
+    assert {"run", "state", "steps_per_s", "bound_by", "actors", "channels"} <= {*told[0]}
+
+
+def test_a_terminal_gets_no_json(clock: Time, capsys: pytest.CaptureFixture[str]) -> None:
+    out = Stream(terminal=True)
+    SnapshotLines(out).draw(snapshot(), last=True)
+    assert out.getvalue() == ""
+    assert SnapshotLines().out is sys.stdout
 
 
 def test_a_terminal_sees_a_run_that_has_not_been_built(terminal: Stream) -> None:
