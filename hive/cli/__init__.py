@@ -29,6 +29,7 @@ COMMANDS = {
     "down": ("up", "end a run: drain, save, stop"),
     "pause": ("steer", "let a run stand still, with all that it has in memory"),
     "resume": ("up", "go on with a paused run, or with an ended one"),
+    "set": ("steer", "change a hyper-parameter of a running run"),
     "scale": ("steer", "change the numbers of workers of a running run"),
     "save": ("steer", "write a checkpoint of a running run now"),
     "ls": ("look", "runs"),

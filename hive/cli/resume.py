@@ -31,7 +31,7 @@ from hive.records import (
 
 __all__ = ["prepare"]
 
-HARM = ("died", "scaled")  # events after which a run is not what it would have been
+HARM = ("died", "scaled", "set")  # events after which a run is not what it would have been
 # Keys, or tables of them, that change nothing of what is learned; and those that weights and moments were made for.
 FREE = ("record", "supervision", "evaluation", "checkpoint.keep", "run.name", "run.stop_at_return", "run.init_from")
 STATE = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")

@@ -1,4 +1,4 @@
-"""Commands that steer a live run: `pause`, `save`, `scale`. (`resume` is beside `up`: it also starts ended runs.)
+"""Commands that steer a live run: `pause`, `save`, `set`, `scale`. (`resume` is beside `up`: it starts ended runs too.)
 
 Each asks the run's supervisor and waits until it is so, saying meanwhile what it waits for. Ctrl-C leaves the command;
 what was asked for still happens.
@@ -22,7 +22,7 @@ from hive.records import RunDirectory, read_run_facts, run_state
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_pause", "add_save", "add_scale", "connected", "go_on"]
+__all__ = ["add_pause", "add_save", "add_scale", "add_set", "connected", "go_on"]
 
 LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
 SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
@@ -47,6 +47,17 @@ def add_save(commands: Any) -> None:
     )
     save.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
     save.set_defaults(run=run_save)
+
+
+def add_set(commands: Any) -> None:
+    set_ = commands.add_parser(
+        "set",
+        description="Changes keys of [algorithm] from the next update on.",
+        epilog="example: hive set cartpole-1 algorithm.learning_rate=1e-4",
+    )
+    set_.add_argument("run_name", metavar="RUN", help=RUN.partition(";")[0])
+    set_.add_argument("sets", nargs="+", metavar="KEY=VALUE", help="a key of [algorithm], as in a config")
+    set_.set_defaults(run=run_set)
 
 
 def add_scale(commands: Any) -> None:
@@ -128,6 +139,14 @@ def run_save(options: argparse.Namespace) -> int:
         if not alive:
             raise UsageError(f"{directory.name} ended before it was saved")
         waits.wait("the recorder")
+
+
+def run_set(options: argparse.Namespace) -> int:
+    directory = live_run(options.run_name)
+    with connected(directory) as client:
+        client.set(options.sets)
+    print(f"{directory.name} goes on with {' '.join(options.sets)}")
+    return 0
 
 
 def run_scale(options: argparse.Namespace) -> int:

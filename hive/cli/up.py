@@ -56,6 +56,10 @@ SHOWN = (
     "lost",
     "not finite",
     "saved",
+    "set",
+    "not done",
+    "paused",
+    "resumed",
     "draining",
 )  # events a foreground prints
 

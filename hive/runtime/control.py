@@ -1,6 +1,6 @@
 """The control socket: how views and commands speak to a supervisor. Requests, answers, and the view's side.
 
-    view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Scale · Inspect · Kill
+    view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Set · Scale · Inspect · Kill
     supervisor -> view      Status · Accepted · Refused · Inspection
 
 A unix socket in the run's private socket folder; requests are answered one by one, in order. After `Watch` the view is
@@ -35,6 +35,7 @@ __all__ = [
     "Resume",
     "Save",
     "Scale",
+    "Set",
     "Status",
     "Watch",
     "control_path",
@@ -85,6 +86,12 @@ class Save(Message):
     """Writes a checkpoint of the run as it is."""
 
 
+class Set(Message):
+    """Goes on at once with these keys of [algorithm] changed: `algorithm.learning_rate=1e-4`."""
+
+    sets: tuple[str, ...]
+
+
 class Scale(Message):
     """Goes on with these keys of the config changed, as `--set` takes them: `collection.workers=4`."""
 
@@ -113,7 +120,7 @@ class Inspection(Message):
     story: tuple[str, ...]
 
 
-REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Scale, Inspect, Kill])
+REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Set, Scale, Inspect, Kill])
 ANSWERS = type_set([Status, Accepted, Refused, Inspection])
 
 
@@ -185,6 +192,9 @@ class ControlClient:
     def save(self) -> None:
         """Returns at once; the diary says when it is written."""
         self._ask(Save())
+
+    def set(self, sets: Sequence[str]) -> None:
+        self._ask(Set(tuple(sets)))
 
     def down(self, reason: str, *, now: bool = False) -> None:
         self._ask(Down(reason, now))

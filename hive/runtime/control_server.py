@@ -28,6 +28,7 @@ from hive.runtime.control import (
     Resume,
     Save,
     Scale,
+    Set,
     Status,
     Watch,
 )
@@ -55,6 +56,8 @@ class Requests(Protocol):
     def resume(self) -> None: ...
 
     def save(self) -> None: ...
+
+    def set(self, sets: Sequence[str]) -> None: ...
 
     def scale(self, sets: Sequence[str]) -> None: ...
 
@@ -147,6 +150,8 @@ class ControlServer:
                 self.run.resume()
             elif isinstance(request, Save):
                 self.run.save()
+            elif isinstance(request, Set):
+                self.run.set(request.sets)
             elif isinstance(request, Scale):
                 self.run.scale(request.sets)
             elif isinstance(request, Kill):

@@ -48,9 +48,9 @@ from hive.runtime.outcome import Death, Journal, Outcome
 from hive.runtime.overview import overview
 from hive.runtime.plan import Plan
 from hive.runtime.processes import ProcessTable, SharedMemory
-from hive.runtime.scaling import SCALED, changed_config, description
+from hive.runtime.scaling import SCALED, changed_config, description, live_change
 from hive.runtime.states import RunState
-from hive.runtime.supervisor import Supervisor
+from hive.runtime.supervisor import CHANGE, Supervisor
 from hive.runtime.transport import Transport
 
 __all__ = ["LiveRun"]
@@ -165,6 +165,20 @@ class LiveRun:
                 f"nobody in {self.directory.name} can save it",
                 hint="its topology has no actor with an endpoint `save`, or that one is being restarted",
             )
+
+    def set(self, sets: Sequence[str]) -> None:
+        """Changes keys of [algorithm] from here on. Raises HiveError for what cannot be; then nothing has changed."""
+        supervisor = self._running()
+        changed = live_change(self.directory, self.config, sets)
+        for key in self.config.differences(changed):
+            if not supervisor.tell_of_change(key, changed.value(key)):
+                raise UsageError(
+                    f"nobody in {self.directory.name} takes a change of `{key}`",
+                    hint=f"its topology has no actor with an endpoint `{CHANGE}`",
+                )
+        self.event("set", description(self.config, changed))
+        self.config = changed
+        write_bytes(self.directory.resolved_file, render(changed).encode())
 
     # --- single actors
 

@@ -20,17 +20,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hive.config import Config, load_config
+from hive.config import Config, load_config, with_parameter
 from hive.errors import UsageError
 from hive.records import RunDirectory
 from hive.runtime.accounting import sum_of_accounts
 from hive.runtime.outcome import Outcome
 
-__all__ = ["SCALED", "added_up", "changed_config", "description"]
+__all__ = ["SCALED", "added_up", "changed_config", "description", "live_change"]
 
 SCALED = "scaled"  # the state in which a stage ends that another one follows
 
 KEYS = ("collection.workers", "gradients.workers")
+LIVE = "algorithm."  # what keys begin with that `hive set` can change
 ROOM = 3  # times the newest checkpoint must fit the disk: what scaling saves, beside what is there
 
 
@@ -49,6 +50,31 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
         raise UsageError(
             f"scaling saves a checkpoint, and the disk has {free / 2**20:.0f} MiB left; it takes {needed / 2**20:.0f}",
             hint="make room, or lower checkpoint.keep",
+        )
+    return changed
+
+
+def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
+    """The config with these keys of [algorithm] changed, which the run goes on with at once, without another stage.
+
+    Raises UsageError or ConfigError for what cannot be.
+    """
+    for text in sets:
+        key = text.partition("=")[0].strip()
+        if not key.startswith(LIVE):
+            hint = "`hive scale` changes numbers of workers" if key in KEYS else f"those of [{LIVE[:-1]}] can"
+            raise UsageError(f"`{key}` cannot be changed while a run goes on", hint=hint)
+    changed = load_config(directory.resolved_file, sets)
+    differing = config.differences(changed)
+    for key in differing:
+        with_parameter(config.algorithm, key, changed.value(key))
+    if not differing:
+        raise UsageError(f"{directory.name} has that already: {', '.join(sets)}")
+    if config.gradients.decentralised:
+        raise UsageError(
+            "decentralised workers each keep the learner's state, and would not change it at the same turn",
+            hint=f"hive down {directory.name}; hive resume {directory.name} "
+            + " ".join(f"--set {text}" for text in sets),
         )
     return changed
 

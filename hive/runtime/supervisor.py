@@ -59,7 +59,9 @@ from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, Run
 from hive.runtime.transport import Transport
 from hive.runtime.watching import WATCH_S, watch
 
-__all__ = ["Supervisor"]
+__all__ = ["CHANGE", "Supervisor"]
+
+CHANGE = "update_algorithm_parameter"  # the endpoint (name, value) of whoever works by keys of [algorithm]
 
 ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}
 
@@ -105,6 +107,7 @@ class Supervisor:
         self.error = ""
         self.hint = ""
         self.exact = True
+        self.changes: dict[str, Tree] = {}  # keys that were changed live: later incarnations are told of them too
         self.bad_messages = 0
         self.receiving = {c for channel in plan.channels if channel.carrier == "message" for c in channel.consumers}
         self.newcomers: list[ProcessRecord] = []  # processes that listen and were not announced yet
@@ -170,9 +173,21 @@ class Supervisor:
     def _begin(self, process: ProcessRecord) -> None:
         for actor in process.actors:
             self.machines[actor].handle(ActorEvent.begin)
+        for actor in process.actors if self.changes else ():
+            if CHANGE in self.plan.actors[actor].endpoints:  # it was made of the config as it had been
+                for key, value in self.changes.items():
+                    self._send(process, Call(0, SUPERVISOR, actor, CHANGE, [key, value]))
         if self.pausing.wanted:
             self._send(process, Halt())
         self._send(process, Begin())
+
+    def tell_of_change(self, key: str, value: Tree) -> list[str]:
+        """Tells everybody who works by this key of its new value, now and at every later start; their names."""
+        called = self.call(CHANGE, key, value)
+        if called:
+            self.changes[key] = value
+            self.exact = False
+        return called
 
     def call(self, method: str, *arguments: Tree) -> list[str]:
         """Calls this endpoint of every actor that has it; their names. What it raises there the diary tells."""

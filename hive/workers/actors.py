@@ -31,16 +31,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Moments, merged
+from hive.algorithms import Configured, Moments, merged, update_parameter
 from hive.envs import VectorEnvironment
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_specimen
-from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription
+from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoint
 from hive.storage import Rollout
 from hive.workers.blueprint import Blueprint
 from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
@@ -171,6 +172,11 @@ class GradientWorkerActor(Actor):
                 self.rollouts.retire(rollout)
             share = [] if last else share
             sequence += 1
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """From the next gradient on: this runs between two of them."""
+        update_parameter(cast(Configured, self.worker.algorithm), name, value)  # which says so of one that is not
 
     def _wanted(self, sequence: int) -> int:
         return LATEST if self.free else self.blueprint.cuts.state(sequence, self.lag)

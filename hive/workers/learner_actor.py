@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.algorithms import Moments, merged
+from hive.algorithms import Moments, merged, update_parameter
 from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
@@ -207,6 +207,11 @@ class LearnerActor(Actor):
             CheckpointDue(self.turn, scheduled, int(now["env_steps"]), float(now["mean_return_100"]))
         )
         return True
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """From the next turn on: this runs between two of them."""
+        update_parameter(self.learner, name, value)
 
     @endpoint
     async def save(self) -> None:

@@ -165,6 +165,19 @@ def test_a_run_that_ends_with_what_was_asked_for(place: Place, stand_in: subproc
     assert place.hive("save").out == "/there\n"
 
 
+# --- set
+
+
+def test_a_change_is_asked_for(place: Place) -> None:
+    place.live(status())
+    done = place.hive("set", "cartpole-1", "algorithm.learning_rate=1e-4", "algorithm.discount=0.9")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "cartpole-1 goes on with algorithm.learning_rate=1e-4 algorithm.discount=0.9\n"
+    assert place.supervisors[0].steered == ["set algorithm.learning_rate=1e-4 algorithm.discount=0.9"]
+    place.supervisors[0].refusal = "it has that already"
+    assert place.hive("set", "cartpole-1", "algorithm.discount=0.9").err == "error: it has that already\n"
+
+
 # --- scale
 
 

@@ -126,6 +126,41 @@ def test_what_dies_in_a_pause_comes_back_to_it(house: House) -> None:
     assert kinds.count("resumed") == 1
 
 
+def learning_rate(house: House) -> float:
+    """Of the newest line of metrics."""
+    lines = (house.home / "cart-1" / "metrics.jsonl").read_text().splitlines()
+    rate: float = json.loads(lines[-1]).get("learner/learning_rate", 0.0) if lines else 0.0
+    return rate
+
+
+def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
+    """Over the death of those who were told, and over the end of the run."""
+    config = house.cartpole(more="[record]\nevery_s = 0.1\n")
+    assert house.hive("up", config, "-d").returncode == 0
+    house.until_steps("cart-1", 1_000)
+    keys = ("algorithm.learning_rate=1e-5", "algorithm.entropy_weight=0.5")
+    done = house.hive("set", "cart-1", *keys)
+    assert (done.returncode, done.stdout) == (0, f"cart-1 goes on with {' '.join(keys)}\n"), done.stderr
+    house.until(lambda: learning_rate(house) == 1e-5)
+    again = house.hive("set", "cart-1", keys[0])
+    assert (again.returncode, again.stderr) == (2, f"error: cart-1 has that already: {keys[0]}\n")
+    slip = house.hive("set", "cart-1", "algorithm.lerning_rate=1")
+    assert (slip.returncode, "did you mean `algorithm.learning_rate`?" in slip.stderr) == (2, True)
+    for name in ("learner-0", "gradient-worker-0"):
+        os.kill(house.ps("cart-1")[name]["pid"], signal.SIGKILL)
+    house.until(lambda: all(house.ps("cart-1")[n]["restarts"] for n in ("learner-0", "gradient-worker-0")))
+    steps = house.ps("cart-1")["learner-0"]["counters"]["env_steps"]
+    house.until_steps("cart-1", int(steps) + 1_000)
+    assert learning_rate(house) == 1e-5
+    assert house.hive("down").returncode == 0
+    assert house.ended("cart-1")["exact"] is False
+    events = {event["kind"]: event["text"] for event in house.events("cart-1")}
+    assert events["set"].startswith("algorithm.learning_rate 0.0007 -> 1e-05, algorithm.entropy_weight 0.01 -> ")
+    assert "not done" not in events
+    kept = load_config(house.home / "cart-1" / "resolved.toml").algorithm
+    assert (kept.learning_rate, kept.entropy_weight) == (1e-5, 0.5)
+
+
 def test_stacks_and_stories_of_a_live_run(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 1_000)

@@ -32,6 +32,10 @@ class _Asked:
         self.supervisor.asked.append((reason, now))
         self.supervisor.on_down()
 
+    def set(self, sets: Sequence[str]) -> None:
+        self._may()
+        self.supervisor.steered.append(" ".join(("set", *sets)))
+
     def scale(self, sets: Sequence[str]) -> None:
         self.supervisor.scaled.append(tuple(sets))
         self.supervisor.on_scale()

@@ -68,6 +68,9 @@ class Run:
     def down(self, reason: str, now: bool) -> None:
         self.asked.append((reason, now))
 
+    def set(self, sets: Sequence[str]) -> None:
+        self.steered.append(" ".join(("set", *sets)))
+
     def scale(self, sets: Sequence[str]) -> None:
         if "collection.workers=0" in sets:
             raise UsageError("nobody would collect", hint="take one")
@@ -462,11 +465,12 @@ async def test_a_client_steers_and_hears_why_not(folder: Path) -> None:
             client.pause()
             client.resume()
             client.save()
+            client.set(["algorithm.learning_rate=1e-4"])
             assert client.inspect("a-0", stack=False) == ("", ("starting -ready-> ready",))
             client.close()
 
         await asyncio.get_running_loop().run_in_executor(None, steer)
-        assert run.steered == ["pause", "resume", "save"]
+        assert run.steered == ["pause", "resume", "save", "set algorithm.learning_rate=1e-4"]
 
 
 async def test_a_client_asks_and_leaves(folder: Path) -> None:

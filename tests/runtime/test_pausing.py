@@ -1,4 +1,4 @@
-"""Pausing and going on, with the real supervisor and real channels in one loop."""
+"""Pausing, going on, and what the supervisor tells actors: the real supervisor and real channels in one loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from hive.errors import UsageError
 from hive.runtime.accounting import channel_accounts, holds
-from hive.runtime.actor import Actor
+from hive.runtime.actor import Actor, endpoint
 from hive.runtime.memory import Layout
 from hive.runtime.messages import Message
 from hive.runtime.outcome import Outcome
@@ -79,6 +79,11 @@ class Rounds(Actor):
             for slot in held:
                 self.inn.retire(slot)
             number += 1
+
+
+class Idle(Actor):
+    async def run(self) -> None:
+        await asyncio.Event().wait()
 
 
 class Director(Actor):
@@ -322,3 +327,47 @@ def test_who_is_still_at_work_is_named() -> None:
     t = Topology()
     t.connect(t.add(Source, count=1).out, t.add(Busy, free=free).inn, window=1)
     directed(t, script)
+
+
+# --- calls of the supervisor
+
+
+class Tunable(Idle):
+    """Keeps what it is told; refuses what it does not know."""
+
+    def __init__(self, told: list[tuple[str, int]]) -> None:
+        self.told = told
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: int) -> None:
+        if name == "unknown":
+            raise UsageError(f"no key `{name}`")
+        self.told.append((self.name, value))
+
+
+def test_the_supervisor_calls_all_who_have_an_endpoint() -> None:
+    async def script(supervisor: Supervisor) -> None:
+        assert supervisor.tell_of_change("rate", 3) == ["tunable-0", "tunable-1"]
+        assert supervisor.call("another") == []
+        while len(told) < 2:
+            await asyncio.sleep(0)
+        assert supervisor.changes == {"rate": 3}
+        supervisor.tell_of_change("unknown", 4)
+        while not any("not done" in line for line in supervisor.recent):
+            await asyncio.sleep(0)
+
+    told: list[tuple[str, int]] = []
+    t = Topology()
+    t.add(Tunable, count=2, told=told)
+    outcome, supervisor = directed(t, script)
+    assert told == [("tunable-0", 3), ("tunable-1", 3)]
+    assert outcome.exact is False
+    assert any(line.endswith("of tunable-0: UsageError: no key `unknown`") for line in supervisor.recent)
+
+
+def test_what_nobody_takes_is_no_change() -> None:
+    async def script(supervisor: Supervisor) -> None:
+        assert supervisor.tell_of_change("rate", 3) == []
+        assert (supervisor.changes, supervisor.exact) == ({}, True)
+
+    assert directed(numbers(), script)[0].exact is True

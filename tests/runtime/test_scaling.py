@@ -14,7 +14,7 @@ from hive.errors import ConfigError, UsageError
 from hive.records import RunDirectory
 from hive.runtime import scaling
 from hive.runtime.outcome import Outcome
-from hive.runtime.scaling import added_up, changed_config, description
+from hive.runtime.scaling import added_up, changed_config, description, live_change
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -54,6 +54,44 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
 def test_what_cannot_be_is_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         changed_config(run, config_of(run), sets)
+
+
+def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
+    before = config_of(run)
+    after = live_change(run, before, ["algorithm.learning_rate=1e-4", "algorithm.entropy_weight = 0.02"])
+    assert before.differences(after) == ["algorithm.learning_rate", "algorithm.entropy_weight"]
+    assert (after.algorithm.learning_rate, after.algorithm.entropy_weight) == (1e-4, 0.02)
+    assert config_of(run) == before  # nothing is written yet
+
+
+@pytest.mark.parametrize(
+    ("sets", "error", "text"),
+    [
+        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed while a run goes on$"),
+        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed while a run goes on$"),
+        (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
+        (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
+        (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
+        (["algorithm.optimizer=sgd"], ConfigError, "is fixed for a run: its moments lie in the learner's ledger"),
+        (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
+        (["algorithm.discount=0.99"], UsageError, "^cart-1 has that already: algorithm.discount=0.99$"),
+    ],
+)
+def test_what_cannot_change_at_once_is_refused(
+    run: RunDirectory, sets: list[str], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        live_change(run, config_of(run), sets)
+
+
+def test_who_can_change_it_instead(run: RunDirectory) -> None:
+    with pytest.raises(UsageError) as caught:
+        live_change(run, config_of(run), ["collection.workers=4"])
+    assert caught.value.hint == "`hive scale` changes numbers of workers"
+    run.resolved_file.write_text(render(load_config(run.resolved_file, ["gradients.decentralised=true"])))
+    with pytest.raises(UsageError, match=r"would not change it at the same turn$") as caught:
+        live_change(run, config_of(run), ["algorithm.discount=0.9"])
+    assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 
 
 def test_it_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
