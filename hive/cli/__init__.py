@@ -26,7 +26,7 @@ COMMANDS = {
     "check": ("check", "build everything, draw it, try it for a moment"),
     "config": ("files", "every key of a config, with its origin"),
     "up": ("up", "start a run from a config"),
-    "down": ("up", "end a run: drain, save, stop"),
+    "down": ("steer", "end a run: drain, save, stop"),
     "pause": ("steer", "let a run stand still, with all that it has in memory"),
     "resume": ("up", "go on with a paused run, or with an ended one"),
     "set": ("steer", "change a hyper-parameter of a running run"),

@@ -1,4 +1,4 @@
-"""Commands that steer a live run: `pause`, `save`, `set`, `scale`. (`resume` is beside `up`: it starts ended runs too.)
+"""Commands that steer a live run: `pause`, `save`, `set`, `scale`, `down`. (`resume` is beside `up`.)
 
 Each asks the run's supervisor and waits until it is so, saying meanwhile what it waits for. Ctrl-C leaves the command;
 what was asked for still happens.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,31 @@ from hive.cli.slips import listed
 from hive.cli.which import live_run
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
-from hive.records import RunDirectory, read_run_facts, run_state
+from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_pause", "add_save", "add_scale", "add_set", "connected", "go_on"]
+__all__ = ["add_down", "add_pause", "add_save", "add_scale", "add_set", "connected", "go_on"]
 
 LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
 SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
 RUN = "name, beginning of a name, path or `latest`; default: the only live run"
+
+
+def add_down(commands: Any) -> None:
+    down = commands.add_parser(
+        "down",
+        description="Ends a run and waits for it.",
+        epilog="example: hive down cartpole-1",
+    )
+    down.add_argument(
+        "run_name",
+        nargs="?",
+        metavar="RUN",
+        help="name, beginning of a name, path or `latest`; default: the only live run",
+    )
+    down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
+    down.set_defaults(run=run_down)
 
 
 def add_pause(commands: Any) -> None:
@@ -84,10 +100,10 @@ class _Waits:
     def __init__(self) -> None:
         self.next_s = time.monotonic() + SAY_S
 
-    def wait(self, what: str) -> None:
+    def wait(self, what: Callable[[], str]) -> None:
         if time.monotonic() >= self.next_s:
             self.next_s += SAY_S
-            print(f"still waiting for {what}", file=sys.stderr, flush=True)
+            print(f"still waiting for {what()}", file=sys.stderr, flush=True)
         time.sleep(LOOK_S)
 
 
@@ -100,7 +116,7 @@ def run_pause(options: argparse.Namespace) -> int:
                 raise UsageError(f"{directory.name} did not pause: it is {status['state']} ({status.get('reason')})")
             if status["pausing"] is None:
                 raise UsageError(f"{directory.name} did not pause: somebody resumed it")
-            waits.wait(listed(status["pausing"]) or "the last messages")
+            waits.wait(lambda status=status: listed(status["pausing"]) or "the last messages")  # type: ignore[misc]
     print(f"{directory.name} paused at {_steps(status):,} steps")
     print(f"hint: hive resume {directory.name}", file=sys.stderr)
     return 0
@@ -138,7 +154,7 @@ def run_save(options: argparse.Namespace) -> int:
                 raise UsageError(f"{directory.name} was not saved: {event.get('text')}")
         if not alive:
             raise UsageError(f"{directory.name} ended before it was saved")
-        waits.wait("the recorder")
+        waits.wait(lambda: "the recorder")
 
 
 def run_set(options: argparse.Namespace) -> int:
@@ -162,3 +178,26 @@ def run_scale(options: argparse.Namespace) -> int:
     counts = " ".join(options.sets)
     print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
     return 0
+
+
+def run_down(options: argparse.Namespace) -> int:
+    directory = live_run(options.run_name)
+    facts = read_run_facts(directory)
+    with connected(directory) as client:
+        client.down("hive down", now=options.now)
+        waits = _Waits()
+        while is_alive(facts):
+            waits.wait(lambda: _draining(client) or "the supervisor")
+    summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+    print(f"{directory.name} {summary.state if summary else run_state(directory)}")
+    return 0
+
+
+def _draining(client: ControlClient) -> str:
+    """Who has not stopped yet, in what, since when; "" where nobody can say."""
+    try:
+        rows = client.status()["actors"]
+    except UsageError:
+        return ""  # it is ending this moment
+    late = [row for row in rows if row["state"] in ("running", "draining")]
+    return ", ".join(f"{row['name']} (in {row['activity'] or 'start'}, {row['since_s']:.0f} s)" for row in late)

@@ -1,4 +1,4 @@
-"""Commands that start and end runs: `up`, `resume` and `down`.
+"""Commands that start runs: `up` and `resume`.
 
 `up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
 the run goes on; `w` opens the monitor, and leaving that comes back here. Ctrl-C or SIGTERM asks the run to drain, save
@@ -26,7 +26,7 @@ from typing import Any
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
 from hive.cli.steer import connected, go_on
-from hive.cli.which import live_run, run_called
+from hive.cli.which import run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.monitor.history import History
@@ -35,14 +35,13 @@ from hive.monitor.look import look_once
 from hive.records import (
     RunDirectory,
     Summary,
-    is_alive,
     read_run_facts,
     run_state,
 )
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_down", "add_resume", "add_up", "launch"]
+__all__ = ["add_resume", "add_up", "launch"]
 
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
@@ -89,22 +88,6 @@ def add_up(commands: Any) -> None:
         help="everything in this one process, for debugging: no restarts, breakpoints work",
     )
     up.set_defaults(run=run_up, told=True)
-
-
-def add_down(commands: Any) -> None:
-    down = commands.add_parser(
-        "down",
-        description="Ends a run and waits for it.",
-        epilog="example: hive down cartpole-1",
-    )
-    down.add_argument(
-        "run_name",
-        nargs="?",
-        metavar="RUN",
-        help="name, beginning of a name, path or `latest`; default: the only live run",
-    )
-    down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
-    down.set_defaults(run=run_down)
 
 
 def add_resume(commands: Any) -> None:
@@ -377,15 +360,3 @@ def _report(directory: RunDirectory, code: int) -> int:
         file=out,
     )
     return code
-
-
-def run_down(options: argparse.Namespace) -> int:
-    directory = live_run(options.run_name)
-    facts = read_run_facts(directory)
-    with closing(open_control(Path(facts.socket_folder))) as client:
-        client.down("hive down", now=options.now)
-    while is_alive(facts):
-        time.sleep(0.02)
-    summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
-    print(f"{directory.name} {summary.state if summary else run_state(directory)}")
-    return 0

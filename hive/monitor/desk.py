@@ -202,6 +202,16 @@ class Desk:
         else:
             self.confirming = Effect(kind, row.name)
 
+    def ask_the_run(self, kind: str) -> None:
+        """Asks before something is done to the run as a whole."""
+        state = self.snapshot.state if self.snapshot is not None else "not known"
+        if kind == "pause" and state == "paused":
+            kind = "resume"
+        if state in ("running", "paused"):
+            self.confirming = Effect(kind)
+        else:
+            self.notice = f"the run is {state}"
+
     def turn_page(self) -> None:
         self.page += 1
 
@@ -339,10 +349,19 @@ class Desk:
         return [fitted(first, width), fitted(second, width)]
 
     def _consequence(self, effect: Effect) -> str:
+        if effect.kind in RUN_ASKED:
+            return RUN_ASKED[effect.kind]
         row = next((row for row in self.rows() if row.name == effect.actor), None)
         counted = "" if effect.kind == "restart" else ", which counts as a death"
         after = "it comes back" if row is None or row.restartable else "the run ends, for it is not restarted"
         return f"{effect.kind} {effect.actor}? What it is making is lost{counted}; {after}."
+
+
+RUN_ASKED = {
+    "pause": "pause the run? It comes to rest with all that it has in memory.",
+    "resume": "let the run go on?",
+    "save": "save a checkpoint now?",
+}
 
 
 def _keys(pairs: Iterable[tuple[str, str]]) -> Line:

@@ -23,7 +23,7 @@ PAGE = 10  # lines that a page key moves
 
 @dataclass(frozen=True)
 class Effect:
-    """What the desk cannot do itself: "leave", "inspect", "restart" or "kill"."""
+    """What the desk cannot do itself: "leave", "inspect", "restart", "kill", "pause", "resume" or "save"."""
 
     kind: str
     actor: str = ""
@@ -54,7 +54,14 @@ def _toggle(name: str) -> Callable[[Desk], None]:
     return lambda desk: setattr(desk, name, not getattr(desk, name))
 
 
-LIST, LOGS, LEARNING, DETAIL, REPORT = ("actors",), ("logs",), ("learning",), ("detail",), ("report",)
+HOUSE, LIST, LOGS, LEARNING, DETAIL, REPORT = (
+    ("house",),
+    ("actors",),
+    ("logs",),
+    ("learning",),
+    ("detail",),
+    ("report",),
+)
 MOVING = (*LIST, *LOGS, *DETAIL, *REPORT)
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "detail", lambda desk: desk.open(), LIST),
@@ -64,6 +71,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("s", "s", "stack again", lambda desk: desk.inspect(), DETAIL),
     Action("R", "R", "restart", lambda desk: desk.ask_to("restart"), (*LIST, *DETAIL), changes=True),
     Action("K", "K", "kill", lambda desk: desk.ask_to("kill"), (*LIST, *DETAIL), changes=True),
+    Action("p", "p", "pause, or go on", lambda desk: desk.ask_the_run("pause"), HOUSE, changes=True),
+    Action("s", "s", "save", lambda desk: desk.ask_the_run("save"), HOUSE, changes=True),
     Action("space", "space", "next page", lambda desk: desk.turn_page(), LEARNING),
     Action("x", "x", "axis", lambda desk: setattr(desk, "axis", (desk.axis + 1) % len(AXES)), LEARNING),
     Action("o", "o", "lay another run under it", lambda desk: desk.next_overlay(), LEARNING),

@@ -62,6 +62,13 @@ STYLES = {
 }
 
 
+SAID = {
+    "pause": "the run comes to rest",
+    "resume": "the run goes on",
+    "save": "a checkpoint is being written; the logs say when it is done",
+}
+
+
 class Told(Message):
     """There is a new snapshot, or the reason why there is none."""
 
@@ -193,6 +200,9 @@ class Monitor(App[None]):
                 if effect.kind == "inspect":
                     stack, story = client.inspect(effect.actor)
                     self.post_message(Answered(Inspected(effect.actor, stack, story)))
+                elif effect.kind in SAID:
+                    {"pause": client.pause, "resume": client.resume, "save": client.save}[effect.kind]()
+                    self.post_message(Noticed(SAID[effect.kind]))
                 else:
                     client.kill(effect.actor, by_hand=effect.kind == "restart")
                     self.post_message(Noticed(f"{effect.actor} was killed; it comes back"))

@@ -11,7 +11,7 @@ import pytest
 from canned_status import actor, results, status
 
 from hive.cli import steer
-from hive.records import RunDirectory
+from hive.records import RunDirectory, Summary, runs
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -199,3 +199,72 @@ def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
     saying(place, scaled(), scaled(stage=1, refused="there is no room"))
     done = place.hive("scale", "cartpole-1", "collection.workers=4")
     assert (done.code, done.err) == (2, "error: cartpole-1 goes on as it was: there is no room\n")
+
+
+# --- down
+
+
+@pytest.mark.parametrize("words", [(), ("--now",), ("cartpole-1",), ("cart", "--now")])
+def test_down_asks_and_waits(
+    place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(steer, "SAY_S", 60.0)
+    run = place.live(status(), pid=stand_in.pid)
+    (supervisor,) = place.supervisors
+
+    def obey() -> None:
+        place.end(run, state="stopped")
+        stand_in.kill()
+
+    supervisor.on_down = obey
+    done = place.hive("down", *words)
+    assert (done.code, done.out, done.err) == (0, "cartpole-1 stopped\n", "")
+    assert supervisor.asked == [("hive down", "--now" in words)]
+    assert Summary.read(run.summary_file).state == "stopped"
+
+
+def test_down_says_whom_it_waits_for(
+    place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steer, "SAY_S", 0.0)
+    run = place.live(status(), pid=stand_in.pid)
+    stuck = status(actor("collector-0", state="draining", activity="env", since_s=11.2), actor("l-0", state="finished"))
+    place.supervisors[0].script = [stuck]
+
+    def look(pid: int) -> int | None:
+        looks.append(pid)
+        if len(looks) == 4:
+            place.end(run, state="stopped")
+            stand_in.kill()
+            stand_in.wait()
+        return before(pid)
+
+    looks: list[int] = []
+    before = runs.process_start_time
+    monkeypatch.setattr(runs, "process_start_time", look)
+    done = place.hive("down")
+    assert (done.code, done.out) == (0, "cartpole-1 stopped\n")
+    assert "still waiting for collector-0 (in env, 11 s)\n" in done.err
+
+
+def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+    place.live(status(), pid=stand_in.pid)
+    place.supervisors[0].on_down = stand_in.kill
+    done = place.hive("down")
+    assert (done.code, done.out) == (0, "cartpole-1 lost\n")
+
+
+def test_down_where_nothing_runs(place: Place) -> None:
+    assert place.hive("down").err == "error: nothing is running\n"
+    place.ended()
+    done = place.hive("down", "cartpole-1")
+    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 is not running: it finished\n")
+    assert place.hive("down", "carpole").code == 2
+
+
+def test_down_of_one_of_several(place: Place) -> None:
+    place.live(status(), "a", started=1.0)
+    place.live(status(), "b", started=2.0)
+    done = place.hive("down")
+    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: say which one\n")
+    assert [supervisor.asked for supervisor in place.supervisors] == [[], []]

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import termios
 import threading
@@ -23,7 +22,7 @@ from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
 from hive.monitor import terminal as monitor_terminal
-from hive.records import RunDirectory, Summary, home_folder, write_checkpoint
+from hive.records import RunDirectory, home_folder, write_checkpoint
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -520,54 +519,3 @@ def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error:
     assert done.err.endswith(f"error: {error}\n")
     assert (place.runs / "cart-1").exists() is left
     assert threading.active_count() == threads
-
-
-# --- down
-
-
-@pytest.fixture
-def stand_in() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that may die, as a supervisor does."""
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        yield process
-        if process.poll() is None:
-            process.kill()
-
-
-@pytest.mark.parametrize("words", [(), ("--now",), ("cartpole-1",), ("cart", "--now")])
-def test_down_asks_and_waits(place: Place, stand_in: subprocess.Popen[bytes], words: tuple[str, ...]) -> None:
-    run = place.live(status(), pid=stand_in.pid)
-    (supervisor,) = place.supervisors
-
-    def obey() -> None:
-        place.end(run, state="stopped")
-        stand_in.kill()
-
-    supervisor.on_down = obey
-    done = place.hive("down", *words)
-    assert (done.code, done.out, done.err) == (0, "cartpole-1 stopped\n", "")
-    assert supervisor.asked == [("hive down", "--now" in words)]
-    assert Summary.read(run.summary_file).state == "stopped"
-
-
-def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
-    place.live(status(), pid=stand_in.pid)
-    place.supervisors[0].on_down = stand_in.kill
-    done = place.hive("down")
-    assert (done.code, done.out) == (0, "cartpole-1 lost\n")
-
-
-def test_down_where_nothing_runs(place: Place) -> None:
-    assert place.hive("down").err == "error: nothing is running\n"
-    place.ended()
-    done = place.hive("down", "cartpole-1")
-    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 is not running: it finished\n")
-    assert place.hive("down", "carpole").code == 2
-
-
-def test_down_of_one_of_several(place: Place) -> None:
-    place.live(status(), "a", started=1.0)
-    place.live(status(), "b", started=2.0)
-    done = place.hive("down")
-    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: say which one\n")
-    assert [supervisor.asked for supervisor in place.supervisors] == [[], []]

@@ -175,6 +175,22 @@ def test_what_is_no_actor_and_what_does_not_run_is_left_alone(tmp_path: Path) ->
     assert "the run is not running" in screen(ended)
 
 
+def test_the_run_is_paused_goes_on_and_is_saved(tmp_path: Path) -> None:
+    desk = made(run(tmp_path))
+    assert press(desk, "p", "n") == []
+    press(desk, "p")
+    assert "pause the run? It comes to rest with all that it has in memory.  y / n" in screen(desk)
+    assert press(desk, "y") == [Effect("pause")]
+    assert press(desk, "s", "y") == [Effect("save")]
+    paused = made(run(tmp_path, "other"), lively(state="paused"))
+    assert press(paused, "p", "y") == [Effect("resume")]
+    assert press(paused, "s", "y") == [Effect("save")]
+    ended = made(run(tmp_path, "third"), lively(state="stopped"))
+    assert press(ended, "p", "y", "s", "y") == []
+    assert "the run is stopped" in screen(ended)
+    assert press(made(run(tmp_path, "fourth"), readonly=True), "p", "y", "s", "y") == []
+
+
 def test_readonly_has_no_key_that_changes_the_run(tmp_path: Path) -> None:
     desk = made(run(tmp_path), readonly=True)
     press(desk, "2", "down", "down")

@@ -25,4 +25,4 @@ def test_every_action_has_words() -> None:
 
 
 def test_only_what_changes_the_run_is_marked_so() -> None:
-    assert [action.text for action in ACTIONS if action.changes] == ["restart", "kill"]
+    assert [action.text for action in ACTIONS if action.changes] == [*("restart", "kill", "pause, or go on", "save")]

@@ -132,6 +132,21 @@ async def test_a_live_run_is_followed_looked_into_and_an_actor_restarted(
     assert supervisor.asked == []  # leaving stops nothing
 
 
+async def test_a_live_run_is_steered(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    app = Monitor(directory, Look(directory))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "env steps/s" in shown(app))
+        await pilot.press("p", "y")
+        await until(lambda: "the run comes to rest" in shown(app))
+        supervisor.status = supervisor.status | {"state": "paused"}
+        await until(lambda: "paused" in shown(app))
+        await pilot.press("s", "y")
+        await until(lambda: "a checkpoint is being written" in shown(app))
+        await pilot.press("p", "y")
+        await until(lambda: "the run goes on" in shown(app))
+    assert supervisor.steered == ["pause", "save", "resume"]
+
+
 async def test_what_is_refused_is_said(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
     supervisor.refusal = "collector-0 does not live just now"
     app = Monitor(directory, Look(directory))
