@@ -49,6 +49,8 @@ def board_of(block_bytes: int, commit: BoardView | None = None) -> BoardView:
 class Hosting:
     """What an actor asks of its process, written down."""
 
+    resumed_ns = 0  # nobody has paused it
+
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
         self.over = ""
