@@ -175,16 +175,13 @@ class Topology:
         With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
         producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
         at `first`; the producers of a `shared` one read each other's messages; when the run pauses, those of an
-        `in_step` one have sent as many each. Without, they travel as messages, at
-        most `window` in flight from a producer to a consumer. A publication is a board of blocks of `block_bytes` that
-        holds back its `keep` newest versions; `commit_with` names the channel whose commit word it shares.
+        `in_step` one have sent as many each. Without, they travel as messages, at most `window` in flight from a
+        producer to a consumer. A publication is a board of blocks of `block_bytes` that holds back its `keep` newest
+        versions; `commit_with` names the channel whose commit word it shares.
         """
         self._check_pair(source, target)
-        if layout is not None and (fault := layout.fault(source.port.message)):
-            raise TopologyError(
-                f"the layout of `{source}` does not fit {source.port.message.__name__}: {fault}",
-                hint=f"Layout.of({source.port.message.__name__}, ...) makes one that does",
-            )
+        if layout is not None:
+            _check_layout(source, layout)
         carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
         known = self.channels.get(str(source))
         if known is not None:
@@ -350,3 +347,13 @@ def _named(function: Callable[..., Any]) -> set[str]:
     """The parameters that can be given by name."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds}
+
+
+def _check_layout(source: PortRef, layout: Layout) -> None:
+    """Raises TopologyError for a layout that has no room for what the port sends."""
+    message = source.port.message
+    if fault := layout.fault(message):
+        raise TopologyError(
+            f"the layout of `{source}` does not fit {message.__name__}: {fault}",
+            hint=f"Layout.of({message.__name__}, ...) makes one that does",
+        )
