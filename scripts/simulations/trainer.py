@@ -154,6 +154,8 @@ class _GradientWorker:
 
     def bind(self, weights: NDArray[np.uint8]) -> None: ...
 
+    def let_go(self) -> None: ...
+
     def compute(
         self,
         rollouts: Sequence[Arrays],
