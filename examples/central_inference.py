@@ -103,7 +103,7 @@ class Stepper(hive.Actor):
     def noise(self, number: int, shape: tuple[int, ...]) -> NDArray[Any]:
         """Of the rollout of that number, for actions that are choices: whoever makes it again makes the same one."""
         random = stream(self.seed, Purpose.action, self.index, number)
-        return self.policy.prepare_noise(random.random((*shape, *self.policy.noise_shape), np.float32))
+        return self.policy.draw_noise(random, *shape)
 
 
 def topology(config: hive.Config) -> hive.Topology:

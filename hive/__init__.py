@@ -37,6 +37,7 @@ __all__ = [
     "endpoint",
     "envs",
     "errors",
+    "load",
     "networks",
     "records",
     "run",
@@ -60,6 +61,7 @@ _HOMES = {  # of the names that are no packages
     "Subscription": "hive.runtime",
     "Topology": "hive.runtime",
     "endpoint": "hive.runtime",
+    "load": "hive.algorithms",
     "run": "hive.cli.scripting",
     "train": "hive.cli.scripting",
 }
@@ -79,6 +81,7 @@ if TYPE_CHECKING:  # what is lazy below, for type checkers and editors
         testing,
         workers,
     )
+    from hive.algorithms import load
     from hive.cli.scripting import run, train
     from hive.config import Config
     from hive.runtime import (

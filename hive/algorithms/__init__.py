@@ -6,6 +6,7 @@ from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.parameters import Configured, update_parameter
+from hive.algorithms.policy import Policy, describe_policy, load
 from hive.algorithms.ppo import PPO
 from hive.algorithms.steps import Algorithm, Evaluate, Loss, Moments, Step, Steps
 from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig, is_reference, load_reference
@@ -21,8 +22,11 @@ __all__ = [
     "Evaluate",
     "Loss",
     "Moments",
+    "Policy",
     "Step",
     "Steps",
+    "describe_policy",
+    "load",
     "make_algorithm",
     "merged",
     "update_parameter",

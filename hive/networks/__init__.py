@@ -3,6 +3,7 @@
     spaces, parameters -> embedders, middleware, heads -> network     building one
     head_kinds: heads, value_heads, distributional_heads, policy_heads   what it can end in
     recurrent                                                         one with a memory
+    configured                                                        one that a config describes
     flat, optimizers                                                  its weights as a block, and steps on it
     distributions, squashed, projection                               reading actions and values out of its outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
@@ -15,6 +16,7 @@ from __future__ import annotations
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
 from hive.networks.clipping import clip_gradient
+from hive.networks.configured import copy_arrays, load_module, network_parameters
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.distributions import (
     ActionDistribution,
@@ -149,6 +151,7 @@ __all__ = [
     "checked_inputs",
     "checked_tensor",
     "clip_gradient",
+    "copy_arrays",
     "dense_layers",
     "distribution_for",
     "embedder_layers",
@@ -157,10 +160,12 @@ __all__ = [
     "from_module",
     "heads_of",
     "l2_loss",
+    "load_module",
     "lstm_cell",
     "make_head",
     "middleware_layers",
     "network_inputs",
+    "network_parameters",
     "network_parameters_of",
     "of_actions",
     "orthogonal",

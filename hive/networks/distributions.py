@@ -62,6 +62,11 @@ class ActionDistribution(ABC):
     def prepare_noise(self, noise: Floats) -> Floats:
         """Turns noise float32 [..., *noise_shape] into what `sample` takes, of the same shape."""
 
+    def draw_noise(self, generator: np.random.Generator, *shape: int) -> Floats:
+        """Prepared noise for actions [*shape], from the next numbers of `generator`."""
+        draw = generator.random if self.noise == "uniform" else generator.standard_normal
+        return self.prepare_noise(draw((*shape, *self.noise_shape), np.float32))
+
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         """Actions [..., *action_shape] drawn with the given prepared noise."""

@@ -30,7 +30,7 @@ SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = ("hive.networks.network.build_network", "hive.networks.network.from_module")
 HEAD_CALLER = "hive.networks.head_kinds._own_head"
-MODULE_IMPORTER = "hive.workers.blueprint.load_module"
+MODULE_IMPORTER = "hive.networks.configured.load_module"
 
 
 def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:

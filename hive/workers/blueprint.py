@@ -7,8 +7,6 @@ by fork; each makes its own network from it.
 from __future__ import annotations
 
 import functools
-import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,22 +14,20 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import Algorithm, make_algorithm
+from hive.algorithms import Algorithm, describe_policy, make_algorithm
 from hive.config import Config
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
-from hive.errors import NetworkError, RecordError
+from hive.errors import RecordError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks import (
     ALIGNMENT,
     ActionDistribution,
     FlatParameters,
-    HeadParameters,
-    InputEmbedderParameters,
-    MiddlewareParameters,
-    NetworkParameters,
     NetworkWrapper,
     Spaces,
+    copy_arrays,
     distribution_for,
+    network_parameters,
 )
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
@@ -57,7 +53,7 @@ class Blueprint:
         collection = config.collection
         self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
-        self.parameters = network_parameters(config)
+        self.parameters = network_parameters(config.network, config.algorithm.learning_rate)
         self.distribution: ActionDistribution = distribution_for(self.environment.action)
         self.flat = FlatParameters(self.network())
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
@@ -83,6 +79,10 @@ class Blueprint:
 
     def network(self) -> nn.Module:
         return self.wrapper().online_network.module
+
+    def policy(self) -> dict[str, Any]:
+        """What `hive.load` makes this run's policy of, besides the weights; for JSON."""
+        return describe_policy(self.environment.observation, self.environment.action, self.config.network)
 
     def algorithm(self) -> Algorithm:
         """The algorithm. Asynchronous workers share no rounds, so each normalises by itself, as if it were alone."""
@@ -164,16 +164,8 @@ class Blueprint:
     def _copy_weights(self, place: str, state: NDArray[np.uint8]) -> None:
         """Overwrites the initial weights with those of another run. Raises RecordError where they do not fit."""
         checkpoint = checkpoint_at(place)
-        given, own = checkpoint.tensors(), self.flat.arrays(state[: self.flat.block_bytes])
-        for name, array in own.items():
-            theirs = given.get(name)
-            if theirs is None or theirs.shape != array.shape or theirs.dtype != array.dtype:
-                found = "is not there" if theirs is None else f"is {theirs.dtype}{list(theirs.shape)}"
-                raise RecordError(
-                    f"`{name}` of {checkpoint.path} {found}, this network has {array.dtype}{list(array.shape)}",
-                    hint="run.init_from needs the same network, observations and actions",
-                )
-            array[...] = theirs
+        own = self.flat.arrays(state[: self.flat.block_bytes])
+        copy_arrays(checkpoint.tensors(), own, str(checkpoint.path))
 
     def _resume_ledger(self, resume: Checkpoint, ledger: NDArray[np.uint8]) -> None:
         """The ledger of a checkpoint, which may be of another number of workers."""
@@ -239,40 +231,6 @@ class Blueprint:
             most,
             self.codec,
         )
-
-
-def network_parameters(config: Config) -> NetworkParameters:
-    """[network] of the config as Coach's NetworkParameters."""
-    network, algorithm = config.network, config.algorithm
-    parameters = NetworkParameters()
-    parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
-    parameters.input_embedders_parameters = {"observation": InputEmbedderParameters()}
-    parameters.use_separate_networks_per_head = network.separate_networks
-    parameters.learning_rate = algorithm.learning_rate
-    if network.module is not None:
-        parameters.module = load_module(network.module)
-    if network.policy_head is not None or network.value_head is not None:
-        parameters.heads_parameters = [
-            HeadParameters(name, cls=None if reference is None else load_module(reference, f"{name}_head"))
-            for name, reference in (("policy", network.policy_head), ("value", network.value_head))
-        ]
-    return parameters
-
-
-def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
-    """The class behind "package.module:Class", which a key of [network] names."""
-    name, _, attribute = reference.partition(":")
-    try:
-        found: Any = getattr(importlib.import_module(name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise NetworkError(
-            f"[network] {key} `{reference}` cannot be loaded: {error}",
-            hint="it is looked up as package.module:Class on the Python path",
-        ) from None
-    if not callable(found):
-        hint = f"it is called with {'the spaces' if key == 'module' else 'its HeadParameters and the action'}"
-        raise NetworkError(f"[network] {key} `{reference}` is {found!r}, not a class", hint=hint)
-    return found  # type: ignore[no-any-return]
 
 
 def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:

@@ -154,9 +154,7 @@ class Collector:
 
     def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
         generator = stream(self.seed, Purpose.action, self.source, sequence)
-        full = (*shape, *self.distribution.noise_shape)
-        draw = generator.random if self.distribution.noise == "uniform" else generator.standard_normal
-        return self.distribution.prepare_noise(draw(full, np.float32))
+        return self.distribution.draw_noise(generator, *shape)
 
     def _prepare(self, rollout: Arrays) -> _Prepared:
         prepared = self._prepared.get(id(rollout))

@@ -134,6 +134,7 @@ class Recorder(Actor):
             "env": blueprint.config.env.id,
             "gradient_workers": blueprint.gradient_workers,
             "per_version": blueprint.per_version,
+            "policy": blueprint.policy(),
         }
         try:
             if (root / name).exists():  # somebody asked for it twice

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import gymnasium
 import pytest
 
+import hive
 from hive.records.weights import load_weights
 
 if TYPE_CHECKING:
     from conftest import House
+
+    from hive.algorithms import Policy
 
 from pathlib import Path
 
@@ -37,6 +41,21 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     tensors, state = load_weights(house.home / "cartpole-1" / "checkpoints" / f"{summary['updates']:06d}")
     assert state["update"] == summary["updates"]
     assert any(tensor.size for tensor in tensors.values())
+    assert returns(hive.load(str(house.home / "cartpole-1"))) >= 450  # README's three lines
+
+
+def returns(policy: Policy, episodes: int = 5) -> float:
+    """The mean return of the policy without its noise."""
+    environment, total = gymnasium.make("CartPole-v1"), 0.0
+    for seed in range(episodes):
+        observation, _ = environment.reset(seed=seed)
+        over = False
+        while not over:
+            observation, reward, terminated, truncated, _ = environment.step(policy(observation))
+            total += float(reward)
+            over = terminated or truncated
+    environment.close()
+    return total / episodes
 
 
 def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House) -> None:

@@ -23,11 +23,11 @@ from hive.networks import (
     ValueHead,
     aligned_block,
     build_network,
+    load_module,
 )
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import Purpose, stream_seed
 from hive.workers import Blueprint, Learner
-from hive.workers.blueprint import load_module, network_parameters
 from hive.workers.learner import Count
 
 
@@ -181,18 +181,6 @@ def test_load_module_finds_what_it_names() -> None:
 def test_an_environment_that_is_not_there() -> None:
     with pytest.raises(EnvironmentMissing, match="no environment `CartPol-v1`"):
         Blueprint(config_of("CartPol-v1"))
-
-
-def test_network_parameters_are_those_of_coach() -> None:
-    parameters = network_parameters(config(network__middleware=[4], algorithm__learning_rate=0.125))
-    assert parameters.middleware_parameters is not None
-    assert (parameters.middleware_parameters.widths, parameters.middleware_parameters.activation) == (
-        [4],
-        "tanh",
-    )
-    assert list(parameters.input_embedders_parameters) == ["observation"]
-    assert parameters.learning_rate == 0.125
-    assert parameters.module is None
 
 
 def test_the_vector_has_the_environments_of_one_collector() -> None:

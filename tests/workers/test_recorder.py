@@ -152,6 +152,7 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
     check_folder(folder)
     weights, state = load_weights(folder)
     assert np.isnan(state.pop("mean_return"))
+    assert state.pop("policy") == desk.blueprint.policy()
     assert state == {
         "update": 42,
         "env": "small_environments:OneState",

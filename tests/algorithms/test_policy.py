@@ -1,0 +1,231 @@
+"""Policies from checkpoints: the actions of the network that trained, from JSON and bytes, and nothing executed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import hive
+from hive.algorithms import describe_policy
+from hive.config import NetworkConfig
+from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
+from hive.errors import RecordError, UsageError
+from hive.networks import (
+    FlatParameters,
+    NetworkWrapper,
+    Spaces,
+    aligned_block,
+    distribution_for,
+    network_parameters,
+)
+from hive.records import RunDirectory, write_checkpoint
+
+SEEN = ObservationSpec((3,), "float32")
+ACTIONS: dict[str, ActionSpec] = {
+    "discrete": Discrete(4, start=10),
+    "multi-discrete": MultiDiscrete((2, 3)),
+    "box": Box((2,), (-0.01, -math.inf), (0.01, math.inf)),
+}
+NETWORK = NetworkConfig(middleware=(8,))
+
+
+def trained(observation: ObservationSpec, action: ActionSpec, network: NetworkConfig = NETWORK) -> torch.nn.Module:
+    generator = torch.Generator().manual_seed(7)
+    parameters, spaces = network_parameters(network), Spaces({"observation": observation}, action)
+    wrapper = NetworkWrapper(
+        parameters, has_target=False, has_global=False, name="main", spaces=spaces, generator=generator
+    )
+    return wrapper.online_network.module
+
+
+def saved(
+    root: Path,
+    observation: ObservationSpec = SEEN,
+    action: ActionSpec = ACTIONS["discrete"],
+    network: NetworkConfig = NETWORK,
+    **changed: Any,
+) -> tuple[Path, torch.nn.Module]:
+    """A checkpoint as the recorder writes it, and the network whose weights it holds."""
+    module = trained(observation, action, network)
+    flat = FlatParameters(module)
+    block = aligned_block(flat.block_bytes)
+    flat.initialize_into(block)
+    state = {"policy": describe_policy(observation, action, network), "env_steps": 64, "updates": 5, "mean_return": 1.5}
+    return write_checkpoint(root, 7, tensors=flat.arrays(block), parts={}, state=state | changed), module
+
+
+def rows(count: int) -> NDArray[np.float32]:
+    return np.random.default_rng(3).standard_normal((count, 3), np.float32)
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_it_acts_as_the_network_that_trained(tmp_path: Path, kind: str) -> None:
+    action = ACTIONS[kind]
+    place, module = saved(tmp_path, action=action)
+    policy = hive.load(str(place))
+    batch = rows(50)
+    with torch.no_grad():
+        outputs = module(torch.from_numpy(batch))[0]
+    distribution = distribution_for(action)
+    expected = distribution.mode(outputs).numpy()
+    drawn = distribution.sample_numpy(outputs.numpy(), distribution.draw_noise(np.random.default_rng(1), 50))
+    if isinstance(action, Discrete):
+        expected, drawn = expected + 10, drawn + 10
+    if isinstance(action, Box):
+        expected, drawn = (np.clip(a, np.float32(action.low), np.float32(action.high)) for a in (expected, drawn))
+        assert {-0.01, 0.01} <= {round(float(a), 4) for a in drawn[:, 0]}  # some would have been beyond
+    np.testing.assert_array_equal(policy(batch), expected)
+    np.testing.assert_array_equal(policy(batch, noise=np.random.default_rng(1)), drawn)
+    assert (drawn != expected).any()
+    for one, action_of_one in zip(batch, expected, strict=True):
+        np.testing.assert_allclose(policy(one), action_of_one, rtol=1e-5)  # a sum of one row, in another order
+        assert np.shape(policy(one)) == action.shape
+
+
+def test_it_says_what_it_is_of(tmp_path: Path) -> None:
+    policy = hive.load(str(saved(tmp_path)[0]))
+    assert (policy.updates, policy.env_steps, policy.mean_return) == (5, 64, 1.5)
+    assert (policy.observation, policy.action) == (SEEN, ACTIONS["discrete"])
+    assert not policy.network.training
+
+
+def test_of_a_run_the_newest_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    run = RunDirectory.create(tmp_path, "cart")
+    saved(run.checkpoints)
+    for place in ("cart-1", str(run.path)):
+        assert hive.load(place).updates == 5
+    with pytest.raises(UsageError, match="no run"):
+        hive.load("card-1")
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 1, 3)])
+def test_observations_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    policy = hive.load(str(saved(tmp_path)[0]))
+    text = re.escape(f"observations of shape {list(shape)}, expected [3] or a batch of those")
+    with pytest.raises(ValueError, match=text):
+        policy(np.zeros(shape, np.float32))
+
+
+def test_lists_and_other_dtypes_are_taken(tmp_path: Path) -> None:
+    policy = hive.load(str(saved(tmp_path)[0]))
+    one = rows(1)[0]
+    assert policy(one.tolist()) == policy(one.astype(np.float64)) == policy(one)
+
+
+def test_a_number_stands_for_its_one_hot(tmp_path: Path) -> None:
+    policy = hive.load(str(saved(tmp_path, observation=ObservationSpec((3,), "float32", first=5))[0]))
+    one_hot = np.eye(3, dtype=np.float32)
+    for value in (5, 6, 7):
+        assert policy(value) == policy(np.int64(value)) == policy(one_hot[value - 5])
+    np.testing.assert_array_equal(policy(np.array([7, 5])), policy(one_hot[[2, 0]]))
+
+
+def test_pictures_stay_bytes(tmp_path: Path) -> None:
+    picture = ObservationSpec((36, 36, 1), "uint8")
+    place, module = saved(tmp_path, observation=picture)
+    seen = np.random.default_rng(0).integers(0, 255, (2, *picture.shape), np.uint8)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(seen))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(hive.load(str(place))(seen), expected)
+
+
+# --- what is refused
+
+
+OWN = NetworkConfig(module="small_policy:Own")
+
+
+def test_code_of_ones_own_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small_policy.py").write_text(
+        "import torch\n"
+        "class Own(torch.nn.Module):\n"
+        "    def __init__(self, spaces):\n"
+        "        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(3, 5)\n"
+        "    def forward(self, x):\n"
+        "        y = self.layer(x)\n"
+        "        return y[:, :4], y[:, 4]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    place, module = saved(tmp_path, network=OWN)
+    monkeypatch.delitem(sys.modules, "small_policy")
+    with pytest.raises(RecordError, match=r"is made of `small_policy:Own`, which would be imported") as caught:
+        hive.load(str(place))
+    assert "own_code=True" in caught.value.hint
+    assert "small_policy" not in sys.modules
+    with torch.no_grad():
+        expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(hive.load(str(place), own_code=True)(rows(5)), expected)
+
+
+GOOD = describe_policy(SEEN, ACTIONS["discrete"], NETWORK)
+BROKEN = {
+    "none": None,
+    "an old checkpoint": {},
+    "no network": {"observation": GOOD["observation"], "action": GOOD["action"]},
+    "an unknown action": GOOD | {"action": {"kind": "dict"}},
+    "an action that lacks its number": GOOD | {"action": {"kind": "discrete"}},
+    "an action with more": GOOD | {"action": {"kind": "discrete", "n": 2, "m": 1}},
+    "an unknown dtype": GOOD | {"observation": GOOD["observation"] | {"dtype": "object"}},
+    "a shape that is none": GOOD | {"observation": GOOD["observation"] | {"shape": ["three"]}},
+    "an unknown key": GOOD | {"network": GOOD["network"] | {"depth": 9}},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_description_that_is_none(tmp_path: Path, case: str) -> None:
+    place, _ = saved(tmp_path, policy=BROKEN[case])
+    with pytest.raises(RecordError, match=r"state\.json of .*000007 describes no policy: "):
+        hive.load(str(place))
+
+
+def test_weights_that_do_not_fit_their_description(tmp_path: Path) -> None:
+    other = describe_policy(SEEN, ACTIONS["discrete"], NetworkConfig(middleware=(9,)))
+    place, _ = saved(tmp_path, policy=other)
+    with pytest.raises(RecordError, match=r"000007 is float32\[8.*\], this network has float32\[9"):
+        hive.load(str(place))
+
+
+def test_a_checkpoint_that_is_damaged(tmp_path: Path) -> None:
+    place, _ = saved(tmp_path)
+    weights = place / "weights.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(RecordError, match=r"weights\.safetensors"):
+        hive.load(str(place))
+
+
+# --- what it needs
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_descriptions_are_json(kind: str) -> None:
+    described = describe_policy(SEEN, ACTIONS[kind], NETWORK)
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def test_it_loads_nothing_that_trains(tmp_path: Path) -> None:
+    """Neither environments nor sockets, and no process is started."""
+    program = (
+        "import sys, hive\n"
+        f"policy = hive.load({str(saved(tmp_path)[0])!r})\n"
+        "print(policy([0.0, 0.0, 0.0]))\n"
+        "loaded = [n for n in ('gymnasium', 'zmq', 'hive.workers', 'hive.schemes', 'hive.runtime.supervisor')"
+        " if n in sys.modules]\n"
+        "assert not loaded, loaded\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) in range(10, 14)
