@@ -37,6 +37,7 @@ NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetens
 OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # and what each is for
 DESCRIPTORS = 1024  # what a run of a hundred actors needs, with room
 MEMORY_GIB = 2.0  # torch and its imports take half a GiB a run; slots and weights come on top
+SUPERVISOR = b"hive.runtime.run"  # the module that its process runs
 DISK_GIB = 1.0  # checkpoints of a small network, and logs
 SOCKET_BYTES = 107  # of the path of a unix socket
 LONGEST_SOCKET = len("/12345678/99/gradient-worker-999-9999")  # below the folder of all sockets
@@ -176,11 +177,19 @@ def _left() -> Iterator[Finding]:
         owners = {pid for _, pid in live_owners()}
     except HiveError:
         return  # what is wrong with the sockets is said there
-    left = [pid for pid, parent in _actors() if parent not in owners]
+    left = [pid for pid, parent in _actors() if parent not in owners and not _supervises(parent)]
     if left:
         yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, left))}", "kill -9 them")
     else:
         yield Finding(OK, "leftovers", f"none; {len(owners)} runs are live")
+
+
+def _supervises(pid: int) -> bool:
+    """Whether this is a supervisor. One that was started with another TMPDIR is in no register that we see."""
+    try:
+        return SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def _actors() -> Iterator[tuple[int, int]]:

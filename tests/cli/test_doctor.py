@@ -121,6 +121,19 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         process.send_signal(signal.SIGKILL)
 
 
+def test_a_run_with_another_folder_for_its_sockets_is_no_leftover(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in = [sys.executable, "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.run"]
+    with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        monkeypatch.setattr(doctor, "_actors", lambda: iter([(7, supervisor.pid), (8, 1)]))
+        assert machine("leftovers").text == "processes of no run: 8"
+        supervisor.send_signal(signal.SIGKILL)
+    assert machine("leftovers").text == "processes of no run: 7, 8"
+
+
 # --- a run
 
 
