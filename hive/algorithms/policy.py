@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import RecordError
-from hive.networks import FlatParameters, NetworkWrapper, Spaces, copy_arrays, distribution_for, network_parameters
-from hive.networks import aligned_block as block_of
+from hive.networks import (
+    FlatParameters,
+    NetworkWrapper,
+    Spaces,
+    aligned_block,
+    copy_arrays,
+    distribution_for,
+    network_parameters,
+)
 from hive.records import checkpoint_at
 
 __all__ = ["Policy", "describe_policy", "load"]
@@ -119,7 +126,7 @@ def load(place: str, *, own_code: bool = False) -> Policy:
         )
     module = _network(observation, action, network)
     flat = FlatParameters(module)
-    block = block_of(flat.block_bytes)
+    block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)
     return Policy(observation, action, module, checkpoint.state | {"mean_return": checkpoint.mean_return})

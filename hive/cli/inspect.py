@@ -14,7 +14,7 @@ from typing import Any
 
 from hive.cli.slips import did_you_mean, listed
 from hive.cli.steer import connected
-from hive.cli.which import chosen_run, live_run
+from hive.cli.which import LIVE_RUN, chosen_run, live_run
 from hive.errors import UsageError
 from hive.monitor.line import event_text
 from hive.records import RunDirectory, read_jsonl, run_state
@@ -23,7 +23,6 @@ from hive.records.documents import json_text
 __all__ = ["add_stack", "add_story"]
 
 STORY = 50  # lines of the diary that are shown: a screen or two
-RUN = "name, beginning of a name, path or `latest`; default: the only live run"
 
 
 def add_stack(commands: Any) -> None:
@@ -32,7 +31,7 @@ def add_stack(commands: Any) -> None:
         description="Shows what actors are executing right now, also those that are stuck.",
         epilog="example: hive stack cartpole-1 learner-0",
     )
-    stack.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
+    stack.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
     stack.add_argument("actor", nargs="?", metavar="ACTOR", help="only this one")
     stack.add_argument("--json", action="store_true", help="one JSON array")
     stack.set_defaults(run=run_stack)
@@ -44,7 +43,7 @@ def add_story(commands: Any) -> None:
         description="Shows the last transitions of actors, and what the diary says.",
         epilog="example: hive story cartpole-1 collector-0",
     )
-    story.add_argument("run_name", nargs="?", metavar="RUN", help=f"{RUN}, else the newest")
+    story.add_argument("run_name", nargs="?", metavar="RUN", help=f"{LIVE_RUN}, else the newest")
     story.add_argument("actor", nargs="?", metavar="ACTOR", help="only this one")
     story.add_argument("-n", "--tail", type=int, default=STORY, help=f"so many lines of the diary (default {STORY})")
     story.add_argument("--json", action="store_true", help="one JSON object")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.slips import did_you_mean, listed
-from hive.cli.which import chosen_run, live_runs
+from hive.cli.which import RUN, chosen_run, live_runs
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
     RunDirectory,
@@ -64,7 +64,7 @@ def add_ps(commands: Any) -> None:
         "run_name",
         nargs="?",
         metavar="RUN",
-        help="name, beginning of a name, path or `latest`; default: all that live, wherever, else the newest",
+        help=f"{RUN}; default: all that live, wherever, else the newest",
     )
     ps.add_argument("--json", action="store_true", help="one JSON array")
     ps.set_defaults(run=run_ps)

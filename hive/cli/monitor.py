@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from hive.cli.which import chosen_run
+from hive.cli.which import LIVE_RUN, chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 
@@ -31,7 +31,7 @@ def add_monitor(commands: Any) -> None:
         "run_name",
         nargs="?",
         metavar="RUN",
-        help="name, beginning of a name, path or `latest`; default: the only live run, else the newest",
+        help=f"{LIVE_RUN}, else the newest",
     )
     monitor.add_argument("--once", action="store_true", help="print the first screen, and leave")
     monitor.add_argument("--json", action="store_true", help="print one snapshot as one JSON object, and leave")

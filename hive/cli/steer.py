@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.slips import listed
-from hive.cli.which import live_run
+from hive.cli.which import LIVE_RUN, RUN, live_run
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state
@@ -26,7 +26,6 @@ __all__ = ["add_down", "add_pause", "add_save", "add_scale", "add_set", "connect
 
 LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
 SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
-RUN = "name, beginning of a name, path or `latest`; default: the only live run"
 
 
 def add_down(commands: Any) -> None:
@@ -35,12 +34,7 @@ def add_down(commands: Any) -> None:
         description="Ends a run and waits for it.",
         epilog="example: hive down cartpole-1",
     )
-    down.add_argument(
-        "run_name",
-        nargs="?",
-        metavar="RUN",
-        help="name, beginning of a name, path or `latest`; default: the only live run",
-    )
+    down.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
     down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
     down.set_defaults(run=run_down)
 
@@ -51,7 +45,7 @@ def add_pause(commands: Any) -> None:
         description="Lets a run come to rest, with all that it has in memory.",
         epilog="example: hive pause cartpole-1",
     )
-    pause.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
+    pause.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
     pause.set_defaults(run=run_pause)
 
 
@@ -61,7 +55,7 @@ def add_save(commands: Any) -> None:
         description="Writes a checkpoint of a running run now.",
         epilog="example: hive save cartpole-1",
     )
-    save.add_argument("run_name", nargs="?", metavar="RUN", help=RUN)
+    save.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
     save.set_defaults(run=run_save)
 
 
@@ -71,7 +65,7 @@ def add_set(commands: Any) -> None:
         description="Changes keys of [algorithm] from the next update on.",
         epilog="example: hive set cartpole-1 algorithm.learning_rate=1e-4",
     )
-    set_.add_argument("run_name", metavar="RUN", help=RUN.partition(";")[0])
+    set_.add_argument("run_name", metavar="RUN", help=RUN)
     set_.add_argument("sets", nargs="+", metavar="KEY=VALUE", help="a key of [algorithm], as in a config")
     set_.set_defaults(run=run_set)
 
@@ -82,7 +76,7 @@ def add_scale(commands: Any) -> None:
         description="Goes on with other numbers of workers, from where the run is.",
         epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
     )
-    scale.add_argument("run_name", metavar="RUN", help=RUN.partition(";")[0])
+    scale.add_argument("run_name", metavar="RUN", help=RUN)
     scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers or gradients.workers")
     scale.set_defaults(run=run_scale)
 

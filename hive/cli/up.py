@@ -26,7 +26,7 @@ from typing import Any
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
 from hive.cli.steer import connected, go_on
-from hive.cli.which import run_called
+from hive.cli.which import RUN, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.monitor.history import History
@@ -96,7 +96,7 @@ def add_resume(commands: Any) -> None:
         description="Goes on with a paused run, or with an ended one from a checkpoint.",
         epilog="example: hive resume cartpole-1",
     )
-    resume.add_argument("run_name", metavar="RUN", help="name, beginning of a name, path or `latest`")
+    resume.add_argument("run_name", metavar="RUN", help=RUN)
     resume.add_argument("--exact", action="store_true", help="from the last scheduled checkpoint: as if never stopped")
     resume.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
     resume.add_argument("--inline", action="store_true", help="everything in this one process")

@@ -15,7 +15,11 @@ from hive.records import RunDirectory, find_runs, home_folder, resolve_run, run_
 from hive.records.directory import LATEST
 from hive.runtime.folders import live_owners
 
-__all__ = ["chosen_run", "live_run", "live_runs", "run_called"]
+__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "run_called"]
+
+# What help says of RUN: where it has to be given, and where a command that steers can do without.
+RUN = "name, beginning of a name, path or `latest`"
+LIVE_RUN = f"{RUN}; default: the only live run"
 
 
 def live_elsewhere() -> list[RunDirectory]:
