@@ -177,6 +177,13 @@ def lines_of(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+def test_programs_of_tests_use_the_hive_that_is_installed() -> None:
+    """Without -P a program given on the command line imports the sources of the folder in which pytest was started."""
+    bare = re.compile(r"""sys\.executable, "-(?!P")""")
+    found = [path.relative_to(ROOT) for path in TESTS.rglob("*.py") if bare.search(path.read_text())]
+    assert not found, f"these start Python without -P: {found}"
+
+
 MODULES_LOADED = "print(*sys.modules, sep='\\n')"
 
 

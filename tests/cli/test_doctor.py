@@ -109,7 +109,8 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that bears the name of an actor and has no living supervisor for a parent."""
     make_socket_folder(place.folder / "runs" / "cartpole-1")
     naming = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'hive:test-0', 0, 0, 0); print(); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", naming], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-P", "-c", naming]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         assert (process.pid, os.getpid()) in [*doctor._actors()]
@@ -124,7 +125,7 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_with_another_folder_for_its_sockets_is_no_leftover(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in = [sys.executable, "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.run"]
+    stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.run"]
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()

@@ -168,7 +168,7 @@ def test_a_supervisor_that_never_said_anything(look: Look, silent: Callable[[], 
 
 def test_a_stopped_supervisor_is_told_from_a_busy_one(look: Look, silent: Callable[[], None]) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
+    with subprocess.Popen([sys.executable, "-P", "-c", code]) as process:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         write_facts(look.directory, process.pid)
         silent()

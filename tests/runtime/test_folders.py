@@ -30,7 +30,7 @@ def mode(path: Path) -> int:
 @pytest.fixture
 def dead_pid() -> int:
     """The number of a process that is gone."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process = subprocess.Popen([sys.executable, "-P", "-S", "-c", ""])
     process.wait()
     return process.pid
 

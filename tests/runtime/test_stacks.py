@@ -38,9 +38,8 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[str], int]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str) -> int:
-        command = [sys.executable, "-c", STUCK, str(tmp_path), name]
-        # From elsewhere: in the source folder `import hive` would find the sources, not the hive that is installed.
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)
+        command = [sys.executable, "-P", "-c", STUCK, str(tmp_path), name]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"stuck\n"
@@ -68,7 +67,7 @@ async def test_one_that_is_stopped_or_gone_says_nothing_and_keeps_nobody_waiting
 ) -> None:
     pids = {name: stuck(name) for name in ("a", "b", "c")}
     os.kill(pids["a"], signal.SIGSTOP)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone = subprocess.Popen([sys.executable, "-P", "-c", ""])
     gone.wait()
     pids["b"] = gone.pid
     stacks = await read_stacks(tmp_path, pids)

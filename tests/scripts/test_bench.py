@@ -87,11 +87,11 @@ def test_anything_else_is_refused(text: str) -> None:
 
 def test_a_program_that_fails_says_why() -> None:
     with pytest.raises(BenchError, match="ended with code 3\nbroken"):
-        run_program([sys.executable, "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"], 1.0)
+        run_program([sys.executable, "-P", "-c", "import sys; print('broken', file=sys.stderr); sys.exit(3)"], 1.0)
 
 
 def test_a_programs_rate_comes_back() -> None:
-    assert run_program([sys.executable, "-c", "print('{\"steps_per_s\": 7}')"], 1.0) == {"steps_per_s": 7}
+    assert run_program([sys.executable, "-P", "-c", "print('{\"steps_per_s\": 7}')"], 1.0) == {"steps_per_s": 7}
 
 
 def test_the_machine_is_read_from_the_kernels_files() -> None:

@@ -96,7 +96,8 @@ def child() -> Iterator[subprocess.Popen[str]]:
     """A process that holds a segment, says its inode, and waits."""
     code = "import mmap, os; fd = os.memfd_create('hive-test'); os.ftruncate(fd, 4096); held = mmap.mmap(fd, 4096)"
     code += "; print(os.fstat(fd).st_ino, flush=True); input()"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-P", "-c", code]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process
     process.kill()
     process.communicate()
@@ -171,7 +172,7 @@ def test_segments_are_found_in_whoever_maps_them(child: subprocess.Popen[str]) -
 
 def test_a_house_finds_its_processes_and_ends_them() -> None:
     house = House()
-    process = subprocess.Popen([sys.executable, "-c", "input()"], env=house.environment, stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-P", "-c", "input()"], env=house.environment, stdin=subprocess.PIPE)
     try:
         assert list(house.processes()) == [process.pid]
         (house.folder / f"hive-{os.getuid()}" / "abc").mkdir(parents=True)
