@@ -91,8 +91,6 @@ class GradAccumulator:
         """Rounds that were skipped since `clear()`."""
         self.zeroed = 0
         """Elements that were set to zero since `clear()`."""
-        self.report: ReductionReport | None = None
-        """Of the last reduction."""
         self.c_grad_accumulator = _native.GradAccumulator()
         """The C++ side. It knows the gradients once the first have come; on a GPU torch does its work."""
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
@@ -103,6 +101,7 @@ class GradAccumulator:
         self._summed = 0
         self._weight = 0.0
         self._had_counts: list[int] = []
+        self._last: tuple[int, float, Outcome] | None = None  # of the last reduction: rounds, weight, what came out
 
     # --- rounds
 
@@ -203,57 +202,55 @@ class GradAccumulator:
         Raises ValueError if nothing is held or all weights are 0; GradientNotFinite under non_finite="raise" if finite
         rounds overflow.
         """
-        weight = self._total_weight()
-        if len(self) and weight == 0:
-            raise ValueError("the weights of all rounds are 0, there is no mean")
-        return self._reduce(weight, out, into)
+        return self._reduce(True, out, into)
 
     def sum_reduce(
         self, out: MapOfTensors | None = None, into: nn.Module | Iterable[tuple[str, Tensor]] | None = None
     ) -> MapOfTensors:
         """The sum of weight * gradient over the rounds held; otherwise as `mean_reduce`."""
-        return self._reduce(1.0, out, into)
+        return self._reduce(False, out, into)
 
     def _reduce(
-        self, divisor: float, out: MapOfTensors | None, into: nn.Module | Iterable[tuple[str, Tensor]] | None
+        self, mean: bool, out: MapOfTensors | None, into: nn.Module | Iterable[tuple[str, Tensor]] | None
     ) -> MapOfTensors:
-        if not len(self):
+        count, weight = len(self), self._total_weight()
+        if not count:
             raise ValueError("no gradients have been accumulated: call accumulate() before a reduction")
-        if self.strict and not self.full:
-            raise ValueError(f"{len(self)} of {self.bootstrap_rounds} rounds are held, and strict=True wants all")
-        rounds, names = self._laid_out(), self._known_names()
+        if mean and weight == 0:
+            raise ValueError("the weights of all rounds are 0, there is no mean")
+        if self.strict and count < self.bootstrap_rounds:
+            raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True wants all")
+        rounds, divisor = self._laid_out(), weight if mean else 1.0
         block = self._out_block(out, rounds)
         if self._sums is not None:
             outcome = rounds.finish(self._sums, divisor, block)
         else:
             held = self._held
             outcome = rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
-        self._tell(outcome, names)
+        self._last = count, weight, outcome
+        if not outcome.finite and self.non_finite == "raise":
+            bad = self._known_names()[outcome.bad_field]
+            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
         if out is None:
-            out = MapOfTensors.lazy(names, lambda: block.tensors, block)
+            out = MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
         elif out.block is not block:
             with torch.no_grad():
-                torch._foreach_copy_([out[name] for name in names], list(block.tensors))
+                torch._foreach_copy_([out[name] for name in self._known_names()], list(block.tensors))
         if into is not None:
             self._write_gradients(into, out)
         return out
-
-    def _tell(self, outcome: Outcome, names: Sequence[str]) -> None:
-        bad = "" if outcome.finite else names[outcome.bad_field]
-        weight = self._total_weight()
-        self.report = ReductionReport(len(self), self.bootstrap_rounds, weight, outcome.norm, outcome.finite, bad)
-        if bad and self.non_finite == "raise":
-            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
 
     def _out_block(self, out: MapOfTensors | None, rounds: Rounds) -> Block:
         """The block of `out`, if it has one of ours; otherwise a new one."""
         if out is None:
             return rounds.new_block()
         block = out.block
-        if isinstance(block, Block) and any(held.block is block for held in self._held):
-            raise ValueError("out is a round of this accumulator; reductions do not change what is held")
-        if isinstance(block, Block) and block.owner is rounds:
-            return block
+        if isinstance(block, Block):
+            for held in self._held:
+                if held.block is block:
+                    raise ValueError("out is a round of this accumulator; reductions do not change what is held")
+            if block.owner is rounds:
+                return block
         for field in rounds.fields:
             tensor = out.get(field.name)
             if tensor is None or (tensor.shape, tensor.dtype) != (field.shape, field.dtype):
@@ -331,6 +328,15 @@ class GradAccumulator:
         self.skipped = self.zeroed = 0
 
     # --- what it knows
+
+    @property
+    def report(self) -> ReductionReport | None:
+        """Of the last reduction; None before the first."""
+        if self._last is None:
+            return None
+        count, weight, outcome = self._last
+        bad = "" if outcome.finite else self._known_names()[outcome.bad_field]
+        return ReductionReport(count, self.bootstrap_rounds, weight, outcome.norm, outcome.finite, bad)
 
     @property
     def full(self) -> bool:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -22,18 +23,21 @@ namespace {
 constexpr std::size_t kTile = 1024;
 // Lanes of the sum of squares: enough to hide the latency of an addition at every vector width.
 constexpr std::size_t kLanes = 16;
+// Below this the sum of squares of a tile is made again in float64: what underflowed of it was at most the smallest
+// normal number for each element, 1e-35 in all, which must not be more than the rounding of float32.
+constexpr float kLeastSquares = 1e-28F;
 // Blocks read side by side: as many streams as any processor follows with its prefetching.
 constexpr std::size_t kSideBySide = 8;
-// Results from this size on are written past the caches, which saves reading what is overwritten. Smaller ones may
-// still be there when the optimizer comes for them.
-constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
+// Where blocks and result together are of this size, the result is written past the caches, which saves reading what is
+// overwritten: most of it would be pushed out of the last-level cache before the optimizer comes for it. Smaller ones
+// may still be there.
+constexpr std::size_t kStreamedBytes = std::size_t{48} << 20;
 
 // Vectors of 32 bytes; the compiler makes two of one where registers have 16.
 constexpr std::size_t kVectorBytes = 32;
 using Words = std::uint32_t __attribute__((vector_size(kVectorBytes)));
 using Shorts = std::uint16_t __attribute__((vector_size(kVectorBytes / 2)));
 using Doubles = double __attribute__((vector_size(kVectorBytes)));
-using HalfFloats = float __attribute__((vector_size(kVectorBytes / 2)));
 template <typename Sum>
 struct VectorOf;
 template <>
@@ -109,38 +113,20 @@ HIVE_INLINE void store(Float16* to, Vector<float>& value, bool streamed) {
   widen_float16(bits, value);
 }
 
-// The sum of squares of a tile, in the order that the header documents: lane i is lanes[i / 4][i % 4].
+// The sum of squares of a tile, in the order that the header documents: lane i is lanes[i / width][i % width].
+template <typename Sum>
 struct Squares {
-  Doubles lanes[kLanes / kWidth<double>] = {};
+  Vector<Sum> lanes[kLanes / kWidth<Sum>] = {};
 
-  HIVE_INLINE void add(const Vector<double>& value, std::size_t index) { lanes[index] += value * value; }
-
-  HIVE_INLINE void add_half(const HalfFloats& value, std::size_t index) {
-#if defined(__SSE2__)
-    // In two halves, which stay in registers: converted as one vector they would go through memory, because the
-    // compiler splits that for the baseline before it makes the clones.
-    const __m128d low = _mm_cvtps_pd(value);
-    const __m128d high = _mm_cvtps_pd(_mm_movehl_ps(value, value));
-    add(__builtin_shufflevector(low, high, 0, 1, 2, 3), index);
-#else
-    add(__builtin_convertvector(value, Doubles), index);
-#endif
-  }
-
-  HIVE_INLINE void add(const Vector<float>& value, std::size_t index) {
-    const HalfFloats low = __builtin_shufflevector(value, value, 0, 1, 2, 3);
-    const HalfFloats high = __builtin_shufflevector(value, value, 4, 5, 6, 7);
-    add_half(low, 2 * index);
-    add_half(high, 2 * index + 1);
-  }
+  HIVE_INLINE void add(const Vector<Sum>& value, std::size_t index) { lanes[index] += value * value; }
 
   // The sum with the last values of a tile, fewer than there are lanes.
   template <typename T>
-  HIVE_INLINE double sum_with(const T* values, std::size_t size) const {
-    double sums[kLanes];
+  HIVE_INLINE Sum sum_with(const T* values, std::size_t size) const {
+    Sum sums[kLanes];
     std::memcpy(sums, lanes, sizeof(sums));
     for (std::size_t lane = 0; lane < size; ++lane) {
-      const double value = widen(values[lane]);
+      const Sum value = widen(values[lane]);
       sums[lane] += value * value;
     }
     for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
@@ -150,6 +136,44 @@ struct Squares {
   }
 };
 
+// The same in float64, of a tile whose squares are too large or too small for float32.
+template <typename T>
+HIVE_INLINE double sum_exactly(const T* values, std::size_t size) {
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = widen(values[i + lane]);
+      lanes[lane] += value * value;
+    }
+  }
+  for (std::size_t lane = 0; i < size; ++i, ++lane) {
+    const double value = widen(values[i]);
+    lanes[lane] += value * value;
+  }
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+// Like sum_tiles below one overload for each type, because the attribute does not take templates.
+#define HIVE_EXACT(T) \
+  HIVE_SIMD double exact_squares(const T* values, std::size_t size) { return sum_exactly(values, size); }
+HIVE_EXACT(float)
+HIVE_EXACT(BFloat16)
+HIVE_EXACT(Float16)
+#undef HIVE_EXACT
+
+// In float64 the squares of a tile of these values, of which `found` is the sum.
+template <typename T>
+HIVE_INLINE double squares_of_tile(float found, const T* values, std::size_t size) {
+  const bool held = found >= kLeastSquares && found <= std::numeric_limits<float>::max();
+  return held ? double{found} : exact_squares(values, size);
+}
+
+HIVE_INLINE double squares_of_tile(double found, const double*, std::size_t) { return found; }
+
 // Of those whose inverse is a number of full precision, too.
 template <typename Sum>
 HIVE_INLINE bool is_power_of_two(Sum value) {
@@ -157,7 +181,7 @@ HIVE_INLINE bool is_power_of_two(Sum value) {
   return std::frexp(value, &exponent) == Sum{0.5} && exponent > 0 && exponent < 100;
 }
 
-// Some of the terms of a weighted sum; of their blocks, the tile of `size` elements from `begin` on.
+// Some of the terms of a weighted sum; of their blocks, `size` elements from `begin` on, where a tile begins.
 template <typename In>
 struct Terms {
   using Sum = decltype(widen(In{}));
@@ -168,27 +192,36 @@ struct Terms {
   std::size_t size;
 };
 
-// out = ([onto] + w0 g0 + w1 g1 + ...) / divisor, from the left; returns the sum of squares of `out`, which may be
-// `onto`. Sixteen elements at a time: the sums stay in registers, and squares are made while the next are on the way.
+// out = ([onto] + w0 g0 + w1 g1 + ...) / divisor, from the left; `out` may be `onto`. Sixteen elements at a time: the
+// sums stay in registers, and squares are made while the next are on the way.
 // kCount: how many terms there are, known while compiling; 0: it is not.
 template <std::size_t kCount, typename In, typename Out, typename Sum>
-HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
-  constexpr std::size_t kVectors = kLanes / kWidth<Sum>;
-  const std::size_t count = kCount ? kCount : terms.count;
-  const bool divided = !is_power_of_two(divisor);  // otherwise a product has the same bits, and is quicker
-  const Sum factor = divided ? Sum{1} : Sum{1} / divisor;
+struct Pass {
   // Copies whose address nobody has: what is written to `out` cannot change them, so they stay in registers.
   const In* blocks[kSideBySide] = {};
   Sum weights[kSideBySide] = {};
-  for (std::size_t k = 0; k < count; ++k) {
-    blocks[k] = terms.blocks[k] + terms.begin;
-    weights[k] = terms.weights[k];
+  std::size_t given;
+  const Sum* onto;
+  Out* out;
+  Sum divisor;
+  bool streamed;
+  bool divided = !is_power_of_two(divisor);  // otherwise a product has the same bits, and is quicker
+  Sum factor = divided ? Sum{1} : Sum{1} / divisor;
+
+  HIVE_INLINE Pass(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed)
+      : given(terms.count), onto(onto), out(out), divisor(divisor), streamed(streamed) {
+    for (std::size_t k = 0; k < count(); ++k) {
+      blocks[k] = terms.blocks[k] + terms.begin;
+      weights[k] = terms.weights[k];
+    }
   }
-  Squares squares;
-  std::size_t i = 0;
-  for (; i + kLanes <= terms.size; i += kLanes) {
+
+  HIVE_INLINE std::size_t count() const { return kCount ? kCount : given; }
+
+  HIVE_INLINE void lanes(std::size_t i, Squares<Sum>& squares) const {
+    constexpr std::size_t kVectors = kLanes / kWidth<Sum>;
     Vector<Sum> sums[kVectors] = {};
-    for (std::size_t k = 0; k < count; ++k) {
+    for (std::size_t k = 0; k < count(); ++k) {
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectors; ++v) {
         Vector<Sum> term;
@@ -212,16 +245,36 @@ HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, S
       squares.add(sums[v], v);
     }
   }
-  const std::size_t whole = i;
-  for (; i < terms.size; ++i) {
+
+  HIVE_INLINE void element(std::size_t i) const {
     Sum sum = onto ? onto[i] : Sum{0};
-    for (std::size_t k = 0; k < terms.count; ++k) {
+    for (std::size_t k = 0; k < count(); ++k) {
       const Sum term = weights[k] * widen(blocks[k][i]);
       sum = k > 0 || onto ? sum + term : term;
     }
     narrow(sum / divisor, out[i]);
   }
-  return squares.sum_with(out + whole, terms.size - whole);
+
+  // Returns the sum of squares of what it wrote.
+  HIVE_INLINE double tile(std::size_t begin, std::size_t end) const {
+    Squares<Sum> squares;
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) lanes(i, squares);
+    const std::size_t whole = i;
+    for (; i < end; ++i) element(i);
+    return squares_of_tile(squares.sum_with(out + whole, end - whole), out + begin, end - begin);
+  }
+};
+
+// All tiles in one call: one that comes from the caches takes a tenth of a microsecond, a call as long again.
+template <std::size_t kCount, typename In, typename Out, typename Sum>
+HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
+  const Pass<kCount, In, Out, Sum> pass(terms, onto, out, divisor, streamed);
+  double squares = 0.0;
+  for (std::size_t begin = 0; begin < terms.size; begin += kTile) {
+    squares += pass.tile(begin, std::min(begin + kTile, terms.size));
+  }
+  return squares;
 }
 
 // The usual counts of the usual type have loops of their own: worth a tenth where the blocks come from the caches.
@@ -235,9 +288,9 @@ HIVE_INLINE double sum_any(const Terms<In>& terms, const Sum* onto, Out* out, Su
   return sum_some<0>(terms, onto, out, divisor, streamed);
 }
 
-// One overload for each pair of types, because the attribute does not take templates.
+// One overload for each pair of types.
 #define HIVE_SUM(In, Out, Sum)                                                                                   \
-  HIVE_SIMD double sum_tile(Terms<In> terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {            \
+  HIVE_SIMD double sum_tiles(Terms<In> terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {            \
     return sum_any(terms, onto, out, divisor, streamed);                                                         \
   }
 HIVE_SUM(float, float, float)
@@ -251,7 +304,7 @@ HIVE_SUM(float, Float16, float)
 #undef HIVE_SUM
 
 HIVE_SIMD double squares_of(const float* values, std::size_t size) {
-  Squares squares;
+  Squares<float> squares;
   std::size_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
     for (std::size_t v = 0; v < kLanes / kWidth<float>; ++v) {
@@ -260,7 +313,7 @@ HIVE_SIMD double squares_of(const float* values, std::size_t size) {
       squares.add(value, v);
     }
   }
-  return squares.sum_with(values + i, size - i);
+  return squares_of_tile(squares.sum_with(values + i, size - i), values, size);
 }
 
 template <typename T>
@@ -283,18 +336,24 @@ Reduction blame(std::span<const Weighted<In>> gradients, std::span<const Out> ou
 // The blocks are taken in groups that are read side by side; the last group makes the result.
 template <typename In, typename Out, typename Sum>
 double sum_blocks(std::span<const In* const> blocks, std::span<const Sum> weights, Sum divisor, std::span<Out> out) {
-  const bool streamed = out.size_bytes() >= kStreamedBytes && reinterpret_cast<std::uintptr_t>(out.data()) % 16 == 0;
+  const std::size_t moved = out.size_bytes() + blocks.size() * out.size() * sizeof(In);
+  const bool streamed = moved >= kStreamedBytes && reinterpret_cast<std::uintptr_t>(out.data()) % 16 == 0;
   const std::size_t last = (blocks.size() - 1) / kSideBySide * kSideBySide;
   double squares = 0.0;
-  alignas(64) Sum sums[kTile];
-  for (std::size_t begin = 0; begin < out.size(); begin += kTile) {
-    const std::size_t size = std::min(kTile, out.size() - begin);
-    const Sum* onto = nullptr;
-    for (std::size_t first = 0; first < last; first += kSideBySide, onto = sums) {
-      sum_tile(Terms<In>{&blocks[first], &weights[first], kSideBySide, begin, size}, onto, sums, Sum{1}, false);
+  if (last == 0) {
+    squares = sum_tiles(Terms<In>{blocks.data(), weights.data(), blocks.size(), 0, out.size()},
+                        static_cast<const Sum*>(nullptr), out.data(), divisor, streamed);
+  } else {
+    alignas(64) Sum sums[kTile];
+    for (std::size_t begin = 0; begin < out.size(); begin += kTile) {
+      const std::size_t size = std::min(kTile, out.size() - begin);
+      const Sum* onto = nullptr;
+      for (std::size_t first = 0; first < last; first += kSideBySide, onto = sums) {
+        sum_tiles(Terms<In>{&blocks[first], &weights[first], kSideBySide, begin, size}, onto, sums, Sum{1}, false);
+      }
+      const Terms<In> rest{&blocks[last], &weights[last], blocks.size() - last, begin, size};
+      squares += sum_tiles(rest, onto, out.data() + begin, divisor, streamed);
     }
-    const Terms<In> rest{&blocks[last], &weights[last], blocks.size() - last, begin, size};
-    squares += sum_tile(rest, onto, out.data() + begin, divisor, streamed);
   }
 #if defined(__SSE2__)
   if (streamed) _mm_sfence();  // what went past the caches is written before the caller tells anybody

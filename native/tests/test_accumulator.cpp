@@ -27,19 +27,26 @@ Block random_block(std::size_t size, unsigned seed) {
   return block;
 }
 
-// The documented order of the sum of squares, element by element.
+// The documented order of the squares of a tile, element by element.
+template <typename Sum>
+Sum reference_squares(std::span<const float> tile) {
+  Sum lanes[16] = {};
+  for (std::size_t i = 0; i < tile.size(); ++i) {
+    const Sum value = tile[i];
+    lanes[i % 16] += value * value;
+  }
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
 double reference_norm(std::span<const float> block) {
   double total = 0.0;
   for (std::size_t begin = 0; begin < block.size(); begin += 1024) {
-    double lanes[16] = {};
-    for (std::size_t i = begin; i < std::min(begin + 1024, block.size()); ++i) {
-      const double value = block[i];
-      lanes[(i - begin) % 16] += value * value;
-    }
-    for (std::size_t half = 8; half > 0; half /= 2) {
-      for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    }
-    total += lanes[0];
+    const std::span<const float> tile = block.subspan(begin, std::min<std::size_t>(1024, block.size() - begin));
+    const float sum = reference_squares<float>(tile);
+    total += sum >= 1e-28F && std::isfinite(sum) ? sum : reference_squares<double>(tile);
   }
   return std::sqrt(total);
 }
@@ -151,8 +158,29 @@ void types_and_groups_agree(T (*narrowed)(hive::SumOf<T>)) {
   }
 }
 
+// Tiles whose squares float32 cannot hold, beside one of zeros and one that is as gradients are.
+void norms_of_any_size_are_near_the_exact_one() {
+  for (const float scale : {1e-42F, 1e-30F, 1e-18F, 1e-14F, 1e-3F, 1.0F, 1e10F, 1e18F, 1e30F, 3e38F}) {
+    Block block = random_block(4 * 1024 + 5, 8);
+    for (std::size_t i = 0; i < 1024; ++i) block[i] *= scale;
+    for (std::size_t i = 1024; i < 2048; ++i) block[i] = 0.0F;
+    const std::span<const float> scaled = std::span(block).first(1024);
+    for (const std::span<const float> part : {std::span<const float>(block), scaled}) {
+      double squares = 0.0;
+      for (const double value : part) squares += value * value;
+      const double found = hive::norm(part);
+      CHECK(same_bits(found, reference_norm(part)));
+      CHECK(std::abs(found / std::sqrt(squares) - 1.0) < 2e-6);
+      Block out(part.size());
+      const hive::WeightedGradient gradient{part, 1.0F};
+      CHECK(same_bits(hive::reduce({&gradient, 1}, out).norm, found));
+    }
+  }
+  CHECK(hive::norm(Block(3000, 0.0F)) == 0.0);
+}
+
 void large_results_are_the_same() {
-  const std::size_t size = (std::size_t{1} << 22) + 77;  // more than 16 MiB
+  const std::size_t size = (std::size_t{1} << 22) + 77;  // more than 48 MiB with the blocks
   const Block block = random_block(size, 3);
   Block out(size + 1);
   const hive::WeightedGradient gradients[] = {{block, 0.5F}, {block, 0.25F}};
@@ -187,6 +215,7 @@ int main() {
   weight_zero_is_not_read();
   names_the_first_bad_input();
   overflow_blames_nobody();
+  norms_of_any_size_are_near_the_exact_one();
   types_and_groups_agree<float>(narrowed<float>);
   types_and_groups_agree<double>(narrowed<double>);
   types_and_groups_agree<hive::BFloat16>(narrowed<hive::BFloat16>);

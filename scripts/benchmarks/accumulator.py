@@ -2,12 +2,14 @@
 
 Two questions, each answered by several ways that all do the same, at one thread each:
 
-    reduce   the K gradients lie in memory. hive's accumulator, which has them as rounds; torch in three ways over the
-             same memory; and a plain C loop (plain_sum.c), which says what the memory allows and makes no norm
+    reduce   the K gradients lie in memory. hive's accumulator, which has them as rounds; its pass in C++ alone; torch
+             in three ways over the same memory; and a plain C loop (plain_sum.c), which says what the memory allows and
+             makes no norm. The pass and the loop are each called from Python once: that is a call of C against another
     whole    the K gradients come one after the other from a model's `.grad`: accumulate() and mean_reduce(), against
              RLPack's scheme (clone, look for NaN, divide, add) written in torch, and against torch's running sum
 
-Every way is timed once in each repetition, in an order that rotates, for as many calls as take some 20 ms. Results are
+Every way is timed once in each repetition, in an order that rotates, for as many calls as take some 20 ms, after one
+that is not timed. Results are
 written to memory that is there already wherever the way can.
 """
 
@@ -75,6 +77,7 @@ def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
     order = list(ways)
     for _ in range(repetitions):
         for name in order:
+            ways[name]()  # the caches hold what it leaves there itself, not what the way before it did
             start = time.perf_counter()
             for _ in range(calls):
                 ways[name]()
@@ -114,6 +117,9 @@ def _reducing(case: Case) -> dict[str, Way]:
     sums, result = [torch.empty_like(part) for part in parts[0]], torch.empty_like(flat[0])
     stacked = torch.empty(count, len(result))
 
+    arrays, into = [one.block.array for one in rounds], out.block.array
+    weights, native = [1.0] * count, accumulator.c_grad_accumulator
+
     def foreach() -> object:
         torch._foreach_copy_(sums, parts[0])
         for part in parts[1:]:
@@ -136,6 +142,7 @@ def _reducing(case: Case) -> dict[str, Way]:
 
     return {
         "reduce/hive": lambda: accumulator.mean_reduce(out=out),
+        "reduce/hive's pass": lambda: native.reduce(arrays, weights, float(count), into),
         "reduce/plain C": _plain(flat, result),
         "reduce/foreach_add": foreach,
         "reduce/flat add": flat_add,

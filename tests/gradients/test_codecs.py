@@ -161,7 +161,7 @@ def test_the_mean_is_weighted_by_samples_in_order(codec: Codec) -> None:
     parts = [received(codec, one)[0] for one in slots]
     expected = sum(np.float32((seed + 1) / 6) * part for seed, part in enumerate(parts))
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-7)
-    assert reduction.norm == pytest.approx(float(np.linalg.norm(out.astype(np.float64))), rel=1e-12)
+    assert reduction.norm == pytest.approx(float(np.linalg.norm(out.astype(np.float64))), rel=2e-6)
     again, _ = received(codec, *slots)
     assert out.tobytes() == again.tobytes()
 

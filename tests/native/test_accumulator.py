@@ -33,7 +33,7 @@ def test_weighted_sum_and_norm(count: int, size: int) -> None:
     for gradient, weight in zip(gradients, weights, strict=True):
         expected += np.float32(weight) * gradient
     np.testing.assert_array_equal(out, expected)
-    assert reduction.norm == pytest.approx(np.linalg.norm(expected.astype(np.float64)), rel=1e-12)
+    assert reduction.norm == pytest.approx(np.linalg.norm(expected.astype(np.float64)), rel=2e-6)
     assert (reduction.finite, reduction.bad_input, reduction.bad_index) == (True, -1, -1)
     assert _native.norm_and_finite(out) == (reduction.norm, True)
 

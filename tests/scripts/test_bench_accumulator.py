@@ -13,9 +13,10 @@ CASE = Case("25 M", 4)
 
 
 def timings(plain: float, torch_ms: float, rlpack: float) -> dict[str, list[float]]:
-    """hive takes 10 ms for either question."""
+    """hive takes 10 ms for either question, its pass nearly all of them."""
     return {
         "reduce/hive": [10.0] * 3,
+        "reduce/hive's pass": [9.9] * 3,
         "reduce/plain C": [plain, plain, 99.0],
         "reduce/foreach_add": [torch_ms + 5.0] * 3,
         "reduce/flat add": [torch_ms] * 3,
@@ -27,12 +28,13 @@ def timings(plain: float, torch_ms: float, rlpack: float) -> dict[str, list[floa
 
 @pytest.mark.parametrize(
     ("measured", "passed"),
-    [((8.6, 13.1, 51.0), [True, True, True]), ((8.4, 12.9, 49.0), [False, False, False])],
+    [((8.5, 13.1, 51.0), [True, True, True]), ((8.3, 12.9, 49.0), [False, False, False])],
 )
 def test_checks_compare_medians_with_the_promises(measured: tuple[float, float, float], passed: list[bool]) -> None:
     checks = checks_of({CASE: timings(*measured)})
     assert [check.passed for check in checks] == passed
-    assert checks[1].promise == "25 M, K = 4: >= 1.3 x flat add"
+    assert checks[0].promise == "25 M, K = 4: hive's pass >= 0.85 x plain C"
+    assert checks[1].promise == "25 M, K = 4: hive >= 1.3 x flat add"
 
 
 def test_small_models_are_not_to_be_slower() -> None:
