@@ -7,16 +7,9 @@ no torch never load it.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-if importlib.util.find_spec("hive._native") is None:
-    raise ImportError(
-        f"the native part of hive is not built: this is the source folder {__path__[0]}; "
-        "leave it to use the hive that is installed, or run scripts/build to work on it"
-    )
 
 __all__ = [
     "Actor",
@@ -104,4 +97,8 @@ else:
             return getattr(importlib.import_module(_HOMES[name]), name)
         if name in __all__:
             return importlib.import_module(f"hive.{name}")
+        if name == "_native":  # for `from hive import _native`, which without this would say too little
+            from hive.native import load_native
+
+            return load_native()
         raise AttributeError(f"module `hive` has no attribute `{name}`")

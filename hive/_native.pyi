@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SOURCES: str
+"""The digest of the C++ files that it was built from (hive.native)."""
+
 # Gradient reduction (accumulator.hpp). Blocks are float32 [P].
 
 class Reduction:

@@ -18,7 +18,7 @@ TESTS = ROOT / "tests"
 
 # A package may import only from those to its left. `testing` stands where the runtime is; it is not of the house.
 ORDER = (
-    *("errors", "clock", "config", "records", "runtime", "testing"),
+    *("errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "approximation", "storage", "envs"),
     *("algorithms", "workers", "schemes", "monitor", "cli"),
 )

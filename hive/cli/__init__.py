@@ -110,8 +110,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 sys.exit(run_nothing(known))
             from hive.runtime.folders import sweep
 
-            if options.command != "doctor":  # which says itself what is wrong with the folder of sockets
-                sweep()
+            # doctor says itself what is wrong with the folder of sockets
+            swept = sweep() if options.command != "doctor" else []
+            if swept:
+                from hive.cli.which import say_swept
+
+                say_swept(swept)
             sys.exit(options.run(options))
         finally:
             sys.stdout.flush()  # now, not when Python ends: a reader that is gone is no error

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.which import chosen_run
-from hive.errors import HiveError
+from hive.errors import HiveError, PlatformError
+from hive.native import load_native
 from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
 from hive.records.documents import json_text
 from hive.records.summary import Summary
@@ -98,9 +99,10 @@ def _system() -> Iterator[Finding]:
 
 
 def _native() -> Iterator[Finding]:
-    from hive import _native
-
-    yield Finding(OK, "native", f"{_native.__file__}")
+    try:
+        yield Finding(OK, "native", f"{load_native().__file__}")
+    except PlatformError as error:
+        yield Finding(BAD, "native", str(error), error.hint)
 
 
 def _packages() -> Iterator[Finding]:

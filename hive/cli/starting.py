@@ -21,6 +21,7 @@ from pathlib import Path
 
 from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.native import load_native
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.runtime.control import ControlClient, open_control
@@ -54,7 +55,9 @@ def interrupts_held() -> Iterator[None]:
 
 
 def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
-    """The directory of a new run, with its config as given and as resolved. Raises ConfigError, RecordError.
+    """The directory of a new run, with its config as given and as resolved.
+
+    Raises ConfigError, RecordError; PlatformError where its processes could not begin.
 
     Without a file `content` is the config, and the run has the name of its topology's file if it is given no other.
     """
@@ -72,6 +75,7 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
     if config.run.init_from is not None and Path(config.run.init_from).exists():
         more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
     config = load(more) if more else config
+    load_native()
     directory = RunDirectory.create(home_folder(), config.run.name)
     write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
     write_bytes(directory.resolved_file, render(config).encode())

@@ -1,8 +1,8 @@
 """Commands that start runs: `up` and `resume`.
 
 `up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
-the run goes on; `w` opens the monitor, and leaving that comes back here. Ctrl-C or SIGTERM asks the run to drain, save
-and end (exit 0); a second one ends it now (exit 130).
+the run goes on; `w` opens the monitor, and leaving that comes back here; `?` tells the keys. Ctrl-C or SIGTERM asks the
+run to drain, save and end (exit 0); a second one ends it now (exit 130).
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ from hive.runtime.control import ControlClient, open_control
 
 __all__ = ["add_resume", "add_up", "launch"]
 
+KEYS = """d       leave the run running, and this view
+w       open the monitor; leaving it comes back here
+Ctrl-C  drain, save, end the run; twice: end it now
+from another terminal: hive pause, save, set, scale, stack, story, logs, down {name}"""  # what `?` shows
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
 SHOWN = (
     "running",
@@ -236,6 +240,8 @@ class _Foreground:
 
             self.line.erase()
             watch(self.directory)  # leaving it comes back here
+        elif key in (b"?", b"h"):
+            self.line.say(KEYS.format(name=self.directory.name))
 
     def show(self) -> None:
         try:

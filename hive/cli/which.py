@@ -10,12 +10,17 @@ What lives elsewhere is known from the register of this user (hive.runtime.folde
 
 from __future__ import annotations
 
-from hive.errors import RecordError, UsageError
-from hive.records import RunDirectory, find_runs, home_folder, resolve_run, run_state
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hive.errors import HiveError, RecordError, UsageError
+from hive.records import RunDirectory, Summary, find_runs, home_folder, resolve_run, run_state, tail_jsonl
 from hive.records.directory import LATEST
 from hive.runtime.folders import live_owners
 
-__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "run_called"]
+__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "run_called", "say_swept"]
 
 # What help says of RUN: where it has to be given, and where a command that steers can do without.
 RUN = "name, beginning of a name, path or `latest`"
@@ -57,9 +62,41 @@ def live_run(text: str | None) -> RunDirectory:
         return live[0]
     if live:
         raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="say which one")
-    last = f" - last: {runs[-1].name} ({run_state(runs[-1])})" if runs else ""
+    last = f" - last: {runs[-1].name} ({_end(runs[-1])})" if runs else ""
     others = ", ".join(f"{run.name} in {run.path.parent}" for run in live_elsewhere())
     raise UsageError(f"nothing is running{last}", hint=f"elsewhere there are: {others}" if others else "")
+
+
+def say_swept(directories: Sequence[Path]) -> None:
+    """That something was left of these runs, and is no more."""
+    for path in directories:
+        try:
+            run = RunDirectory.open(path)
+        except RecordError:
+            continue  # it was removed; nobody asks for it
+        print(f"cleaned up after {run.name} ({_end(run)}) - go on with it: hive resume {run.name}", file=sys.stderr)
+
+
+def _end(run: RunDirectory) -> str:
+    """How, when and where a run ended: `lost 2 h ago at 18,400,000 steps`."""
+    state = run_state(run)
+    try:
+        if state == "lost":
+            line = tail_jsonl(run.metrics_file, 1)[-1]
+            ended, steps = line["t"], line["steps"]
+        else:
+            summary = Summary.read(run.summary_file)
+            ended, steps = summary.started + summary.wall_s, summary.env_steps
+    except (HiveError, LookupError):
+        return state  # it never began
+    return f"{state} {_age(time.time() - ended)} ago at {steps:,} steps"
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def _verb(state: str) -> str:

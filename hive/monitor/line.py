@@ -1,9 +1,10 @@
 """The status line of a run in the foreground: redrawn in place on a terminal, plain lines elsewhere.
 
-▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ d detach
+▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ ? keys
 
-A narrow terminal shows the parts that matter most. Data is for programs: where stdout is no terminal, `SnapshotLines`
-writes a Snapshot a line to it, as JSON, now and then and once more at the end.
+The rate is that of the last ten seconds; in a run that is older, that of the last minute stands beside it. A narrow
+terminal shows the parts that matter most. Data is for programs: where stdout is no terminal, `SnapshotLines` writes a
+Snapshot a line to it, as JSON, now and then and once more at the end.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from hive.monitor.bound_by import NOTHING_YET
-from hive.monitor.history import Rates
+from hive.monitor.history import WINDOWS, Rates
 from hive.monitor.snapshot import Snapshot, as_data
 from hive.records.documents import json_text
 
 __all__ = ["SnapshotLines", "StatusLine", "event_text"]
 
-PLAIN_EVERY_S = 5.0  # between lines where nothing can be redrawn: enough to see life, few enough to read a log
+PLAIN_EVERY_S = 30.0  # between lines where nothing can be redrawn: enough to see life, few enough to read a log
+DATA_EVERY_S = 5.0  # between snapshots for programs: enough points for a curve of a short run
 ERASE = "\r\x1b[2K"
 BETWEEN = " │ "
-KEYS = "d detach  w monitor"
+KEYS = ("d detach  w monitor", "? keys")
 
 
 class StatusLine:
@@ -46,9 +48,10 @@ class StatusLine:
         # Of training time: a line that is drawn since the first moment needs no other clock.
         self.rates.see(snapshot.train_s, {"env_steps": snapshot.env_steps})
         rate = self.rates.rate("env_steps") or 0.0
+        minute = self.rates.rate("env_steps", WINDOWS[1])
         if self.live:
             width = shutil.get_terminal_size().columns
-            self.text = live_text(snapshot, rate, width - 1)
+            self.text = live_text(snapshot, rate, width - 1, minute=minute)
             self.out.write(f"{ERASE}{self.text}")
             self.out.flush()
         elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
@@ -72,29 +75,33 @@ class SnapshotLines:
         self.printed_s = float("-inf")
 
     def draw(self, snapshot: Snapshot, *, last: bool = False) -> None:
-        if self.live and (last or time.monotonic() - self.printed_s >= PLAIN_EVERY_S):
+        if self.live and (last or time.monotonic() - self.printed_s >= DATA_EVERY_S):
             self.printed_s = time.monotonic()
             self.out.write(json_text(as_data(snapshot)) + "\n")
             self.out.flush()
 
 
-def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize) -> str:
-    """The parts that fit, in their order; where there is little room, those of the lowest rank go first."""
-    parts = _parts(snapshot, rate)
+def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize, *, minute: float | None = None) -> str:
+    """The parts that fit, in their order; where there is little room, those of the lowest rank go first.
+
+    rate, minute: steps a second over ten seconds and over a minute, None as long as the run is younger than the first.
+    """
+    parts = _parts(snapshot, rate, minute)
     while len(parts) > 1 and len(BETWEEN.join(text for _, text in parts)) > width:
         parts.remove(max(parts))
     return BETWEEN.join(text for _, text in parts)[:width]
 
 
-def _parts(snapshot: Snapshot, rate: float) -> list[tuple[int, str]]:
+def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[int, str]]:
     """(rank, text) of every part, from left to right; rank 0 stays longest. No rank comes twice."""
     done = snapshot.env_steps / snapshot.goal_steps
     parts = [
         (0, f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
         (3, f"{rate:,.0f}/s"),
+        *([] if minute is None else [(10, f"1 min {minute:,.0f}/s")]),
         (2, f"return {_return(snapshot)}"),
-        (8, f"lag {snapshot.lag}"),
-        (7, f"dropped {snapshot.dropped:,}"),
+        (9, f"lag {snapshot.lag}"),
+        (8, f"dropped {snapshot.dropped:,}"),
     ]
     if snapshot.restarts:
         parts.append((5, f"restarts {snapshot.restarts}"))
@@ -103,7 +110,7 @@ def _parts(snapshot: Snapshot, rate: float) -> list[tuple[int, str]]:
     if snapshot.bound_by not in ("", NOTHING_YET):
         parts.append((6, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
     left = max(snapshot.goal_steps - snapshot.env_steps, 0)
-    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (4, KEYS)]
+    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (7, KEYS[0]), (4, KEYS[1])]
 
 
 def plain_text(snapshot: Snapshot, rate: float) -> str:

@@ -70,11 +70,11 @@ def _lives(pid: int, start: str) -> bool:
 
 
 def sweep() -> list[Path]:
-    """Removes the socket folders of supervisors that are gone; returns them."""
+    """Removes the socket folders of supervisors that are gone; returns the directories of their runs, in order."""
     swept = []
     for folder in socket_root().iterdir():
-        owner, _ = _owner(folder)
+        owner, directory = _owner(folder)
         if owner is not None and not _lives(*owner):
             shutil.rmtree(folder, ignore_errors=True)
-            swept.append(folder)
-    return swept
+            swept += [] if directory is None else [directory]
+    return sorted(swept)

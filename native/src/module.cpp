@@ -13,6 +13,7 @@ void bind_rows(pybind11::module_& m);
 
 PYBIND11_MODULE(_native, m) {
   m.doc() = "The native part of hive: slots, boards, status pages, reduction, codecs, optimizers, returns, rows.";
+  m.attr("SOURCES") = HIVE_SOURCES;
   hive::bind_memory(m);
   hive::bind_accumulator(m);
   hive::bind_codec(m);

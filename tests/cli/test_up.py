@@ -315,6 +315,16 @@ def test_d_leaves(place: Place) -> None:
     assert lines[-1].startswith("left cartpole-1 running")
 
 
+@pytest.mark.parametrize("key", [b"?", b"h"])
+def test_the_keys_are_told(place: Place, key: bytes) -> None:
+    run = place.never_begun()
+    with terminal() as person:
+        keys = [nothing, lambda: person.write(key), nothing, lambda: person.write(b"d")]
+        _, lines = watch(run, FakeProcess(nothing, *keys, *[nothing] * 9), *[status()] * 12)
+    assert [line.split()[0] for line in lines if line.startswith(("d  ", "w  ", "Ctrl-C  "))] == ["d", "w", "Ctrl-C"]
+    assert any(line.endswith("down cartpole-1") for line in lines)
+
+
 def test_w_opens_the_monitor_and_comes_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[RunDirectory] = []
     monkeypatch.setattr(monitor_terminal, "watch", opened.append)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from canned_status import status
 
-from hive.cli.which import chosen_run, live_run, live_runs, run_called
+from hive.cli.which import _age, chosen_run, live_run, live_runs, run_called
 from hive.errors import UsageError
 from hive.records import RunDirectory
 from hive.runtime.folders import make_socket_folder
@@ -105,14 +106,43 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
 def test_no_run_lives(place: Place) -> None:
     with pytest.raises(UsageError, match=r"^nothing is running$"):
         live_run(None)
-    place.ended()
-    with pytest.raises(UsageError, match=r"^nothing is running - last: cartpole-1 \(finished\)$"):
+    place.ended(started=time.time() - 2 * 3600)
+    with pytest.raises(
+        UsageError, match=r"^nothing is running - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"
+    ):
         live_run(None)
     with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
         live_run("latest")
     place.lost()
     with pytest.raises(UsageError, match=r"^cartpole-2 is not running: it was lost$"):
         live_run("cartpole-2")
+
+
+def test_what_is_said_of_a_lost_run(place: Place) -> None:
+    run = place.lost()
+    with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost\)$"):  # it never began
+        live_run(None)
+    run.metrics_file.write_text(json.dumps({"t": time.time() - 200_000, "steps": 12_345}) + "\n")
+    with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost 2 d ago at 12,345 steps\)$"):
+        live_run(None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (3_599, "60 min"), (3_600, "1 h"), (90_000, "1 d")]
+)
+def test_ages_are_rounded(seconds: float, text: str) -> None:
+    assert _age(seconds) == text
+
+
+def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
+    run = place.lost()
+    run.metrics_file.write_text(json.dumps({"t": time.time(), "steps": 7}) + "\n")
+    for directory in (run.path, place.folder / "removed"):
+        (make_socket_folder(directory) / "owner").write_text(f"{1 << 30} 1\n{directory}")
+    done = place.hive("ls")
+    assert done.out.startswith("NAME")
+    assert done.err == "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - go on with it: hive resume cartpole-1\n"
+    assert place.hive("ls").err == ""
 
 
 def test_several_runs_live(place: Place) -> None:

@@ -110,7 +110,9 @@ def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> 
     os.kill(rows["supervisor"]["pid"], signal.SIGKILL)
     house.until(lambda: not house.processes())
     assert house.sockets()
-    assert house.hive("ls").returncode == 0
+    listed = house.hive("ls")
+    assert listed.returncode == 0
+    assert listed.stderr.startswith("cleaned up after cart-1 (lost ")
     assert not house.sockets()
 
 

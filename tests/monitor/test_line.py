@@ -68,13 +68,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 def test_the_line_of_a_terminal() -> None:
     assert live_text(snapshot(env_steps=184_320), 71_204.4) == (
         "▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 1,200 "
-        "│ left 00:04 │ d detach  w monitor"
+        "│ left 00:04 │ d detach  w monitor │ ? keys"
     )
 
 
 def test_what_is_not_known_is_a_dash() -> None:
     text = live_text(snapshot(env_steps=0, episodes=0), 0.0)
-    assert text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach  w monitor"
+    assert (
+        text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach  w monitor │ ? keys"
+    )
+
+
+def test_the_rate_of_the_last_minute_goes_first_where_there_is_no_room() -> None:
+    whole = live_text(snapshot(), 71_204.4, minute=65_000.2)
+    assert "│ 71,204/s │ 1 min 65,000/s │" in whole
+    assert live_text(snapshot(), 71_204.4, len(whole) - 1, minute=65_000.2) == live_text(snapshot(), 71_204.4)
 
 
 def test_restarts_are_shown_once_there_are_any() -> None:
@@ -155,8 +163,8 @@ def test_nothing_is_erased_where_nothing_was_drawn(terminal: Stream) -> None:
         (10, "▐ 20,480/"),
         (40, "▐ 20,480/500,000 steps 4% │ left –"),
         (60, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left –"),
-        (80, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left – │ d detach  w monitor"),
-        (100, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ dropped 1,200 │ left – │ d detach  w monitor"),
+        (80, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left – │ ? keys"),
+        (100, "▐ 20,480/500,000 steps 4% │ 0/s │ return 131.6 │ left – │ d detach  w monitor │ ? keys"),
     ],
 )
 def test_it_never_wraps_and_keeps_what_matters_most(
@@ -210,11 +218,11 @@ def test_a_terminal_sees_a_run_that_has_not_been_built(terminal: Stream) -> None
 def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
     out = Stream(terminal=False)
     view = StatusLine(out)
-    for second in range(12):
+    for second in range(0, 72, 6):
         clock.now = 100.0 + second
         view.draw(snapshot(train_s=second, env_steps=100 * (second + 1)))
     lines = out.flushed.splitlines()
-    assert [part.split()[1] for part in lines] == ["steps=100", "steps=600", "steps=1100"]
+    assert [part.split()[1] for part in lines] == ["steps=100", "steps=3100", "steps=6100"]
     assert [part.split()[2] for part in lines] == ["steps_per_s=0", "steps_per_s=100", "steps_per_s=100"]
     assert "\x1b" not in out.getvalue()
     assert "\r" not in out.getvalue()

@@ -104,11 +104,12 @@ def test_paths_are_short_enough_for_a_socket(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_sweeping_removes_what_the_dead_left(dead_pid: int) -> None:
-    gone, reused, alive = make_socket_folder(RUN), make_socket_folder(RUN), make_socket_folder(RUN)
-    (gone / "owner").write_text(f"{dead_pid} 12345")
+    gone, older, reused, alive = (make_socket_folder(RUN) for _ in range(4))
+    (gone / "owner").write_text(f"{dead_pid} 12345\n/runs/pong-1")
     (gone / "control").touch()
-    (reused / "owner").write_text(f"{os.getpid()} 1")  # the number is another process's now
-    assert sorted(sweep()) == sorted([gone, reused])
+    (older / "owner").write_text(f"{dead_pid} 12345")  # of a version that did not say whose it was
+    (reused / "owner").write_text(f"{os.getpid()} 1\n{RUN}")  # the number is another process's now
+    assert sweep() == sorted([Path("/runs/pong-1"), RUN])
     assert list(socket_root().iterdir()) == [alive]
     assert sweep() == []
 

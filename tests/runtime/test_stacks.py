@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.runtime.stacks import MOST_BYTES, read_stacks, stacks_file
+from hive.runtime.stacks import MOST_BYTES, MOST_CALLS, TASKS, read_stacks, stacks_file, tasks_text
 from hive.runtime.stacks import _added as added
 
 STUCK = """
@@ -31,14 +32,54 @@ threading.Thread(target=beside, daemon=True).start()
 inside_the_simulator()
 """
 
+NATIVE = """
+import faulthandler, signal, sys
+
+faulthandler.register(signal.SIGUSR2, file=open(f"{sys.argv[1]}/{sys.argv[2]}.stacks", "ab", 0))
+print("stuck", flush=True)
+sys.stdin.read()
+"""  # as one that is stuck in native code: no handler in Python gets its turn
+WAITING = """
+import asyncio, sys, types
+from pathlib import Path
+import uvloop
+from hive.runtime.stacks import listen_for_stacks
+
+async def the_answer():
+    await asyncio.get_running_loop().create_future()
+
+async def ask():
+    await the_answer()
+
+def generator():
+    yield from asyncio.get_running_loop().create_future()
+
+@types.coroutine
+def old_style():
+    yield from generator()
+
+async def beside():
+    await old_style()
+
+async def main():
+    asyncio.current_task().set_name("a-1")
+    asyncio.create_task(beside(), name="b-2")
+    await asyncio.sleep(0)
+    listen_for_stacks(Path(sys.argv[1]), sys.argv[2])
+    asyncio.get_running_loop().call_soon(lambda: print("stuck", flush=True))
+    await ask()
+
+(uvloop.run if sys.argv[3] == "uvloop" else asyncio.run)(main())
+"""
+
 
 @pytest.fixture
-def stuck(tmp_path: Path) -> Iterator[Callable[[str], int]]:
-    """Starts a process that is stuck in `inside_the_simulator`; its pid."""
+def stuck(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Starts a process that is stuck in `inside_the_simulator`, or runs another program; its pid."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str) -> int:
-        command = [sys.executable, "-P", "-c", STUCK, str(tmp_path), name]
+    def start(name: str, program: str = STUCK, *words: str) -> int:
+        command = [sys.executable, "-P", "-c", program, str(tmp_path), name, *words]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout is not None
@@ -60,6 +101,47 @@ async def test_every_thread_says_where_it_is(stuck: Callable[[str], int], tmp_pa
         assert "in beside" in stack
     again = await read_stacks(tmp_path, {"learner-0": pids["learner-0"]})
     assert again["learner-0"].count("in inside_the_simulator") == 1  # what it said before is not told again
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_tasks_say_what_they_wait_for(stuck: Callable[..., int], tmp_path: Path, loop: str) -> None:
+    """The stacks of threads show only a loop that runs."""
+    stack = (await read_stacks(tmp_path, {"a": stuck("a", WAITING, loop)}))["a"]
+    threads, _, tasks = stack.partition(TASKS)
+    assert threads.strip()
+    calls = [line.split()[-1] if line.startswith("    ") else line.strip() for line in tasks.strip("\n").splitlines()]
+    assert [call for call in calls if call != "run.<locals>.wrapper"] == [
+        "a-1",
+        "the_answer",
+        "ask",
+        "main",
+        "b-2",
+        "generator",
+        "old_style",
+        "beside",
+    ]
+
+
+async def test_of_a_process_that_is_stuck_the_threads_are_told_only(stuck: Callable[..., int], tmp_path: Path) -> None:
+    stack = (await read_stacks(tmp_path, {"a": stuck("a", NATIVE)}))["a"]
+    assert "in <module>" in stack
+    assert TASKS not in stack
+
+
+def test_without_a_loop_there_are_no_tasks() -> None:
+    assert tasks_text() == f"{TASKS} no event loop runs"
+
+
+async def test_a_chain_has_an_end() -> None:
+    async def deep(left: int) -> None:
+        await (deep(left - 1) if left else asyncio.sleep(1e9))
+
+    task = asyncio.create_task(deep(2 * MOST_CALLS), name="deep")
+    await asyncio.sleep(0)
+    try:
+        assert tasks_text().count("in test_a_chain_has_an_end.<locals>.deep") == MOST_CALLS
+    finally:
+        task.cancel()
 
 
 async def test_one_that_is_stopped_or_gone_says_nothing_and_keeps_nobody_waiting(

@@ -1,0 +1,91 @@
+"""hive.native: a native part that is missing, broken or built from other sources is named, with the way out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hive
+from hive import _native
+from hive.native import load_native, sources_digest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder with the Python files of hive, and nothing native."""
+    shutil.copytree(Path(hive.__file__).parent, tmp_path / "hive", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return tmp_path
+
+
+def hive_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(folder), "HIVE_HOME": str(folder / "runs")}
+    command = [sys.executable, "-P", "-m", "hive", *words]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_it_is_the_module_that_everybody_imports() -> None:
+    assert load_native() is _native
+
+
+def test_a_build_carries_the_digest_of_its_sources() -> None:
+    """CMake and Python make it each in its own way."""
+    assert sources_digest(ROOT / "native") == _native.SOURCES
+
+
+def test_the_digest_is_of_every_source_and_of_nothing_else(tmp_path: Path) -> None:
+    for name in ("include/hive/a.hpp", "src/a.cpp", "src/b.cpp", "tests/test_a.cpp"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    seen = {sources_digest(tmp_path)}
+    (tmp_path / "tests" / "test_a.cpp").write_text("other")
+    assert seen == {sources_digest(tmp_path)}
+    for name in ("include/hive/a.hpp", "src/a.cpp", "src/b.cpp"):
+        (tmp_path / name).write_text("other")
+        seen.add(sources_digest(tmp_path))
+    assert len(seen) == 4
+
+
+def test_a_missing_one_is_an_error_with_the_way_out(copy: Path) -> None:
+    done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: the native part of hive is not built: there is none in {copy / 'hive'}\n")
+    assert "hint: in another folder the hive that is installed is found" in done.stderr
+    assert "scripts/build" in done.stderr
+
+
+def test_what_needs_none_works_without(copy: Path) -> None:
+    assert hive_in(copy, "--version").stdout.startswith("hive ")
+    assert hive_in(copy, "ls").stdout == f"no run in {copy / 'runs'} yet\n"
+    doctor = hive_in(copy, "doctor")
+    assert (doctor.returncode, "the native part of hive is not built" in doctor.stdout) == (1, True)
+
+
+def test_one_that_cannot_be_loaded_says_why(copy: Path) -> None:
+    assert _native.__file__ is not None
+    (copy / "hive" / Path(_native.__file__).name).write_bytes(b"no library at all")
+    done = hive_in(copy, "check", str(ROOT / "examples" / "cartpole.toml"))
+    assert done.returncode == 3
+    assert "error: the native part of hive cannot be loaded: " in done.stderr
+
+
+def test_one_of_other_sources_is_refused(copy: Path) -> None:
+    assert _native.__file__ is not None
+    shutil.copy(_native.__file__, copy / "hive")
+    ours = f"from hive import _native; assert _native.__file__.startswith({str(copy)!r})"
+    command = [sys.executable, "-P", "-c", ours]
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    subprocess.run(command, env=environment, check=True)  # installed: there is nothing to compare with
+    shutil.copytree(ROOT / "native", copy / "native")
+    subprocess.run(command, env=environment, check=True)
+    (copy / "native" / "include" / "hive" / "clock.hpp").write_text("// changed")
+    done = hive_in(copy, "check", str(ROOT / "examples" / "cartpole.toml"))
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"error: the native part of hive in {copy / 'hive'} was built from other sources\n")
+    assert "hint: run scripts/build" in done.stderr
