@@ -183,7 +183,7 @@ def _left() -> Iterator[Finding]:
     if left:
         yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, left))}", "kill -9 them")
     else:
-        yield Finding(OK, "leftovers", f"none; {len(owners)} runs are live")
+        yield Finding(OK, "leftovers", f"none; live runs: {len(owners)}")
 
 
 def _supervises(pid: int) -> bool:

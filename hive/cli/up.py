@@ -35,6 +35,7 @@ from hive.monitor.look import look_once
 from hive.records import (
     RunDirectory,
     Summary,
+    list_checkpoints,
     read_run_facts,
     run_state,
 )
@@ -365,4 +366,6 @@ def _report(directory: RunDirectory, code: int) -> int:
         f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}",
         file=out,
     )
+    if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
+        print(f"go on with it: hive resume {directory.name}", file=out)
     return code

@@ -38,6 +38,7 @@ from hive.gradients.rounds import Block, Outcome, Rounds, rounds_for, zero_bad
 __all__ = ["GradAccumulator"]
 
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
+Into = nn.Module | Iterable[tuple[str, Tensor]]
 
 KEPT_NO_ROUNDS = "a running accumulator keeps no rounds to index; construct it with store='rounds'"
 
@@ -188,9 +189,7 @@ class GradAccumulator:
 
     # --- reductions
 
-    def mean_reduce(
-        self, out: MapOfTensors | None = None, into: nn.Module | Iterable[tuple[str, Tensor]] | None = None
-    ) -> MapOfTensors:
+    def mean_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
         """The sum of weight * gradient over the rounds held, divided by the sum of the weights.
 
         Fewer rounds than `bootstrap_rounds` will do, unless `strict`; `report` says how many, and the norm.
@@ -204,15 +203,11 @@ class GradAccumulator:
         """
         return self._reduce(True, out, into)
 
-    def sum_reduce(
-        self, out: MapOfTensors | None = None, into: nn.Module | Iterable[tuple[str, Tensor]] | None = None
-    ) -> MapOfTensors:
+    def sum_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
         """The sum of weight * gradient over the rounds held; otherwise as `mean_reduce`."""
         return self._reduce(False, out, into)
 
-    def _reduce(
-        self, mean: bool, out: MapOfTensors | None, into: nn.Module | Iterable[tuple[str, Tensor]] | None
-    ) -> MapOfTensors:
+    def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
         count, weight = len(self), self._total_weight()
         if not count:
             raise ValueError("no gradients have been accumulated: call accumulate() before a reduction")
@@ -265,7 +260,7 @@ class GradAccumulator:
         if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
             raise ValueError("out has tensors of a round of this accumulator; reductions do not change what is held")
 
-    def _write_gradients(self, into: nn.Module | Iterable[tuple[str, Tensor]], result: MapOfTensors) -> None:
+    def _write_gradients(self, into: Into, result: MapOfTensors) -> None:
         counts = self._counts()
         for name, parameter in into.named_parameters() if isinstance(into, nn.Module) else into:
             if name in counts and parameter.requires_grad:

@@ -116,7 +116,7 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (process.pid, os.getpid()) in [*doctor._actors()]
         only_it = [(process.pid, os.getpid())]
         monkeypatch.setattr(doctor, "_actors", lambda: iter(only_it))
-        assert machine("leftovers") == Finding(OK, "leftovers", "none; 1 runs are live")
+        assert machine("leftovers") == Finding(OK, "leftovers", "none; live runs: 1")
         monkeypatch.setattr(doctor, "live_owners", list)
         assert machine("leftovers") == Finding(BAD, "leftovers", f"processes of no run: {process.pid}", "kill -9 them")
         process.send_signal(signal.SIGKILL)

@@ -183,6 +183,15 @@ def test_the_last_words_of_a_run(
     assert err.endswith(f"{run.path}\n")
 
 
+def test_a_run_that_was_stopped_says_how_it_goes_on(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.ended(state="stopped", stop_reason="hive down")
+    _report(run, 0)
+    assert "resume" not in capsys.readouterr().err  # there is nothing to go on from
+    write_checkpoint(run.checkpoints, 40, tensors={}, parts={}, state={})
+    _report(run, 0)
+    assert capsys.readouterr().err.endswith("\ngo on with it: hive resume cartpole-1\n")
+
+
 # --- the foreground
 
 
