@@ -22,7 +22,7 @@ from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_st
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_control
 
-__all__ = ["add_down", "add_pause", "add_save", "add_scale", "add_set", "connected", "go_on"]
+__all__ = ["Waits", "add_down", "add_pause", "add_save", "add_scale", "add_set", "connected", "go_on", "who_drains"]
 
 LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
 SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
@@ -88,21 +88,30 @@ def connected(directory: RunDirectory) -> Iterator[ControlClient]:
         yield client
 
 
-class _Waits:
-    """Says now and then what a command waits for."""
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
-    def __init__(self) -> None:
+
+class Waits:
+    """Says now and then what a command waits for; `say` takes the line."""
+
+    def __init__(self, say: Callable[[str], object] = _to_stderr) -> None:
+        self.say = say
         self.next_s = time.monotonic() + SAY_S
 
-    def wait(self, what: Callable[[], str]) -> None:
+    def see(self, what: Callable[[], str]) -> None:
+        """`what` is asked when it is time for a line."""
         if time.monotonic() >= self.next_s:
             self.next_s += SAY_S
-            print(f"still waiting for {what()}", file=sys.stderr, flush=True)
+            self.say(f"still waiting for {what()}")
+
+    def wait(self, what: Callable[[], str]) -> None:
+        self.see(what)
         time.sleep(LOOK_S)
 
 
 def run_pause(options: argparse.Namespace) -> int:
-    directory, waits = live_run(options.run_name), _Waits()
+    directory, waits = live_run(options.run_name), Waits()
     with connected(directory) as client:
         client.pause()
         while (status := client.status())["state"] != "paused":
@@ -132,7 +141,7 @@ def go_on(directory: RunDirectory) -> int:
 
 
 def run_save(options: argparse.Namespace) -> int:
-    directory, waits = live_run(options.run_name), _Waits()
+    directory, waits = live_run(options.run_name), Waits()
     diary = Tail(directory.events_file, 0 if directory.events_file.exists() else None)
     for _ in diary.lines():
         pass  # what was there before
@@ -179,7 +188,7 @@ def run_down(options: argparse.Namespace) -> int:
     facts = read_run_facts(directory)
     with connected(directory) as client:
         client.down("hive down", now=options.now)
-        waits = _Waits()
+        waits = Waits()
         while is_alive(facts):
             waits.wait(lambda: _draining(client) or "the supervisor")
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
@@ -188,10 +197,14 @@ def run_down(options: argparse.Namespace) -> int:
 
 
 def _draining(client: ControlClient) -> str:
-    """Who has not stopped yet, in what, since when; "" where nobody can say."""
+    """Who has not stopped yet; "" where nobody can say."""
     try:
-        rows = client.status()["actors"]
+        return who_drains(client.status())
     except UsageError:
         return ""  # it is ending this moment
-    late = [row for row in rows if row["state"] in ("running", "draining")]
+
+
+def who_drains(status: Mapping[str, Any]) -> str:
+    """Who has not stopped yet, in what, since when."""
+    late = [row for row in status["actors"] if row["state"] in ("running", "draining")]
     return ", ".join(f"{row['name']} (in {row['activity'] or 'start'}, {row['since_s']:.0f} s)" for row in late)

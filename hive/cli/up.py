@@ -25,7 +25,7 @@ from typing import Any
 
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
-from hive.cli.steer import connected, go_on
+from hive.cli.steer import Waits, connected, go_on, who_drains
 from hive.cli.which import RUN, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
@@ -58,6 +58,8 @@ SHOWN = (
     "restarted",
     "killed",
     "lost",
+    "slow",
+    "stale",
     "not finite",
     "saved",
     "set",
@@ -206,6 +208,7 @@ class _Foreground:
         self.history = History()  # of what the supervisor said: rates, and what the run is bound by
         self.lines: SnapshotLines | None = None
         self.asked = 0
+        self.waits: Waits | None = None  # since it was asked to end
         self.leaving = False
         self.greeted = False
 
@@ -260,6 +263,8 @@ class _Foreground:
                 self.line.draw(snapshot)
                 if self.lines is not None:
                     self.lines.draw(snapshot)
+                if self.waits is not None:
+                    self.waits.see(lambda: f"{who_drains(status) or 'the supervisor'} - Ctrl-C to stop without")
         except UsageError:
             time.sleep(LOOK_S)  # it is ending, or stopped: poll() in the loop says when it is gone
 
@@ -277,6 +282,7 @@ class _Foreground:
         self.asked += 1
         if self.asked == 1:
             self.line.say("stopping: the state is saved - Ctrl-C again to stop now")
+            self.waits = Waits(self.line.say)
             self.process.send_signal(signal.SIGTERM)
         else:
             self.process.send_signal(signal.SIGTERM)  # the supervisor counts too

@@ -16,7 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hive.errors import HiveError, RecordError, UsageError
-from hive.records import RunDirectory, Summary, find_runs, home_folder, resolve_run, run_state, tail_jsonl
+from hive.records import (
+    RunDirectory,
+    Summary,
+    find_runs,
+    home_folder,
+    list_checkpoints,
+    resolve_run,
+    run_state,
+    tail_jsonl,
+)
 from hive.records.directory import LATEST
 from hive.runtime.folders import live_owners
 
@@ -74,7 +83,8 @@ def say_swept(directories: Sequence[Path]) -> None:
             run = RunDirectory.open(path)
         except RecordError:
             continue  # it was removed; nobody asks for it
-        print(f"cleaned up after {run.name} ({_end(run)}) - go on with it: hive resume {run.name}", file=sys.stderr)
+        more = f" - go on with it: hive resume {run.name}" if list_checkpoints(run.checkpoints) else ""
+        print(f"cleaned up after {run.name} ({_end(run)}){more}", file=sys.stderr)
 
 
 def _end(run: RunDirectory) -> str:

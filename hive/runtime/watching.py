@@ -1,5 +1,7 @@
 """Watching: finds the stopped and the stuck, and has them killed, for only then is their death confirmed.
 
+What is slow or wasted it puts into the diary (hive.runtime.notices).
+
     stopped     in state T, by a look at /proc
     stuck       neither progress nor pulse on its status page for `phase_limit_s`, while it does not wait for others
 
@@ -10,8 +12,11 @@ of while its event loop runs, is not judged.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING
 
+from hive.runtime.accounting import channel_accounts
+from hive.runtime.notices import Notices
 from hive.runtime.status import read_status
 
 if TYPE_CHECKING:
@@ -20,16 +25,31 @@ if TYPE_CHECKING:
 __all__ = ["WATCH_S", "watch"]
 
 WATCH_S = 0.25  # a stopped process is found within half a second
+ACCOUNTS_LOOKS = 20  # every so many looks the accounts are read, too: they take longer, and wait for nobody
 
 
 async def watch(supervisor: Supervisor) -> None:
     """Looks at every process of the run until it is cancelled."""
-    while True:
+    notices = Notices()
+    for look in itertools.count():
         await asyncio.sleep(WATCH_S)
         for name in supervisor.processes.stopped():
             if supervisor.table[name].alive:
                 supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
         await _kill_the_stuck(supervisor)
+        _notice(supervisor, notices, accounts=look % ACCOUNTS_LOOKS == ACCOUNTS_LOOKS - 1)
+
+
+def _notice(supervisor: Supervisor, notices: Notices, *, accounts: bool) -> None:
+    now_ns, found = supervisor.clock.now_ns(), []
+    for process in supervisor.table.values():
+        for actor in process.actors if process.alive else ():
+            found += notices.of_actor(read_status(supervisor.pages, actor), now_ns)
+    if accounts:
+        told = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)
+        found += notices.of_channels(told, now_ns)
+    for notice in found:
+        supervisor.event(notice.kind, notice.text, {"actor": notice.actor} if notice.actor else {})
 
 
 async def _kill_the_stuck(supervisor: Supervisor) -> None:

@@ -251,6 +251,22 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
     assert signal.getsignal(number) is before
 
 
+def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.cli.steer.SAY_S", 0.0)
+    run = place.never_begun()
+
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    process = FakeProcess(nothing, interrupt, nothing, lambda: place.end(run, state="stopped"), code=0)
+    _, lines = watch(run, process, status(), status(), status(), status())
+    late = [line for line in lines if line.startswith("still waiting for ")]
+    assert late
+    assert all(line.endswith(" - Ctrl-C to stop without") for line in late)
+    assert "learner-0 (in " in late[0]
+    assert lines.index(late[0]) > lines.index("stopping: the state is saved - Ctrl-C again to stop now")
+
+
 def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)

@@ -12,7 +12,7 @@ from canned_status import status
 
 from hive.cli.which import _age, chosen_run, live_run, live_runs, run_called
 from hive.errors import UsageError
-from hive.records import RunDirectory
+from hive.records import RunDirectory, run_state, write_checkpoint
 from hive.runtime.folders import make_socket_folder
 
 if TYPE_CHECKING:
@@ -137,11 +137,16 @@ def test_ages_are_rounded(seconds: float, text: str) -> None:
 def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
     run = place.lost()
     run.metrics_file.write_text(json.dumps({"t": time.time(), "steps": 7}) + "\n")
-    for directory in (run.path, place.folder / "removed"):
+    write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
+    never = place.never_begun("pong")
+    for directory in (run.path, never.path, place.folder / "removed"):
         (make_socket_folder(directory) / "owner").write_text(f"{1 << 30} 1\n{directory}")
     done = place.hive("ls")
     assert done.out.startswith("NAME")
-    assert done.err == "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - go on with it: hive resume cartpole-1\n"
+    assert done.err.splitlines() == [
+        "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - go on with it: hive resume cartpole-1",
+        f"cleaned up after pong-1 ({run_state(never)})",
+    ]
     assert place.hive("ls").err == ""
 
 

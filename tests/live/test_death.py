@@ -112,7 +112,7 @@ def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> 
     assert house.sockets()
     listed = house.hive("ls")
     assert listed.returncode == 0
-    assert listed.stderr.startswith("cleaned up after cart-1 (lost ")
+    assert listed.stderr.startswith("cleaned up after cart-1 (lost")
     assert not house.sockets()
 
 
