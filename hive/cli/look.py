@@ -24,7 +24,7 @@ from hive.records import (
     tail_jsonl,
 )
 from hive.records.documents import json_text
-from hive.runtime.control import open_control
+from hive.runtime.control import open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_nothing"]
 
@@ -162,7 +162,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
 
 
 def _status(run: RunDirectory) -> dict[str, Any]:
-    client = open_control(Path(read_run_facts(run).socket_folder))
+    client = open_run(run)
     try:
         return client.status()
     finally:

@@ -22,9 +22,9 @@ from pathlib import Path
 from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.native import load_native
-from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
+from hive.records import RunDirectory, home_folder, list_checkpoints, write_bytes
 from hive.records.documents import failure
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.control import ControlClient, open_run
 
 __all__ = [
     "connect",
@@ -95,7 +95,7 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
         if process.poll() is not None:
             raise_failure(directory, process.returncode)
         try:
-            return open_control(Path(read_run_facts(directory).socket_folder))
+            return open_run(directory)
         except HiveError:
             time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
 

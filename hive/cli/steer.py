@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 from hive.cli.slips import listed
@@ -20,7 +19,7 @@ from hive.errors import UsageError
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.control import ControlClient, open_run
 
 __all__ = ["Waits", "add_down", "add_pause", "add_save", "add_scale", "add_set", "connected", "go_on", "who_drains"]
 
@@ -84,7 +83,7 @@ def add_scale(commands: Any) -> None:
 @contextmanager
 def connected(directory: RunDirectory) -> Iterator[ControlClient]:
     """A line to the run's supervisor."""
-    with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
+    with closing(open_run(directory)) as client:
         yield client
 
 

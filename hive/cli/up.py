@@ -36,11 +36,10 @@ from hive.records import (
     RunDirectory,
     Summary,
     list_checkpoints,
-    read_run_facts,
     run_state,
 )
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.control import ControlClient, open_run
 
 __all__ = ["add_resume", "add_up", "launch"]
 
@@ -338,7 +337,7 @@ def _inline(directory: RunDirectory) -> int:
         while not over.wait(LOOK_S):
             events.show(line)
             try:
-                with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
+                with closing(open_run(directory)) as client:
                     line.draw(snapshot_of(client.status()))
             except HiveError:
                 pass  # starting or ending

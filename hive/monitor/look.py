@@ -14,7 +14,6 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from hive.config import load_config
@@ -28,7 +27,7 @@ from hive.monitor.snapshot import Extras, Snapshot, snapshot_of
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.control import ControlClient, open_run
 
 __all__ = ["Look", "look_once"]
 
@@ -89,7 +88,7 @@ class Look:
     def _told(self) -> dict[str, Any]:
         if self.client is not None:
             return self.client.told()
-        self.client = open_control(Path(self._facts().socket_folder))
+        self.client = open_run(self.directory)
         self.client.line.settimeout(SILENT_S)
         return self.client.watch()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from pathlib import Path
 
 from rich.segment import Segment
 from rich.style import Style
@@ -42,8 +41,8 @@ from hive.monitor.drawing import (
 from hive.monitor.keys import Effect
 from hive.monitor.look import Look
 from hive.monitor.snapshot import Snapshot
-from hive.records import RunDirectory, find_runs, read_run_facts
-from hive.runtime.control import open_control
+from hive.records import RunDirectory, find_runs
+from hive.runtime.control import open_run
 
 __all__ = ["Monitor", "watch"]
 
@@ -195,8 +194,7 @@ class Monitor(App[None]):
     def _carry_out(self, effect: Effect) -> None:
         """In a thread of its own: asks the supervisor."""
         try:
-            folder = Path(read_run_facts(self.directory).socket_folder)
-            with closing(open_control(folder)) as client:
+            with closing(open_run(self.directory)) as client:
                 if effect.kind == "inspect":
                     stack, story = client.inspect(effect.actor)
                     self.post_message(Answered(Inspected(effect.actor, stack, story)))

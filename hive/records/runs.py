@@ -50,6 +50,7 @@ class RunFacts:
     hive: str  # versions
     python: str
     torch: str | None = None
+    protocol: int = 0  # of the control socket; 0: of a hive that did not say
 
 
 def process_start_time(pid: int) -> int | None:

@@ -16,12 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hive import __version__
 from hive.errors import UsageError
+from hive.records import RunDirectory, read_run_facts
 from hive.runtime.messages import Message, Tree, type_set
 from hive.runtime.stream import receive, send
 
 __all__ = [
     "ANSWERS",
+    "PROTOCOL",
     "REQUESTS",
     "Accepted",
     "ControlClient",
@@ -40,8 +43,10 @@ __all__ = [
     "Watch",
     "control_path",
     "open_control",
+    "open_run",
 ]
 
+PROTOCOL = 1  # of these messages and of what a Status holds: one more with every change that an older view misreads
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
 
 
@@ -204,6 +209,17 @@ class ControlClient:
 
     def close(self) -> None:
         self.line.close()
+
+
+def open_run(directory: RunDirectory) -> ControlClient:
+    """Connects to the supervisor of a run. Raises UsageError also where that is a hive with another protocol."""
+    facts = read_run_facts(directory)
+    if facts.protocol != PROTOCOL:
+        raise UsageError(
+            f"this hive ({__version__}) speaks protocol {PROTOCOL}, {directory.name} speaks {facts.protocol}",
+            hint=f"use the hive that started it: version {facts.hive}",
+        )
+    return open_control(Path(facts.socket_folder))
 
 
 def open_control(socket_folder: Path) -> ControlClient:

@@ -40,6 +40,7 @@ from hive.records import (
     write_json,
     write_run_facts,
 )
+from hive.runtime.control import PROTOCOL
 from hive.runtime.folders import make_socket_folder
 from hive.runtime.limits import raise_descriptor_limit
 from hive.runtime.membership import Settings
@@ -92,6 +93,7 @@ class LiveRun:
             sys.argv,
             self.version,
             platform.python_version(),
+            protocol=PROTOCOL,
         )
         write_run_facts(self.directory, facts)
 

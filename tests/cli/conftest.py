@@ -15,6 +15,7 @@ import pytest
 
 from hive.cli import main
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
+from hive.runtime.control import PROTOCOL
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "monitor")]  # fake_process, canned_status
 
@@ -110,7 +111,9 @@ class Place:
     def _write_facts(
         self, directory: RunDirectory, *, pid: int, start_time: int, started: float, sockets: Path
     ) -> None:
-        facts = RunFacts(directory.name, pid, start_time, str(sockets), started, ["hive"], "0.1.0", "3.11.7")
+        facts = RunFacts(
+            directory.name, pid, start_time, str(sockets), started, ["hive"], "0.1.0", "3.11.7", protocol=PROTOCOL
+        )
         write_run_facts(directory, facts)
 
 

@@ -20,7 +20,7 @@ from hive.monitor import look as module
 from hive.monitor.look import RETURNS, Look, look_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
 from hive.runtime import control_server
-from hive.runtime.control import control_path
+from hive.runtime.control import PROTOCOL, control_path
 
 
 @pytest.fixture
@@ -39,7 +39,9 @@ def directory(folder: Path) -> RunDirectory:
 
 def write_facts(directory: RunDirectory, pid: int) -> None:
     start = process_start_time(pid)
-    facts = RunFacts(directory.name, pid, start or 1, str(directory.path.parent), 1.7e9, [], "0.1", "3.11")
+    facts = RunFacts(
+        directory.name, pid, start or 1, str(directory.path.parent), 1.7e9, [], "0.1", "3.11", protocol=PROTOCOL
+    )
     write_run_facts(directory, facts)
 
 

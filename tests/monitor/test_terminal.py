@@ -19,6 +19,7 @@ from hive.monitor.look import Look
 from hive.monitor.terminal import STYLES, Monitor, Told
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime import control_server
+from hive.runtime.control import PROTOCOL
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 
@@ -35,7 +36,9 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDirectory]:
 def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
     start = process_start_time(os.getpid())
     assert start is not None
-    facts = RunFacts(directory.name, os.getpid(), start, str(directory.path.parent), 1.7e9, [], "0.1", "3.11")
+    facts = RunFacts(
+        directory.name, os.getpid(), start, str(directory.path.parent), 1.7e9, [], "0.1", "3.11", protocol=PROTOCOL
+    )
     write_run_facts(directory, facts)
     fake = FakeSupervisor(directory.path.parent, trainer(10.0, pid=os.getpid()))
     yield fake

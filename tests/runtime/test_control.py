@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import gc
 import os
@@ -16,9 +17,12 @@ import pytest
 import uvloop
 
 from hive.errors import UsageError, WireError
+from hive.records import RunDirectory, RunFacts, write_run_facts
 from hive.runtime import control, control_server
 from hive.runtime.control import (
     ANSWERS,
+    PROTOCOL,
+    REQUESTS,
     Accepted,
     Down,
     GiveStatus,
@@ -31,6 +35,7 @@ from hive.runtime.control import (
     Watch,
     control_path,
     open_control,
+    open_run,
 )
 from hive.runtime.control_server import INSPECTION_BYTES, MAX_VIEWS, ControlServer
 from hive.runtime.messages import Message, decode, encode
@@ -486,6 +491,38 @@ async def test_a_client_asks_and_leaves(folder: Path) -> None:
         assert await asyncio.to_thread(look) == STATUS
         assert run.asked == [("enough", False), ("at once", True)]
         await until(lambda: not server.views)
+
+
+def test_a_change_of_the_messages_is_another_protocol() -> None:
+    """Whoever changes them adds one to PROTOCOL, and writes what they are now here."""
+    said = {name: dict(cls.__annotations__) for name, cls in (REQUESTS | ANSWERS).items()}
+    assert (PROTOCOL, said) == (
+        1,
+        {
+            **{key: {} for key in ("GiveStatus", "Watch", "Pause", "Resume", "Save", "Accepted")},
+            "Inspect": {"actor": "str", "stack": "bool"},
+            "Kill": {"actor": "str", "by_hand": "bool"},
+            "Down": {"reason": "str", "now": "bool"},
+            "Refused": {"text": "str", "hint": "str"},
+            **{key: {"sets": "tuple[str, ...]"} for key in ("Set", "Scale")},
+            "Status": {"status": "Tree"},
+            "Inspection": {"stack": "str", "story": "tuple[str, ...]"},
+        },
+    )
+
+
+async def test_a_run_of_another_hive_is_refused_by_its_protocol(folder: Path) -> None:
+    directory = RunDirectory.create(folder, "cart")
+    facts = RunFacts("cart-1", os.getpid(), 1, str(folder), 0.0, [], "0.0.9", "3.11", protocol=PROTOCOL)
+    async with serving(folder):
+        write_run_facts(directory, facts)
+        client = await asyncio.to_thread(open_run, directory)
+        assert await asyncio.to_thread(client.status) == STATUS
+        client.close()
+        write_run_facts(directory, dataclasses.replace(facts, protocol=PROTOCOL + 1))
+        with pytest.raises(UsageError, match=rf"speaks protocol {PROTOCOL}, cart-1 speaks {PROTOCOL + 1}$") as caught:
+            open_run(directory)
+    assert caught.value.hint == "use the hive that started it: version 0.0.9"
 
 
 def test_nobody_listens(folder: Path) -> None:

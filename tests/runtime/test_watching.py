@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -14,10 +15,11 @@ from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.memory import PAGE, Bytes
+from hive.runtime.notices import Notice, Notices
 from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
 from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervisor import Supervisor
-from hive.runtime.watching import WATCH_S, watch
+from hive.runtime.watching import ACCOUNTS_LOOKS, WATCH_S, watch
 
 AT_ONCE = Settings(phase_limit_s=0.0)  # whoever is judged is stuck: a page counts real time, which has no virtual clock
 NEVER = Settings(phase_limit_s=1e6)
@@ -36,6 +38,10 @@ class Watched:
         self.table["both"] = ProcessRecord("both", [2, 3])
         self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
         self.processes = self
+        self.memory = SimpleNamespace(open=None)  # messages have no segment
+        message = SimpleNamespace(name="gradients", carrier="message", producers=[0])
+        self.plan = SimpleNamespace(segments=[], channels=[message])
+        self.told: list[tuple[float, str, str, dict[str, str]]] = []
         self.still: list[str] = []  # in state T
         self.kills: list[tuple[float, str, str]] = []
         self.statuses: dict[int, Status] = {}
@@ -54,6 +60,9 @@ class Watched:
     def kill(self, process: ProcessRecord, why: str) -> None:
         process.why = why
         self.kills.append((round(asyncio.get_running_loop().time(), 6), process.name, why))
+
+    def event(self, kind: str, text: str, fields: dict[str, str]) -> None:
+        self.told.append((round(asyncio.get_running_loop().time(), 6), kind, text, fields))
 
     def runs(self, *actors: int, kind: int = WAIT_IN, incarnation: int = 0) -> None:
         """These actors run, and have just begun something of that kind."""
@@ -239,3 +248,41 @@ def test_one_that_dies_while_it_is_asked_is_not_killed_in_its_next_life(comes_ba
         supervisor.while_asked = die
 
     assert watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0) == []
+
+
+# --- told
+
+
+def test_what_is_slow_or_wasted_is_put_into_the_diary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page counts real time, which has no virtual clock: so what a look finds is given."""
+    supervisors: list[Watched] = []
+    slow = [Notice("slow", "actor-1 was slow", "actor-1")]
+    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
+
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, 2, 3)
+        supervisor.statuses[0].count("gradients:produced", 9.0)
+        supervisor.statuses[0].count("gradients:stale", 5.0)
+        supervisors.append(supervisor)
+
+    looks = ACCOUNTS_LOOKS + 1
+    assert watched(NEVER, prepare, seconds=(looks + 0.5) * WATCH_S) == []
+    told = supervisors[0].told
+    assert [each for each in told if each[1] == "slow"] == [
+        ((look + 1) * WATCH_S, "slow", "actor-1 was slow", {"actor": "actor-1"}) for look in range(looks)
+    ]
+    (stale,) = [each for each in told if each[1] != "slow"]
+    assert stale[:2] == (ACCOUNTS_LOOKS * WATCH_S, "stale")
+    assert stale[2].startswith("5 of `gradients` were older than max_lag allows and dropped")
+
+
+def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, 2, 3)
+        supervisor.table["two"].alive = False
+
+    watched(NEVER, prepare)
+    assert seen == {"actor-0", "actor-2", "actor-3"}
