@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hive.runtime.accounting import channel_accounts
-from hive.runtime.notices import Notices
+from hive.runtime.notices import Notice, Notices
 from hive.runtime.status import read_status
 
 if TYPE_CHECKING:
+    from hive.runtime.membership import ProcessRecord
     from hive.runtime.supervisor import Supervisor
 
 __all__ = ["WATCH_S", "watch"]
@@ -36,34 +38,34 @@ async def watch(supervisor: Supervisor) -> None:
         for name in supervisor.processes.stopped():
             if supervisor.table[name].alive:
                 supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
-        await _kill_the_stuck(supervisor)
-        _notice(supervisor, notices, accounts=look % ACCOUNTS_LOOKS == ACCOUNTS_LOOKS - 1)
+        await _see_actors(supervisor, notices)
+        if look % ACCOUNTS_LOOKS == ACCOUNTS_LOOKS - 1:
+            accounts = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)
+            _tell(supervisor, notices.of_channels(accounts, supervisor.clock.now_ns()))
 
 
-def _notice(supervisor: Supervisor, notices: Notices, *, accounts: bool) -> None:
-    now_ns, found = supervisor.clock.now_ns(), []
-    for process in supervisor.table.values():
-        for actor in process.actors if process.alive else ():
-            found += notices.of_actor(read_status(supervisor.pages, actor), now_ns)
-    if accounts:
-        told = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)
-        found += notices.of_channels(told, now_ns)
-    for notice in found:
-        supervisor.event(notice.kind, notice.text, {"actor": notice.actor} if notice.actor else {})
-
-
-async def _kill_the_stuck(supervisor: Supervisor) -> None:
+async def _see_actors(supervisor: Supervisor, notices: Notices) -> None:
+    """Kills the stuck, and tells what is slow."""
     limit_s, now_ns = supervisor.settings.phase_limit_s, supervisor.clock.now_ns()
     for process in [*supervisor.table.values()]:
         for actor in process.actors if process.alive and not process.why else ():
             status = read_status(supervisor.pages, actor)
+            _tell(supervisor, notices.of_actor(status, now_ns))
             stuck_s = process.stuck_s(status, supervisor.machines[actor].state, now_ns)
             if stuck_s > limit_s:
-                where = status.phase or "start"
-                if process.listening:  # where it is stuck is known only while it lives
-                    incarnation = process.incarnation
-                    process.stack = (await supervisor.processes.stacks([process.name])).get(process.name, "")
-                    if process.incarnation != incarnation or not process.alive:
-                        break  # it has died meanwhile
-                supervisor.kill(process, f"no progress in `{where}` for {stuck_s:.0f} s and so was killed")
+                await _kill(supervisor, process, status.phase or "start", stuck_s)
                 break
+
+
+async def _kill(supervisor: Supervisor, process: ProcessRecord, where: str, stuck_s: float) -> None:
+    if process.listening:  # where it is stuck is known only while it lives
+        incarnation = process.incarnation
+        process.stack = (await supervisor.processes.stacks([process.name])).get(process.name, "")
+        if process.incarnation != incarnation or not process.alive:
+            return  # it has died meanwhile
+    supervisor.kill(process, f"no progress in `{where}` for {stuck_s:.0f} s and so was killed")
+
+
+def _tell(supervisor: Supervisor, notices: Sequence[Notice]) -> None:
+    for notice in notices:
+        supervisor.event(notice.kind, notice.text, {"actor": notice.actor} if notice.actor else {})
