@@ -101,7 +101,7 @@ class Stepper(hive.Actor):
             self.rollouts.commit(slot)
 
     def noise(self, number: int, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Of the rollout of that number, for actions that are choices: whoever makes it again makes the same one."""
+        """Of the rollout of that number, for any kind of action: whoever makes it again makes the same one."""
         random = stream(self.seed, Purpose.action, self.index, number)
         return self.policy.draw_noise(random, *shape)
 

@@ -17,6 +17,7 @@ from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_
 from hive.envs import ObservationSpec, StepRow
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
+from hive.runtime.notices import ENVIRONMENT
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import FINALS, LENGTH, VERSION, Purpose, Rollout, stream, stream_seeds
 from hive.workers import Blueprint, Collector
@@ -274,7 +275,7 @@ def test_errors_of_environments_pass_through(when: int) -> None:
     with pytest.raises(EnvironmentFailed, match="the motor is stuck") as caught:
         collected(collector, blueprint, [0])
     assert not caught.value.permanent
-    assert page.read().phase == "env"
+    assert page.read().phase == ENVIRONMENT
 
 
 def test_it_shows_what_it_does() -> None:

@@ -15,6 +15,7 @@ from small_trainer import Page, config_of, weights_of
 from hive.envs import ObservationSpec, StepRow
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
+from hive.runtime.notices import ENVIRONMENT
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Purpose, stream_seeds
 from hive.workers import Blueprint, Evaluation, EvaluationDue, Evaluator
@@ -272,7 +273,7 @@ def test_errors_of_environments_pass_through() -> None:
     with pytest.raises(EnvironmentFailed, match="the motor is stuck") as caught:
         evaluator.evaluate(DUE)
     assert not caught.value.permanent
-    assert page.read().phase == "env"
+    assert page.read().phase == ENVIRONMENT
 
 
 def test_it_shows_what_it_does() -> None:
