@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import hive
-from hive import _native
-from hive.native import load_native, sources_digest
+from hive import _native, native
+from hive.errors import PlatformError
+from hive.native import check_native, load_native, sources_digest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,6 +46,7 @@ def test_the_digest_is_of_every_source_and_of_nothing_else(tmp_path: Path) -> No
         (tmp_path / name).write_text(name)
     seen = {sources_digest(tmp_path)}
     (tmp_path / "tests" / "test_a.cpp").write_text("other")
+    (tmp_path / "src" / ".#a.cpp").symlink_to("somebody@somewhere.1234")  # an editor is open
     assert seen == {sources_digest(tmp_path)}
     for name in ("include/hive/a.hpp", "src/a.cpp", "src/b.cpp"):
         (tmp_path / name).write_text("other")
@@ -56,8 +58,13 @@ def test_a_missing_one_is_an_error_with_the_way_out(copy: Path) -> None:
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
     assert done.stderr.startswith(f"error: the native part of hive is not built: there is none in {copy / 'hive'}\n")
-    assert "hint: in another folder the hive that is installed is found" in done.stderr
-    assert "scripts/build" in done.stderr
+    assert "hint: install hive again, for this Python\n" in done.stderr
+    (copy / "native" / "include" / "hive").mkdir(parents=True)  # now it is a source folder
+    done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
+    assert done.returncode == 3
+    assert "hint: run scripts/build (it needs cmake" in done.stderr
+    assert "in another folder the hive that is installed is found" in done.stderr
+    assert not (copy / "runs").exists()
 
 
 def test_what_needs_none_works_without(copy: Path) -> None:
@@ -75,6 +82,23 @@ def test_one_that_cannot_be_loaded_says_why(copy: Path) -> None:
     assert "error: the native part of hive cannot be loaded: " in done.stderr
 
 
+def test_one_that_does_not_say_what_it_was_built_from_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "SOURCES", ROOT / "native")
+    assert check_native() is _native
+    monkeypatch.delattr(_native, "SOURCES")
+    with pytest.raises(PlatformError, match=r"was built from other sources$"):
+        check_native()
+
+
+def test_one_that_lacks_a_module_of_its_own_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+
+    monkeypatch.setattr(native.importlib, "import_module", gone)
+    with pytest.raises(PlatformError, match=r"^the native part of hive cannot be loaded: No module named 'numpy'$"):
+        load_native()
+
+
 def test_one_of_other_sources_is_refused(copy: Path) -> None:
     assert _native.__file__ is not None
     shutil.copy(_native.__file__, copy / "hive")
@@ -85,7 +109,8 @@ def test_one_of_other_sources_is_refused(copy: Path) -> None:
     shutil.copytree(ROOT / "native", copy / "native")
     subprocess.run(command, env=environment, check=True)
     (copy / "native" / "include" / "hive" / "clock.hpp").write_text("// changed")
-    done = hive_in(copy, "check", str(ROOT / "examples" / "cartpole.toml"))
+    subprocess.run(command, env=environment, check=True)  # a run that lives is left alone
+    done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
     assert done.stderr.startswith(f"error: the native part of hive in {copy / 'hive'} was built from other sources\n")
     assert "hint: run scripts/build" in done.stderr

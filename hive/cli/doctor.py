@@ -24,7 +24,7 @@ from typing import Any
 
 from hive.cli.which import chosen_run
 from hive.errors import HiveError, PlatformError
-from hive.native import load_native
+from hive.native import check_native
 from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
 from hive.records.documents import json_text
 from hive.records.summary import Summary
@@ -100,7 +100,7 @@ def _system() -> Iterator[Finding]:
 
 def _native() -> Iterator[Finding]:
     try:
-        yield Finding(OK, "native", f"{load_native().__file__}")
+        yield Finding(OK, "native", f"{check_native().__file__}")
     except PlatformError as error:
         yield Finding(BAD, "native", str(error), error.hint)
 

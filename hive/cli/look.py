@@ -18,10 +18,10 @@ from hive.records import (
     Summary,
     find_runs,
     home_folder,
+    last_training_line,
     merge_logs,
     read_run_facts,
     run_state,
-    tail_jsonl,
 )
 from hive.records.documents import json_text
 from hive.runtime.control import open_run
@@ -31,7 +31,6 @@ __all__ = ["add_logs", "add_ls", "add_ps", "run_nothing"]
 FOLLOW_S = 0.2  # between two looks of `logs -f`
 FOLLOW_LINES = 1000  # of each look: more than is logged between two
 
-LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
 PS_KEYS = (
     *("run", "name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
@@ -142,8 +141,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
             now = snapshot_of(_status(run))
             row |= {"state": now.state, "env_steps": now.env_steps, "mean_return_100": now.mean_return}
         elif row["state"] == "lost":
-            # What was written before the end; the line of an evaluation is of an earlier moment.
-            last = [line for line in tail_jsonl(run.metrics_file, LINES_BACK) if "return/mean_100" in line][-1]
+            last = last_training_line(run)
             row |= {
                 "env_steps": last["steps"],
                 "mean_return_100": last.get("return/mean_100"),
@@ -184,6 +182,8 @@ def run_nothing(parser: argparse.ArgumentParser) -> int:
 def run_ps(options: argparse.Namespace) -> int:
     live = live_runs() if options.run_name is None else []
     runs = live if len(live) > 1 else [chosen_run(options.run_name)]
+    if len(runs) > 1:
+        runs = [run for run in runs if _is_readable(run)]
     tables = [_ps_rows(run) for run in runs]
     if options.json:
         print(json_text([row for rows in tables for row in rows], indent=2))
@@ -192,6 +192,16 @@ def run_ps(options: argparse.Namespace) -> int:
         print(f"{run.name}  {rows[0]['state']}")
         _table(PS_HEAD, [_ps_cells(row) for row in rows])
     return 0
+
+
+def _is_readable(run: RunDirectory) -> bool:
+    """Whether its supervisor can be asked; if not, says why: the others are listed all the same."""
+    try:
+        open_run(run).close()
+    except UsageError as error:
+        print(error.render(), file=sys.stderr)
+        return False
+    return True
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from hive.cli.which import run_called
 from hive.config import Config, load_config, render
 from hive.config.values import toml_text
 from hive.errors import UsageError
-from hive.native import load_native
+from hive.native import check_native
 from hive.records import (
     Checkpoint,
     RunDirectory,
@@ -45,7 +45,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     a run that lives, has finished, or has nothing to go on from, and for a change that its state or `exact` forbids;
     ConfigError for a config with problems; PlatformError where its processes could not begin. Nothing has changed then.
     """
-    load_native()
+    check_native()
     directory = run_called(text)
     state = run_state(directory)
     if state == "running":

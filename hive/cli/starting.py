@@ -21,10 +21,10 @@ from pathlib import Path
 
 from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
-from hive.native import load_native
-from hive.records import RunDirectory, home_folder, list_checkpoints, write_bytes
+from hive.native import check_native
+from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
-from hive.runtime.control import ControlClient, open_run
+from hive.runtime.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
     "connect",
@@ -38,6 +38,7 @@ __all__ = [
     "start",
 ]
 
+LISTEN_S = 0.01  # between two tries to reach a supervisor that is starting, which takes some hundred of them
 STOPPED_AT_ONCE = 130  # as shells say of what Ctrl-C ended
 
 
@@ -75,7 +76,7 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
     if config.run.init_from is not None and Path(config.run.init_from).exists():
         more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
     config = load(more) if more else config
-    load_native()
+    check_native()
     directory = RunDirectory.create(home_folder(), config.run.name)
     write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
     write_bytes(directory.resolved_file, render(config).encode())
@@ -96,8 +97,12 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             raise_failure(directory, process.returncode)
         try:
             return open_run(directory)
+        except OtherProtocol:
+            if read_run_facts(directory).pid == process.pid:
+                raise  # not what the last one wrote, where a run goes on
+            time.sleep(LISTEN_S)
         except HiveError:
-            time.sleep(0.01)  # it is starting; poll() above ends the wait when it is not
+            time.sleep(LISTEN_S)  # it is starting; poll() above ends the wait when it is not
 
 
 def run_quietly(directory: RunDirectory) -> None:

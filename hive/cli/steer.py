@@ -101,7 +101,7 @@ class Waits:
     def see(self, what: Callable[[], str]) -> None:
         """`what` is asked when it is time for a line."""
         if time.monotonic() >= self.next_s:
-            self.next_s += SAY_S
+            self.next_s = time.monotonic() + SAY_S
             self.say(f"still waiting for {what()}")
 
     def wait(self, what: Callable[[], str]) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from hive.cli.resume import prepare
 from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
 from hive.cli.steer import Waits, connected, go_on, who_drains
-from hive.cli.which import RUN, run_called
+from hive.cli.which import RUN, name_from_here, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, event_text, snapshot_of
 from hive.monitor.history import History
@@ -284,6 +284,7 @@ class _Foreground:
             self.waits = Waits(self.line.say)
             self.process.send_signal(signal.SIGTERM)
         else:
+            self.waits = None
             self.process.send_signal(signal.SIGTERM)  # the supervisor counts too
 
     def _leave(self, number: int, frame: object) -> None:
@@ -372,5 +373,5 @@ def _report(directory: RunDirectory, code: int) -> int:
         file=out,
     )
     if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
-        print(f"go on with it: hive resume {directory.name}", file=out)
+        print(f"go on with it: hive resume {name_from_here(directory)}", file=out)
     return code

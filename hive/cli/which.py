@@ -21,15 +21,15 @@ from hive.records import (
     Summary,
     find_runs,
     home_folder,
+    last_training_line,
     list_checkpoints,
     resolve_run,
     run_state,
-    tail_jsonl,
 )
 from hive.records.directory import LATEST
 from hive.runtime.folders import live_owners
 
-__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "run_called", "say_swept"]
+__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "name_from_here", "run_called", "say_swept"]
 
 # What help says of RUN: where it has to be given, and where a command that steers can do without.
 RUN = "name, beginning of a name, path or `latest`"
@@ -78,13 +78,19 @@ def live_run(text: str | None) -> RunDirectory:
 
 def say_swept(directories: Sequence[Path]) -> None:
     """That something was left of these runs, and is no more."""
-    for path in directories:
+    for path in sorted(set(directories)):
         try:
             run = RunDirectory.open(path)
+            goes_on = run_state(run) in ("lost", "stopped") and list_checkpoints(run.checkpoints)
         except RecordError:
-            continue  # it was removed; nobody asks for it
-        more = f" - go on with it: hive resume {run.name}" if list_checkpoints(run.checkpoints) else ""
+            continue  # it was removed, or cannot be read: no reason to end another command
+        more = f" - go on with it: hive resume {name_from_here(run)}" if goes_on else ""
         print(f"cleaned up after {run.name} ({_end(run)}){more}", file=sys.stderr)
+
+
+def name_from_here(run: RunDirectory) -> str:
+    """What a command that is given here calls a run that has ended: by name only those in $HIVE_HOME are found."""
+    return run.name if run.path.resolve().parent == home_folder().resolve() else str(run.path.resolve())
 
 
 def _end(run: RunDirectory) -> str:
@@ -92,7 +98,7 @@ def _end(run: RunDirectory) -> str:
     state = run_state(run)
     try:
         if state == "lost":
-            line = tail_jsonl(run.metrics_file, 1)[-1]
+            line = last_training_line(run)
             ended, steps = line["t"], line["steps"]
         else:
             summary = Summary.read(run.summary_file)

@@ -27,7 +27,7 @@ from hive.monitor.snapshot import Extras, Snapshot, snapshot_of
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_run
+from hive.runtime.control import ControlClient, OtherProtocol, open_run
 
 __all__ = ["Look", "look_once"]
 
@@ -59,7 +59,7 @@ class Look:
         return self.take()
 
     def wait(self) -> None:
-        """The part of `next` that may take long: until the supervisor has told."""
+        """The part of `next` that may take long: until the supervisor has told. Raises OtherProtocol."""
         self.news = None
         if run_state(self.directory) != "running":
             self.close()
@@ -67,6 +67,8 @@ class Look:
         try:
             self.news = self._told()
             self.told_t = time.time()
+        except OtherProtocol:
+            raise  # it will never say anything that can be understood
         except HiveError:
             self.close()
 

@@ -17,13 +17,13 @@ from hive.monitor.bound_by import bound_by
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, Summary, read_run_facts
-from hive.records.jsonl import last_lines, tail_jsonl
+from hive.records import RunDirectory, Summary, last_training_line, read_run_facts
+from hive.records.jsonl import last_lines
 from hive.records.logs import HEADER
 
 __all__ = ["replayed"]
 
-LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
+LINES_BACK = 50  # of the supervisor's log, to find its last sign
 
 
 def replayed(directory: RunDirectory, extras: Extras, goal_steps: int = 0) -> Snapshot:
@@ -67,8 +67,7 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
 
 
 def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
-    lines = [line for line in tail_jsonl(directory.metrics_file, LINES_BACK) if "return/mean_100" in line]
-    last: Mapping[str, Any] = lines[-1] if lines else {}
+    last = last_training_line(directory)
     since = _last_sign(directory)
     try:
         started = read_run_facts(directory).started

@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import write_json
 from hive.records.directory import LATEST, RunDirectory
 from hive.records.documents import failure, read_document
+from hive.records.jsonl import tail_jsonl
 from hive.records.summary import Summary
 
 __all__ = [
     "RunFacts",
     "find_runs",
     "is_alive",
+    "last_training_line",
     "process_start_time",
     "read_run_facts",
     "resolve_run",
@@ -50,7 +53,19 @@ class RunFacts:
     hive: str  # versions
     python: str
     torch: str | None = None
-    protocol: int = 0  # of the control socket; 0: of a hive that did not say
+    protocol: int = 1  # of the control socket; the first did not say
+
+
+LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
+
+
+def last_training_line(directory: RunDirectory) -> Mapping[str, Any]:
+    """What the learner wrote last into metrics.jsonl; empty where there is nothing. Raises RecordError.
+
+    The lines of evaluations are of earlier moments: the steps of the version that was evaluated.
+    """
+    lines = tail_jsonl(directory.metrics_file, LINES_BACK)
+    return next((line for line in reversed(lines) if "return/mean_100" in line), {})
 
 
 def process_start_time(pid: int) -> int | None:

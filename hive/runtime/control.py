@@ -33,6 +33,7 @@ __all__ = [
     "Inspect",
     "Inspection",
     "Kill",
+    "OtherProtocol",
     "Pause",
     "Refused",
     "Resume",
@@ -48,6 +49,10 @@ __all__ = [
 
 PROTOCOL = 1  # of these messages and of what a Status holds: one more with every change that an older view misreads
 ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
+
+
+class OtherProtocol(UsageError):
+    """The supervisor is of a hive whose messages this one does not know."""
 
 
 class GiveStatus(Message):
@@ -212,12 +217,12 @@ class ControlClient:
 
 
 def open_run(directory: RunDirectory) -> ControlClient:
-    """Connects to the supervisor of a run. Raises UsageError also where that is a hive with another protocol."""
+    """Connects to the supervisor of a run. Raises UsageError, and OtherProtocol of another hive's."""
     facts = read_run_facts(directory)
     if facts.protocol != PROTOCOL:
-        raise UsageError(
+        raise OtherProtocol(
             f"this hive ({__version__}) speaks protocol {PROTOCOL}, {directory.name} speaks {facts.protocol}",
-            hint=f"use the hive that started it: version {facts.hive}",
+            hint=f"use the hive that started it ({facts.hive}); `kill -TERM {facts.pid}` drains, saves and ends it",
         )
     return open_control(Path(facts.socket_folder))
 

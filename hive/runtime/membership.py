@@ -71,12 +71,16 @@ class ProcessRecord:
         short = now_ns - self.started_ns < SHORT_LIFE_S * 1e9 and how.signal != signal.SIGKILL
         self.short_lives = self.short_lives + 1 if short else 0
 
+    def opened(self, status: ActorStatus) -> bool:
+        """Whether that page is of the incarnation that lives, and says what it does."""
+        return status.incarnation == self.incarnation and status.pid == self.pid and status.since_ns > 0
+
     def stuck_s(self, status: ActorStatus, state: ActorState, now_ns: int) -> float:
         """Seconds since one of its actors last made progress. One that waits for others is not stuck.
 
         Nor is one whose event loop runs: it awaits something of its own, a timer or a subprocess.
         """
-        if status.incarnation != self.incarnation or status.pid != self.pid or not status.since_ns:
+        if not self.opened(status):
             return (now_ns - self.started_ns) / 1e9
         judged = status.kind == BUSY or (status.kind == RUNTIME and state is not ActorState.ready)
         return status.still_s if judged and state is not ActorState.finished else 0.0

@@ -1,6 +1,6 @@
 """Notices: what is worth a line in the diary though nothing is broken.
 
-    slow     an actor was in one call of an environment for longer than SLOW_S: its whole rollout waits for that
+    slow     an actor's environments took longer than SLOW_S for one step or reset of all of them: its rollout waits
     stale    a channel dropped messages because they were older than `max_lag` allows: work that was done for nothing
 
 Either is said at once when it is first seen of an actor or a channel, and then at most once in EVERY_S, with how often
@@ -17,7 +17,7 @@ from hive.runtime.status import ActorStatus
 
 __all__ = ["SLOW_S", "Notice", "Notices"]
 
-SLOW_S = 1.0  # an environment of a fast one takes microseconds, a slow one milliseconds
+SLOW_S = 1.0  # fast environments take microseconds for a step, slow ones milliseconds
 EVERY_S = 60.0  # between two lines about the same: a diary is read by people
 ENVIRONMENT = "env"  # the phase in which whoever steps environments is in them
 
@@ -33,6 +33,7 @@ class Notice:
 
 @dataclass
 class _Slow:
+    incarnation: int
     call_ns: int | None = None  # when the slow call that goes on began
     call_s: float = 0.0
     times: int = 0  # since the last line
@@ -54,20 +55,24 @@ class Notices:
         self._stale: dict[str, _Stale] = {}
 
     def of_actor(self, status: ActorStatus, now_ns: int) -> list[Notice]:
-        """Of a look at an actor's page. A call is told when it is over, as long as it was when it was last seen."""
-        doing_s = max(now_ns - status.since_ns, 0) / 1e9
-        in_one = status.phase == ENVIRONMENT and doing_s > SLOW_S
+        """Of a look at a page that the actor of today has opened.
+
+        A step is told when it is over, as long as it was when it was last seen. Who dies in one is told as dead.
+        """
+        in_one = status.phase == ENVIRONMENT and status.doing_s > SLOW_S
         if not in_one and status.name not in self._slow:
             return []
-        slow = self._slow.setdefault(status.name, _Slow())
+        slow = self._slow.setdefault(status.name, _Slow(status.incarnation))
+        if slow.incarnation != status.incarnation:
+            slow.incarnation, slow.call_ns = status.incarnation, None
         if slow.call_ns is not None and not (in_one and status.since_ns == slow.call_ns):
             slow.times, slow.longest_s, slow.call_ns = slow.times + 1, max(slow.longest_s, slow.call_s), None
         if in_one:
-            slow.call_ns, slow.call_s = status.since_ns, doing_s
+            slow.call_ns, slow.call_s = status.since_ns, status.doing_s
         if not slow.times or (slow.told_ns is not None and now_ns - slow.told_ns < EVERY_S * 1e9):
             return []
         often = "" if slow.told_ns is None else f", {slow.times} times since this was last said"
-        text = f"{status.name} was in one call of `{ENVIRONMENT}` for {slow.longest_s:.1f} s{often}"
+        text = f"the environments of {status.name} took {slow.longest_s:.1f} s for one step{often}"
         slow.told_ns, slow.times, slow.longest_s = now_ns, 0, 0.0
         return [Notice("slow", text, status.name)]
 
@@ -77,7 +82,6 @@ class Notices:
         for name, account in accounts.items():
             count = account["dropped"].get("stale", 0)
             stale = self._stale.setdefault(name, _Stale())
-            stale.counted = min(stale.counted, count)  # a run that goes on with others begins new accounts
             if count <= stale.counted or (stale.told_ns is not None and now_ns - stale.told_ns < EVERY_S * 1e9):
                 continue
             new, stale.counted, stale.told_ns = count - stale.counted, count, now_ns

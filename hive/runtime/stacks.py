@@ -2,11 +2,12 @@
 
 A forked process hands a signal to Python's `faulthandler`, which writes the stacks of all its threads from inside the
 signal handler: also when the process is stuck in native code, in an environment, or in a loop without an await. (Not
-when it is stopped, or waits in the kernel without hearing signals.) Then `faulthandler` hands the signal on to a
-handler in Python, which adds what the threads do not show: for what every task of the event loop waits, call by call.
-It comes when the interpreter next takes a step, so of a process that is stuck there is the first part only.
+when it is stopped, or waits in the kernel without hearing signals.) A second signal has a handler in Python, which adds
+what the threads do not show: for what every task of the event loop waits, call by call. It comes when the interpreter
+next takes a step, so of a process that is stuck there is the first part only. (One signal for both, handed on by
+`faulthandler`, would interrupt system calls of native code: it cannot ask for their restart and for that.)
 
-The text goes to `log/<process>.stacks`; whoever sent the signal reads what was added there.
+The text goes to `log/<process>.stacks`; whoever sent the signals reads what was added there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 
 __all__ = ["listen_for_stacks", "read_stacks"]
 
-SIGNAL = signal.SIGUSR2
+THREADS_SIGNAL = signal.SIGUSR2
+TASKS_SIGNAL = signal.SIGUSR1
 WAIT_S = 2.0  # for the text of a process that lives: milliseconds, seconds where it does not get the processor
 LOOK_S = 0.01
 MOST_BYTES = 1 << 20  # read at once: thousands of frames
@@ -36,7 +38,7 @@ def stacks_file(folder: Path, process: str) -> Path:
 
 
 def listen_for_stacks(folder: Path, process: str) -> None:
-    """In the process itself, at its start: from now on the signal makes it write its stacks."""
+    """In the process itself, at its start: from now on the signals make it write its stacks."""
     fd = os.open(stacks_file(folder, process), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def add_tasks(number: int, frame: FrameType | None) -> None:
@@ -45,8 +47,9 @@ def listen_for_stacks(folder: Path, process: str) -> None:
         except Exception:
             pass  # it interrupts whatever runs here, and must not end it
 
-    signal.signal(SIGNAL, add_tasks)
-    faulthandler.register(SIGNAL, file=fd, all_threads=True, chain=True)
+    signal.signal(TASKS_SIGNAL, add_tasks)
+    signal.siginterrupt(TASKS_SIGNAL, False)  # looking changes nothing, not even for an environment inside of `read`
+    faulthandler.register(THREADS_SIGNAL, file=fd, all_threads=True)
 
 
 def tasks_text() -> str:
@@ -79,7 +82,8 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
     before = {process: _size(stacks_file(folder, process)) for process in pids}
     for pid in pids.values():
         try:
-            os.kill(pid, SIGNAL)
+            os.kill(pid, THREADS_SIGNAL)
+            os.kill(pid, TASKS_SIGNAL)
         except ProcessLookupError:
             pass
     found, patience = dict.fromkeys(pids, ""), round(TASKS_S / LOOK_S)

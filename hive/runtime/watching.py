@@ -50,7 +50,8 @@ async def _see_actors(supervisor: Supervisor, notices: Notices) -> None:
     for process in [*supervisor.table.values()]:
         for actor in process.actors if process.alive and not process.why else ():
             status = read_status(supervisor.pages, actor)
-            _tell(supervisor, notices.of_actor(status, now_ns))
+            if process.opened(status):
+                _tell(supervisor, notices.of_actor(status, now_ns))
             stuck_s = process.stuck_s(status, supervisor.machines[actor].state, now_ns)
             if stuck_s > limit_s:
                 await _kill(supervisor, process, status.phase or "start", stuck_s)
@@ -67,5 +68,5 @@ async def _kill(supervisor: Supervisor, process: ProcessRecord, where: str, stuc
 
 
 def _tell(supervisor: Supervisor, notices: Sequence[Notice]) -> None:
-    for notice in notices:
-        supervisor.event(notice.kind, notice.text, {"actor": notice.actor} if notice.actor else {})
+    for notice in notices:  # into the diary only: the last events of a report are those that led to a death
+        supervisor.journal.event(notice.kind, notice.text, {"actor": notice.actor} if notice.actor else {})

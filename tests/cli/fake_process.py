@@ -17,6 +17,7 @@ class FakeProcess:
     def __init__(self, *script: Callable[[], object], code: int = 0) -> None:
         self.script = list(script)
         self.code = code
+        self.pid = 1
         self.returncode: int | None = None
         self.signals: list[int] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from fake_process import FakeProcess, fail, interrupt, nothing
 
 from hive.cli.starting import connect, forget_failure, give_up, interrupts_held, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
-from hive.records import list_checkpoints, write_checkpoint, write_crash
+from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
+from hive.runtime.control import PROTOCOL, OtherProtocol
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -91,6 +93,21 @@ def test_connecting_waits_for_the_supervisor(place: Place) -> None:
     assert client.status()["state"] == "starting"
     assert process.returncode is None
     client.close()
+
+
+def test_connecting_to_a_supervisor_of_another_hive_is_refused(place: Place) -> None:
+    run = place.never_begun()
+    place.serve(run, starting())
+    mine = read_run_facts(run)
+    write_run_facts(run, dataclasses.replace(mine, pid=mine.pid + 1, protocol=PROTOCOL + 1))  # of the run that was
+
+    def begin() -> None:
+        write_run_facts(run, dataclasses.replace(mine, protocol=PROTOCOL + 1))
+
+    process = FakeProcess(nothing, nothing, begin, nothing)
+    process.pid = mine.pid
+    with pytest.raises(OtherProtocol):
+        connect(run, process)  # type: ignore[arg-type]
 
 
 def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:

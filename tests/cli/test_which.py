@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import time
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
-from hive.cli.which import _age, chosen_run, live_run, live_runs, run_called
+from hive.cli.which import _age, chosen_run, live_run, live_runs, name_from_here, run_called, say_swept
 from hive.errors import UsageError
-from hive.records import RunDirectory, run_state, write_checkpoint
+from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
+from hive.runtime.control import PROTOCOL
 from hive.runtime.folders import make_socket_folder
 
 if TYPE_CHECKING:
@@ -44,6 +46,19 @@ def test_all_that_live_are_looked_at(place: Place) -> None:
     assert {row["run"] for row in json.loads(place.hive("ps", "--json").out)} == {"a-1", "b-1"}
     assert place.hive("ps", "a").out.startswith("a-1  running\n")
     assert chosen_run(None).name == "b-1"
+
+
+def test_one_of_another_hive_is_told_and_the_others_are_listed(place: Place) -> None:
+    place.live(status(), "a", started=3.0)
+    other = place.live(status(), "b", started=4.0)
+    write_run_facts(other, dataclasses.replace(read_run_facts(other), protocol=PROTOCOL + 1))
+    done = place.hive("ps")
+    assert done.code == 0
+    assert done.out.startswith("a-1  running\n")
+    assert "b-1" not in done.out
+    assert f"error: this hive (0.1.0) speaks protocol {PROTOCOL}, b-1 speaks {PROTOCOL + 1}\n" in done.err
+    assert "`kill -TERM " in done.err
+    assert place.hive("down", "b").code == 2
 
 
 def elsewhere(place: Place, name: str) -> RunDirectory:
@@ -122,7 +137,9 @@ def test_what_is_said_of_a_lost_run(place: Place) -> None:
     run = place.lost()
     with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost\)$"):  # it never began
         live_run(None)
-    run.metrics_file.write_text(json.dumps({"t": time.time() - 200_000, "steps": 12_345}) + "\n")
+    run.metrics_file.write_text(
+        json.dumps({"t": time.time() - 200_000, "steps": 12_345, "return/mean_100": 9.5}) + "\n"
+    )
     with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost 2 d ago at 12,345 steps\)$"):
         live_run(None)
 
@@ -136,7 +153,9 @@ def test_ages_are_rounded(seconds: float, text: str) -> None:
 
 def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
     run = place.lost()
-    run.metrics_file.write_text(json.dumps({"t": time.time(), "steps": 7}) + "\n")
+    learner = {"t": time.time(), "steps": 7, "return/mean_100": None}
+    evaluation = {"t": time.time(), "steps": 3, "evaluation/mean_return": 5.0}  # of an earlier version
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in (learner, evaluation)))
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
     never = place.never_begun("pong")
     for directory in (run.path, never.path, place.folder / "removed"):
@@ -148,6 +167,23 @@ def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
         f"cleaned up after pong-1 ({run_state(never)})",
     ]
     assert place.hive("ls").err == ""
+
+
+def test_what_is_finished_or_cannot_be_read_does_not_go_on(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    finished, unreadable = place.ended(), place.lost("pong")
+    write_checkpoint(finished.checkpoints, 5, tensors={}, parts={}, state={})
+    shutil.rmtree(unreadable.checkpoints)
+    unreadable.checkpoints.touch()
+    say_swept([finished.path, unreadable.path, finished.path])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("cleaned up after cartpole-1 (finished ")
+    assert "hive resume" not in told
+
+
+def test_a_run_of_another_folder_is_named_by_its_path(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = elsewhere(place, "pong")
+    assert name_from_here(run) == str(run.path)
+    assert name_from_here(place.ended()) == "cartpole-1"
 
 
 def test_several_runs_live(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -18,9 +19,9 @@ from fake_supervisor import FakeSupervisor
 from hive.errors import UsageError
 from hive.monitor import look as module
 from hive.monitor.look import RETURNS, Look, look_once, thinned
-from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
+from hive.records import RunDirectory, RunFacts, Summary, process_start_time, read_run_facts, write_run_facts
 from hive.runtime import control_server
-from hive.runtime.control import PROTOCOL, control_path
+from hive.runtime.control import PROTOCOL, OtherProtocol, control_path
 
 
 @pytest.fixture
@@ -43,6 +44,13 @@ def write_facts(directory: RunDirectory, pid: int) -> None:
         directory.name, pid, start or 1, str(directory.path.parent), 1.7e9, [], "0.1", "3.11", protocol=PROTOCOL
     )
     write_run_facts(directory, facts)
+
+
+def test_a_run_of_another_hive_is_refused_for_that(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    assert look_once(directory).state == "running"
+    write_run_facts(directory, dataclasses.replace(read_run_facts(directory), protocol=PROTOCOL + 1))
+    with pytest.raises(OtherProtocol, match=rf"speaks protocol {PROTOCOL}, cartpole-1 speaks {PROTOCOL + 1}$"):
+        look_once(directory)
 
 
 def end(directory: RunDirectory) -> None:

@@ -29,6 +29,7 @@ from hive.runtime.control import (
     Inspect,
     Inspection,
     Kill,
+    OtherProtocol,
     Refused,
     Scale,
     Status,
@@ -522,7 +523,8 @@ async def test_a_run_of_another_hive_is_refused_by_its_protocol(folder: Path) ->
         write_run_facts(directory, dataclasses.replace(facts, protocol=PROTOCOL + 1))
         with pytest.raises(UsageError, match=rf"speaks protocol {PROTOCOL}, cart-1 speaks {PROTOCOL + 1}$") as caught:
             open_run(directory)
-    assert caught.value.hint == "use the hive that started it: version 0.0.9"
+    assert isinstance(caught.value, OtherProtocol)
+    assert caught.value.hint.startswith("use the hive that started it (0.0.9); `kill -TERM ")
 
 
 def test_nobody_listens(folder: Path) -> None:

@@ -12,14 +12,14 @@ from hive.runtime.status import ActorStatus
 SECOND = 1_000_000_000
 
 
-def page(phase: str, since_s: float, name: str = "collector-0") -> ActorStatus:
-    names = ("pid", "incarnation", "pulse_ns", "now_ns", "progress", "version", "lag")
-    numbers: dict[str, Any] = dict.fromkeys(names, 0)
-    return ActorStatus(name=name, phase=phase, since_ns=round(since_s * SECOND), spent_ns={}, counters={}, **numbers)
+def page(phase: str, since_s: float, now_s: float, name: str = "collector-0", incarnation: int = 0) -> ActorStatus:
+    numbers: dict[str, Any] = dict.fromkeys(("pid", "pulse_ns", "progress", "version", "lag"), 0)
+    times = {"since_ns": round(since_s * SECOND), "now_ns": round(now_s * SECOND)}
+    return ActorStatus(name=name, phase=phase, incarnation=incarnation, spent_ns={}, counters={}, **times, **numbers)
 
 
-def look(notices: Notices, now_s: float, phase: str, since_s: float, name: str = "collector-0") -> list[str]:
-    return [notice.text for notice in notices.of_actor(page(phase, since_s, name), round(now_s * SECOND))]
+def look(notices: Notices, now_s: float, phase: str, since_s: float, **more: Any) -> list[str]:
+    return [notice.text for notice in notices.of_actor(page(phase, since_s, now_s, **more), round(now_s * SECOND))]
 
 
 def test_a_slow_call_is_told_when_it_is_over() -> None:
@@ -27,14 +27,14 @@ def test_a_slow_call_is_told_when_it_is_over() -> None:
     assert look(notices, 10.5, "env", 10.0) == []
     assert look(notices, 11.5, "env", 10.0) == []
     assert look(notices, 11.9, "env", 10.0) == []
-    assert look(notices, 12.1, "policy", 12.0) == ["collector-0 was in one call of `env` for 1.9 s"]
+    assert look(notices, 12.1, "policy", 12.0) == ["the environments of collector-0 took 1.9 s for one step"]
     assert look(notices, 12.2, "policy", 12.0) == []
 
 
 def test_one_slow_call_after_another_is_two() -> None:
     notices = Notices()
     look(notices, 12.0, "env", 10.0)
-    assert look(notices, 14.0, "env", 12.5) == ["collector-0 was in one call of `env` for 2.0 s"]
+    assert look(notices, 14.0, "env", 12.5) == ["the environments of collector-0 took 2.0 s for one step"]
 
 
 @pytest.mark.parametrize(("phase", "doing_s"), [("env", SLOW_S), ("policy", 99.0), ("gradient", 99.0), ("", 99.0)])
@@ -47,20 +47,20 @@ def test_nothing_else_is_slow(phase: str, doing_s: float) -> None:
 def test_what_happens_again_is_counted_and_told_once_in_a_while() -> None:
     notices, told = Notices(), []
     for call in range(60):  # each takes 1.5 s of 2 s
-        told += look(notices, 2.0 * call + 1.5, "env", 2.0 * call)
-        told += look(notices, 2.0 * call + 1.9, "policy", 2.0 * call + 1.8)
+        told += look(notices, 2.0 * call + 2.5, "env", 2.0 * call + 1.0)
+        told += look(notices, 2.0 * call + 2.9, "policy", 2.0 * call + 2.8)
     assert EVERY_S == 60.0
     assert told == [
-        "collector-0 was in one call of `env` for 1.5 s",
-        "collector-0 was in one call of `env` for 1.5 s, 30 times since this was last said",
+        "the environments of collector-0 took 1.5 s for one step",
+        "the environments of collector-0 took 1.5 s for one step, 30 times since this was last said",
     ]
 
 
 def test_every_actor_is_told_of_on_its_own() -> None:
     notices = Notices()
     for name in ("collector-0", "collector-1"):
-        look(notices, 2.0, "env", 0.0, name)
-        assert look(notices, 2.1, "policy", 2.1, name) == [f"{name} was in one call of `env` for 2.0 s"]
+        look(notices, 3.0, "env", 1.0, name=name)
+        assert look(notices, 3.1, "policy", 3.1, name=name) == [f"the environments of {name} took 2.0 s for one step"]
 
 
 def accounts(**stale: int) -> dict[str, dict[str, Any]]:
@@ -82,17 +82,23 @@ def test_stale_drops_are_told_by_channel() -> None:
     ]
 
 
-def test_a_run_that_goes_on_with_fewer_begins_to_count_again() -> None:
-    """A new stage has new accounts."""
+def test_who_died_in_a_slow_step_is_told_as_dead_and_not_as_slow() -> None:
     notices = Notices()
-    notices.of_channels(accounts(gradients=9), 0)
-    assert notices.of_channels(accounts(gradients=2), 100 * SECOND) == []
-    (notice,) = notices.of_channels(accounts(gradients=12), 200 * SECOND)
-    assert notice.text.startswith("10 of `gradients` ")
+    look(notices, 12.0, "env", 10.0)
+    assert look(notices, 14.0, "runtime", 13.9, incarnation=1) == []
+    look(notices, 16.0, "env", 14.0, incarnation=1)
+    told = look(notices, 16.1, "policy", 16.1, incarnation=1)
+    assert told == ["the environments of collector-0 took 2.0 s for one step"]
+
+
+def test_a_page_that_has_just_been_opened_says_nothing() -> None:
+    notices = Notices()
+    assert look(notices, 56_472.2, "env", 0.0) == []
+    assert look(notices, 56_472.3, "runtime", 56_472.3) == []
 
 
 def test_a_notice_names_its_actor() -> None:
     notices = Notices()
-    notices.of_actor(page("env", 0.0), 2 * SECOND)
-    text = "collector-0 was in one call of `env` for 2.0 s"
-    assert notices.of_actor(page("policy", 2.0), 2 * SECOND) == [Notice("slow", text, "collector-0")]
+    look(notices, 3.0, "env", 1.0)
+    text = "the environments of collector-0 took 2.0 s for one step"
+    assert notices.of_actor(page("policy", 3.0, 3.0), 3 * SECOND) == [Notice("slow", text, "collector-0")]

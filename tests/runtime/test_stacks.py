@@ -35,10 +35,21 @@ inside_the_simulator()
 NATIVE = """
 import faulthandler, signal, sys
 
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 faulthandler.register(signal.SIGUSR2, file=open(f"{sys.argv[1]}/{sys.argv[2]}.stacks", "ab", 0))
 print("stuck", flush=True)
 sys.stdin.read()
 """  # as one that is stuck in native code: no handler in Python gets its turn
+READING = """
+import ctypes, sys
+from pathlib import Path
+from hive.runtime.stacks import listen_for_stacks
+
+listen_for_stacks(Path(sys.argv[1]), sys.argv[2])
+print("stuck", flush=True)
+byte = ctypes.create_string_buffer(1)
+print(ctypes.CDLL(None).read(0, byte, 1), flush=True)
+"""  # as an environment in C that waits for its simulator
 WAITING = """
 import asyncio, sys, types
 from pathlib import Path
@@ -126,6 +137,19 @@ async def test_of_a_process_that_is_stuck_the_threads_are_told_only(stuck: Calla
     stack = (await read_stacks(tmp_path, {"a": stuck("a", NATIVE)}))["a"]
     assert "in <module>" in stack
     assert TASKS not in stack
+
+
+async def test_looking_interrupts_no_system_call_of_native_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", READING, str(tmp_path), "a"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"stuck\n"
+        for _ in range(3):
+            assert "in <module>" in (await read_stacks(tmp_path, {"a": process.pid}))["a"]
+        process.stdin.write(b"x")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"1\n"
 
 
 def test_without_a_loop_there_are_no_tasks() -> None:

@@ -37,7 +37,7 @@ class Watched:
         self.table = {"one": ProcessRecord("one", [0]), "two": ProcessRecord("two", [1])}
         self.table["both"] = ProcessRecord("both", [2, 3])
         self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
-        self.processes = self
+        self.processes = self.journal = self
         self.memory = SimpleNamespace(open=None)  # messages have no segment
         message = SimpleNamespace(name="gradients", carrier="message", producers=[0])
         self.plan = SimpleNamespace(segments=[], channels=[message])
@@ -286,3 +286,16 @@ def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
     watched(NEVER, prepare)
     assert seen == {"actor-0", "actor-2", "actor-3"}
+
+
+def test_the_page_of_an_earlier_incarnation_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+
+    def prepare(supervisor: Watched) -> None:
+        supervisor.runs(0, 1, 2, 3)
+        supervisor.table["two"].incarnation = 1  # its successor has not opened the page yet
+        supervisor.table["one"].pid += 1
+
+    watched(NEVER, prepare)
+    assert seen == {"actor-2", "actor-3"}
