@@ -24,7 +24,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.documents import json_text
-from hive.runtime.control import open_run
+from hive.runtime.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_nothing"]
 
@@ -182,26 +182,21 @@ def run_nothing(parser: argparse.ArgumentParser) -> int:
 def run_ps(options: argparse.Namespace) -> int:
     live = live_runs() if options.run_name is None else []
     runs = live if len(live) > 1 else [chosen_run(options.run_name)]
-    if len(runs) > 1:
-        runs = [run for run in runs if _is_readable(run)]
-    tables = [_ps_rows(run) for run in runs]
+    tables = []
+    for run in runs:
+        try:
+            tables.append(_ps_rows(run))
+        except OtherProtocol as error:
+            if len(runs) == 1:
+                raise
+            print(error.render(), file=sys.stderr)  # the others are listed all the same
     if options.json:
         print(json_text([row for rows in tables for row in rows], indent=2))
         return 0
-    for run, rows in zip(runs, tables, strict=True):
-        print(f"{run.name}  {rows[0]['state']}")
+    for rows in tables:
+        print(f"{rows[0]['run']}  {rows[0]['state']}")
         _table(PS_HEAD, [_ps_cells(row) for row in rows])
     return 0
-
-
-def _is_readable(run: RunDirectory) -> bool:
-    """Whether its supervisor can be asked; if not, says why: the others are listed all the same."""
-    try:
-        open_run(run).close()
-    except UsageError as error:
-        print(error.render(), file=sys.stderr)
-        return False
-    return True
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:

@@ -97,11 +97,9 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             raise_failure(directory, process.returncode)
         try:
             return open_run(directory)
-        except OtherProtocol:
-            if read_run_facts(directory).pid == process.pid:
-                raise  # not what the last one wrote, where a run goes on
-            time.sleep(LISTEN_S)
-        except HiveError:
+        except HiveError as error:
+            if isinstance(error, OtherProtocol) and read_run_facts(directory).pid == process.pid:
+                raise  # unlike what an earlier supervisor wrote, where a run goes on
             time.sleep(LISTEN_S)  # it is starting; poll() above ends the wait when it is not
 
 

@@ -16,8 +16,8 @@
 // hold in full precision, as it overflows or is below 1e-28, is summed again in the same order in float64. Tiles are
 // added in float64, from first to last. Both orders are fixed by this file, not by the instruction set, so the same
 // gradients give the same bits everywhere. A lane of a tile makes 64 additions: the norm is off by at most 2e-6 of
-// itself and usually by 1e-8. In float64 throughout it would be exact to 1e-14 and take half as long again, where the
-// blocks come from the caches: widening the squares is more work than summing the gradients.
+// itself. In float64 throughout it would be exact, and the pass much slower where the blocks come from the caches:
+// widening the squares is more work than summing the gradients.
 //
 // Finite check. A NaN or infinity in an input of non-zero weight always reaches its sum, and squares of float32 cannot
 // overflow a double; so if the norm is finite, every element of the result is, and clean data pay nothing for the check.
