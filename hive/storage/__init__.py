@@ -1,6 +1,16 @@
 """Storage: how experience lies in memory, and where its randomness comes from."""
 
-from hive.storage.rollouts import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout
+from hive.storage.rollouts import (
+    FINALS,
+    LENGTH,
+    SEQUENCE,
+    SOURCE,
+    VERSION,
+    Rollout,
+    final_capacity,
+    rollout_layout,
+    samples_in,
+)
 from hive.storage.streams import Purpose, stream, stream_seed, stream_seeds
 
 __all__ = [
@@ -13,6 +23,7 @@ __all__ = [
     "Rollout",
     "final_capacity",
     "rollout_layout",
+    "samples_in",
     "stream",
     "stream_seed",
     "stream_seeds",

@@ -27,7 +27,18 @@ from numpy.typing import NDArray
 
 from hive.runtime import Layout
 
-__all__ = ["FINALS", "HEADER", "LENGTH", "SEQUENCE", "SOURCE", "VERSION", "Rollout", "final_capacity", "rollout_layout"]
+__all__ = [
+    "FINALS",
+    "HEADER",
+    "LENGTH",
+    "SEQUENCE",
+    "SOURCE",
+    "VERSION",
+    "Rollout",
+    "final_capacity",
+    "rollout_layout",
+    "samples_in",
+]
 
 HEADER = ("version", "length", "finals", "source", "sequence")
 VERSION, LENGTH, FINALS, SOURCE, SEQUENCE = range(len(HEADER))
@@ -65,6 +76,11 @@ def rollout_layout(
             "episode_lengths": ("int32", per_step),
         }
     )
+
+
+def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """`Rollout(arrays).samples`, for who wants nothing else of it."""
+    return int(np.count_nonzero(arrays["valid"][: arrays["header"].item(LENGTH)]))
 
 
 class Rollout:

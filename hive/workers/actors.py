@@ -42,7 +42,7 @@ from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_specimen
 from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoint
-from hive.storage import Rollout
+from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
 from hive.workers.numerics import Finding
@@ -100,7 +100,7 @@ class CollectorActor(Actor):
                 error.permanent &= not (error.not_finite and self.goes_on)  # its successor has new environments
                 raise
             self.behaviour.unpin()
-            self.status.add(self.steps, int(np.count_nonzero(Rollout(slot.arrays).valid)))
+            self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
 
     def _enough(self, sequence: int) -> Callable[[int], bool] | None:

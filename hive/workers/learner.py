@@ -31,7 +31,7 @@ from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, 
 from hive.networks import FlatOptimizer, OptimizerSettings
 from hive.runtime import Layout, Status
 
-__all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout"]
+__all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout", "mean_statistics"]
 
 RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as everywhere in this field
 VIEWED_BLOCKS = 8  # more than a ledger's board has; in library use, where a turn may bring new memory, they are let go
@@ -78,7 +78,6 @@ class Turn:
     learning_rate: float
     cause: str
     bad: int
-    statistics: NDArray[np.float64]
 
 
 class Learner:
@@ -151,8 +150,9 @@ class Learner:
         counters[:] = before["counters"]
         after["applied"][:] = before["applied"]
         after["returns"][:] = before["returns"]
+        headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         samples, reduction = combine(gradients, self.gradient, factors, self.codec)
-        cause, bad = _blame(gradients, reduction)
+        cause, bad = _blame(headers, reduction)
         rate = self.learning_rate(int(counters[Count.env_steps]))
         size = 4 * len(self.gradient)
         if samples and not cause:
@@ -175,36 +175,28 @@ class Learner:
             after["moments"][:] = before["moments"]
         counters[Count.updates] += applied
         counters[Count.skipped] += cause != ""
-        for gradient in gradients:
-            counters[Count.env_steps] += int(gradient["header"][ENV_STEPS])
-            counters[Count.rollouts] += int(gradient["header"][ROLLOUTS])
-            self._count_episodes(gradient, after)
+        counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
+        counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
+        for gradient, header in zip(gradients, headers, strict=True):
+            if ended := header[EPISODES]:
+                _count_episodes(gradient["episode_returns"][:ended], after)
         if self.status:
             self.status.enter(self.status.runtime)
-        return Turn(
-            applied,
-            samples,
-            reduction.norm,
-            rate,
-            cause,
-            bad,
-            _mean_statistics(gradients, samples),
-        )
-
-    def _count_episodes(self, gradient: Arrays, ledger: Arrays) -> None:
-        count = int(gradient["header"][EPISODES])
-        if not count:
-            return
-        seen = int(ledger["counters"][Count.episodes])
-        for position, value in enumerate(gradient["episode_returns"][:count], start=seen):
-            ledger["returns"][position % RETURNS_KEPT] = value
-        ledger["counters"][Count.episodes] = seen + count
+        return Turn(applied, samples, reduction.norm, rate, cause, bad)
 
 
-def _blame(gradients: Sequence[Arrays], reduction: _native.Reduction) -> tuple[str, int]:
+def _count_episodes(returns: NDArray[np.float32], ledger: Arrays) -> None:
+    """Counts these episodes, and keeps the returns of the latest RETURNS_KEPT."""
+    seen = int(ledger["counters"][Count.episodes])
+    for position, value in enumerate(returns.tolist(), start=seen):
+        ledger["returns"][position % RETURNS_KEPT] = value
+    ledger["counters"][Count.episodes] = seen + len(returns)
+
+
+def _blame(headers: Sequence[Sequence[int]], reduction: _native.Reduction) -> tuple[str, int]:
     """What is not finite, by its worker's word or by the reduction, and in which gradient; ("", -1): nothing."""
-    for position, gradient in enumerate(gradients):
-        if cause := int(gradient["header"][CAUSE]):
+    for position, header in enumerate(headers):
+        if cause := header[CAUSE]:
             return CAUSES[cause], position
     return ("", -1) if reduction.finite else ("gradient", reduction.bad_input)
 
@@ -232,9 +224,10 @@ def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
     return float(held.mean(dtype=np.float64)) if len(held) else float("nan")
 
 
-def _mean_statistics(gradients: Sequence[Arrays], samples: int) -> NDArray[np.float64]:
-    total = np.zeros_like(gradients[0]["statistics"])
-    for gradient in gradients:
-        if weight := int(gradient["header"][SAMPLES]):
-            total += gradient["statistics"] * weight
-    return total / max(samples, 1)
+def mean_statistics(gradients: Sequence[Arrays]) -> NDArray[np.float64]:
+    """The statistics of all samples that these gradients were made of. One without any may hold anything."""
+    weights = [gradient["header"].item(SAMPLES) for gradient in gradients]
+    counted = [g["statistics"] * weight for g, weight in zip(gradients, weights, strict=True) if weight]
+    total: NDArray[np.float64] = sum(counted, start=np.zeros_like(gradients[0]["statistics"]))
+    total /= max(sum(weights), 1)
+    return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, Turn, mean_return
+from hive.workers.learner import Count, Turn, mean_return, mean_statistics
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
 
 __all__ = ["RESULTS", "LearnerActor"]
@@ -59,7 +59,7 @@ class LearnerActor(Actor):
         self.saved_ns = self.clock.now_ns()  # the last checkpoint by the clock, of asynchronous runs
         self.shown = {name: self.status.counter(name) for name in RESULTS}
         self.now: dict[str, float] = {}  # what the ledger counts
-        self.window: list[tuple[Turn, int, int]] = []  # turns since the last Metrics, with their two lags
+        self.window: list[_Taken] = []  # since the last Metrics
         self.reported_s, self.reported_steps = 0.0, 0.0
         self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.skipping = False  # the evaluation that was due last
@@ -129,8 +129,9 @@ class LearnerActor(Actor):
         weights_out, ledger_out = weights.begin(), ledger.begin()
         headers = [slot.arrays["header"] for slot in held]
         lags = [self.turn - int(header[VERSION]) for header in headers]
+        gradients = [slot.arrays for slot in held]
         turn = self.learner.turn(
-            [slot.arrays for slot in held],
+            gradients,
             weights.read(self.turn),
             ledger.read(self.turn),
             weights_out,
@@ -153,10 +154,12 @@ class LearnerActor(Actor):
         if not self.learner.codec.in_place:
             self.errors += [float(slot.arrays["coding"][ERROR]) for slot in held if slot.arrays["header"][SAMPLES]]
             self.sent_bytes = self.learner.codec.sent_bytes(held[0].arrays)
-        self.window.append((turn, max(used, default=0), self.behaviour.latest - min(policy) if policy else 0))
+        policy_lag = self.behaviour.latest - min(policy) if policy else 0
+        taken = _Taken(turn, mean_statistics(gradients), max(used, default=0), policy_lag)
+        self.window.append(taken)
         self._show()
         if self.hook is not None and turn.applied:
-            self._call_hook(self.hook, turn)
+            self._call_hook(self.hook, taken)
         self.skipped = self.skipped + 1 if turn.cause else 0
         if turn.cause:
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
@@ -169,10 +172,10 @@ class LearnerActor(Actor):
         counters[Count.last_ns] = self.clock.now_ns()
         counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
 
-    def _call_hook(self, hook: UpdateHook, turn: Turn) -> None:
+    def _call_hook(self, hook: UpdateHook, taken: _Taken) -> None:
         """Shows an update to a user's own function; numbers that it returns go into the metrics."""
-        now, flat = self.now, self.blueprint.flat
-        statistics = dict(zip(self.algorithm.statistics, turn.statistics.tolist(), strict=False))
+        now, flat, turn = self.now, self.blueprint.flat, taken.turn
+        statistics = dict(zip(self.algorithm.statistics, taken.statistics.tolist(), strict=False))
         weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
         for array in weights.values():
             array.flags.writeable = False
@@ -183,7 +186,7 @@ class LearnerActor(Actor):
         """Raises NotFinite where the run is to stop at the first, or has nothing else any more."""
         stops = self.config.supervision.non_finite == "stop"
         if self.skipped >= (1 if stops else MOST_SKIPPED):
-            cause = self.window[-1][0].cause
+            cause = self.window[-1].turn.cause
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
                 f"the {cause} of turn {self.turn} was not finite ({why})",
@@ -310,15 +313,15 @@ class LearnerActor(Actor):
         values = {
             "return/mean_100": now["mean_return_100"],
             "episodes": now["episodes"],
-            "learner/gradient_norm": float(np.mean([turn.norm for turn, _, _ in self.window])),
-            "learner/learning_rate": self.window[-1][0].learning_rate,
-            **lag_values("gradient", [lag for _, lag, _ in self.window]),
-            **lag_values("policy", [lag for _, _, lag in self.window]),
+            "learner/gradient_norm": float(np.mean([taken.turn.norm for taken in self.window])),
+            "learner/learning_rate": self.window[-1].turn.learning_rate,
+            **lag_values("gradient", [taken.gradient_lag for taken in self.window]),
+            **lag_values("policy", [taken.policy_lag for taken in self.window]),
             "learner/skipped": now["skipped"],
             "rate/env_steps_per_s": (now["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(turn.applied for turn, _, _ in self.window) / since if since > 0 else 0.0,
+            "rate/updates_per_s": sum(taken.turn.applied for taken in self.window) / since if since > 0 else 0.0,
         }
-        means = np.mean([turn.statistics for turn, _, _ in self.window], axis=0)
+        means = np.mean([taken.statistics for taken in self.window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
         if self.errors:
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
@@ -332,6 +335,15 @@ class LearnerActor(Actor):
 
     async def teardown(self) -> None:
         await self._report(force=True)
+
+
+class _Taken(NamedTuple):
+    """One turn, and what the learner tells of it besides."""
+
+    turn: Turn
+    statistics: NDArray[np.float64]
+    gradient_lag: int
+    policy_lag: int
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")

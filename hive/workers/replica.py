@@ -68,7 +68,7 @@ class Replica:
 
 
 def _are(gradients: Sequence[Arrays], numbers: Sequence[int]) -> bool:
-    return all(int(g["header"][SEQUENCE]) == number for g, number in zip(gradients, numbers, strict=True))
+    return all(g["header"].item(SEQUENCE) == number for g, number in zip(gradients, numbers, strict=True))
 
 
 def _block(size: int) -> Block:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.runtime import Layout
-from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout
+from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Rollout, final_capacity, rollout_layout, samples_in
 from hive.storage.rollouts import HEADER
 
 STEPS, ENVS, ROOM = 5, 3, 4
@@ -104,9 +104,9 @@ def test_samples_are_the_valid_steps_within_the_length(length: int) -> None:
     """What an earlier rollout left beyond it (0x11: valid) does not count."""
     arrays = filled(length)
     arrays["valid"][:length] = 1
-    assert Rollout(arrays).samples == length * ENVS
+    assert Rollout(arrays).samples == samples_in(arrays) == length * ENVS
     arrays["valid"][: min(length, 1), 1] = 0
-    assert Rollout(arrays).samples == length * ENVS - min(length, 1)
+    assert Rollout(arrays).samples == samples_in(arrays) == length * ENVS - min(length, 1)
 
 
 def test_episodes_come_in_order_of_step_then_environment() -> None:
