@@ -86,7 +86,7 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """The supervisor's process."""
     with (directory.logs / "supervisor.out").open("ab") as out:
-        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path)]
+        command = [sys.executable, "-P", "-m", "hive.runtime.supervise", str(directory.path), str(directory.logs)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
 

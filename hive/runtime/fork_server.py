@@ -208,16 +208,21 @@ class _Server:
         except BaseException:
             traceback.print_exc()
         finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)  # no atexit of a library that a fork would run twice
+            _leave(code)
 
     def _sweep(self) -> None:
         for group in self.groups:
             _kill_group(group)
         if self.build is not None:
             shutil.rmtree(self.build.socket_folder, ignore_errors=True)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends this process at once: no atexit of a library that a fork would run twice, and torch takes long over its."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _exists(pid: int) -> bool:
@@ -267,6 +272,7 @@ def main(arguments: list[str]) -> None:
     _name_process("fork-server")
     sys.path.append(os.getcwd())  # where users' own modules lie; last, so that they hide nothing
     _Server(socket.socket(fileno=int(arguments[0]))).serve()
+    _leave(0)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ import asyncio
 import ctypes
 import os
 import signal
-import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,13 +20,13 @@ from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, 
 from hive.runtime.messages import Message
 from hive.runtime.plan import Plan
 from hive.runtime.processes import Exit, OnExit
+from hive.runtime.spawning import OUTPUT, ForkServer, start_fork_server
 from hive.runtime.stacks import read_stacks
 from hive.runtime.stream import pack, read
 
 __all__ = ["BuildError", "ForkedProcesses"]
 
 PR_SET_CHILD_SUBREAPER = 36
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
 FORK_LIMIT_S = 10.0  # a fork takes milliseconds
 ATTEMPTS = 5  # to build or to fork: each is lost with a fork server that dies meanwhile
@@ -48,12 +46,12 @@ class BuildError(HiveError):
 
 
 class ForkedProcesses:
-    """See the module. `start_server` first: it brings the plan."""
+    """See the module. `build_plan` first: it brings the plan. `server`: the first fork server, already on its way."""
 
     restarts = True
     apart = True
 
-    def __init__(self, build: Build, event: Callable[[str, str], None]) -> None:
+    def __init__(self, build: Build, event: Callable[[str, str], None], server: ForkServer | None = None) -> None:
         self.build = build
         self.event = event
         self.on_exit: OnExit = lambda process, incarnation, how: None
@@ -61,6 +59,7 @@ class ForkedProcesses:
         self.pidfds: dict[int, int] = {}
         self.segments: dict[str, int] = {}
         self.supervisor_address = ""
+        self.first_server = server
         self.server: subprocess.Popen[bytes] | None = None
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
@@ -92,22 +91,13 @@ class ForkedProcesses:
 
     async def _start_server(self) -> Plan:
         """Starts a fork server and has it build the topology. `turn` is held. Raises BuildError, ActorFailed."""
-        await self._end_orphans()
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "hive.runtime.fork_server", str(theirs.fileno())]
-        environment = {**os.environ, **THREADS}
-        with theirs, (Path(self.build.log_folder) / "fork-server.out").open("ab") as out:
-            self.server = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+        if self.first_server is not None:
+            (self.server, line), self.first_server = self.first_server, None
+        else:
+            await self._end_orphans()
+            self.server, line = start_fork_server(Path(self.build.log_folder))
         self._watch_pid(self.server.pid)
-        self.reader, self.writer = await asyncio.open_unix_connection(sock=ours)
+        self.reader, self.writer = await asyncio.open_unix_connection(sock=line)
         plan = await self._build()
         self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))
         return plan
@@ -130,7 +120,7 @@ class ForkedProcesses:
         except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
             fate = await self._fate(error, limit_s)
             raise ActorFailed(
-                f"the fork server {fate}", hint=f"its output is in {self.build.log_folder}/fork-server.out"
+                f"the fork server {fate}", hint=f"its output is in {self.build.log_folder}/{OUTPUT}"
             ) from None
         finally:
             looking.cancel()

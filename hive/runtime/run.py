@@ -1,4 +1,4 @@
-"""One run from its directory to its summary: `python -m hive.runtime.run RUN_DIRECTORY` is the supervisor's process.
+"""One run from its directory to its summary, in the supervisor's process (hive.runtime.supervise).
 
     resolved.toml -> fork server builds the topology -> memory -> supervisor.run() -> summary.json, exit code
 
@@ -13,9 +13,7 @@ import asyncio
 import importlib
 import logging
 import os
-import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -36,11 +34,12 @@ from hive.runtime.outcome import Outcome
 from hive.runtime.plan import Plan
 from hive.runtime.processes import InlineProcesses, SharedMemory
 from hive.runtime.scaling import SCALED, added_up
+from hive.runtime.spawning import ForkServer
 from hive.runtime.topology import Topology
 from hive.runtime.transport import MemoryTransport
 from hive.runtime.wire import ZmqTransport
 
-__all__ = ["FACTORY", "main", "run_forked", "run_inline"]
+__all__ = ["FACTORY", "run_forked", "run_inline"]
 
 FACTORY = "hive.runtime.building:load"  # builds the topology of a run directory; named: it is run by the fork server
 EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
@@ -78,13 +77,13 @@ async def _stages(
         run.next_stage()
 
 
-async def _forked(run: LiveRun) -> Outcome:
+async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     folder = run.socket_folder
     control = ControlServer(control_path(folder), run)
     await control.start()
     run.write_facts()
     build = Build(FACTORY, str(run.directory.path), os.getpid(), str(folder), str(run.directory.logs))
-    processes = ForkedProcesses(build, lambda kind, text: run.event(kind, text))
+    processes = ForkedProcesses(build, lambda kind, text: run.event(kind, text), server)
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         address = f"ipc://{run.stage_folder()}/supervisor"
@@ -138,12 +137,15 @@ def _failure(error: HiveError, traceback: str = "") -> dict[str, Any]:
     return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
 
 
-def run_forked(directory: RunDirectory) -> int:
-    """The supervisor's process; returns its exit code. What could not even start lies in `failure.json`."""
+def run_forked(directory: RunDirectory, server: ForkServer) -> int:
+    """The whole run in the supervisor's process, which has started its fork server; returns the exit code.
+
+    What could not even start lies in `failure.json`.
+    """
     run = LiveRun(directory)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            outcome = runner.run(_forked(run))
+            outcome = runner.run(_forked(run, server))
         return FORCED if run.now else EXIT_CODES[outcome.state]
     except HiveError as error:
         run.event("failed", str(error))
@@ -166,12 +168,3 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
         return FORCED if run.now else EXIT_CODES[outcome.state]
     finally:
         run.close()
-
-
-def main() -> None:
-    """The supervisor's process: its own session, so that closing the terminal does not reach it."""
-    sys.exit(run_forked(RunDirectory.open(Path(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()

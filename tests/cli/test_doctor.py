@@ -125,7 +125,7 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_with_another_folder_for_its_sockets_is_no_leftover(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.run"]
+    stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.supervise"]
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()

@@ -1,0 +1,48 @@
+"""Spawning: a fork server is on its way before anything is imported, and ends with its line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hive.runtime.fork_server import REPLIES, Build, BuildFailed
+from hive.runtime.spawning import OUTPUT, THREADS, start_fork_server
+from hive.runtime.stream import receive, send
+
+LIMIT_S = 60.0  # for a Python to start on a busy machine
+
+
+def test_a_fork_server_answers_and_ends_with_its_line(tmp_path: Path) -> None:
+    server, line = start_fork_server(tmp_path)
+    with line:
+        send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
+        answer = receive(line, REPLIES)
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+    assert isinstance(answer, BuildFailed)
+    assert "hive.nowhere" in answer.text
+    assert {f"{name}=1".encode() for name in THREADS} <= set(environment)
+    assert server.wait(LIMIT_S) == 0
+    assert (tmp_path / OUTPUT).read_text() == ""
+
+
+def test_one_whose_line_ends_before_it_listens_ends_too(tmp_path: Path) -> None:
+    server, line = start_fork_server(tmp_path)
+    line.close()
+    assert server.wait(LIMIT_S) == 0
+
+
+def test_it_loads_nothing_but_pythons_own_before_the_fork_server_is_on_its_way() -> None:
+    program = "import sys, hive.runtime.spawning; print(*{m.partition('.')[0] for m in sys.modules})"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    names = {name for name in run.stdout.split() if not name.startswith("_")}
+    assert names - sys.stdlib_module_names <= {"hive"} | _of_this_installation()
+
+
+def _of_this_installation() -> set[str]:
+    """What any Python here loads when it starts: editable installs have hooks."""
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True
+    )
+    return {name.partition(".")[0] for name in run.stdout.split()}
