@@ -364,8 +364,8 @@ class Status:
         """One page, for the actor that owns it."""
     def ring(self, index: int) -> None:
         """Ring the bell of a page: wakes its actor if it sleeps on it."""
-    def rouse(self, index: int) -> bool:
-        """Ring the bell; whether its actor dozes instead and is to be sent a message. True once for every `doze`."""
+    def rouse(self, indices: Sequence[int]) -> list[int]:
+        """Ring these bells; which of the actors doze instead and are to be sent a message: each once per `doze`."""
     def snapshot(self, index: int) -> dict[str, Any]:
         """A copy of a page; hive.runtime.status.read_status gives it types."""
 

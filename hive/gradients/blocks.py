@@ -100,7 +100,7 @@ def combine(
 
     `factors` multiply single gradients afterwards: stale ones may count less.
     """
-    samples = [int(g["header"][SAMPLES]) for g in gradients]
+    samples: list[int] = [g["header"].item(SAMPLES) for g in gradients]
     total = sum(samples)
     scales = factors or [1.0] * len(samples)
     weights = [n / total * scale if total else 0.0 for n, scale in zip(samples, scales, strict=True)]

@@ -8,30 +8,23 @@ produced >= consumed + dropped. A run's results are counters too, of one actor t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hive import _native
 from hive.runtime.channels import account_of
-from hive.runtime.memory import Bytes, SlabPlan, SlabView
 from hive.runtime.plan import Plan
+from hive.runtime.views import Views
 
 __all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
 
 
-def channel_accounts(
-    plan: Plan, open_segment: Callable[[str], Bytes], pages: _native.Status
-) -> dict[str, dict[str, Any]]:
+def channel_accounts(plan: Plan, views: Views, pages: _native.Status) -> dict[str, dict[str, Any]]:
     """Channel name -> {produced, consumed, dropped: {reason: n}, in_flight}. Boards have no account: latest wins."""
     accounts: dict[str, dict[str, Any]] = {}
-    sizes = {s.name: s.plan for s in plan.segments}
     for channel in plan.channels:
         if channel.carrier == "slab":
-            parts = []
-            for name in channel.segments:
-                size = sizes[name]
-                assert isinstance(size, SlabPlan)
-                parts.append(SlabView(open_segment(name), size).counts())
+            parts = [views.slab(name).counts() for name in channel.segments]
         elif channel.carrier == "message":
             parts = [account_of(channel.name, pages.snapshot(producer)["counters"]) for producer in channel.producers]
         else:

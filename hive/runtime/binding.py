@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hive.runtime.actor import Actor
 from hive.runtime.boards import BoardReader, BoardWriter
 from hive.runtime.channels import MessageReceiver, MessageSender
-from hive.runtime.memory import BoardPlan, BoardView, SlabPlan, SlabView
 from hive.runtime.messages import Message
 from hive.runtime.plan import PlanChannel
 from hive.runtime.ports import ports_of
@@ -35,19 +35,19 @@ def bind_ports(node: Node, actor: Actor, number: int) -> None:
 
 
 def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) -> object:
-    waiter = node.waiters[number]
+    waiter, views = node.waiters[number], node.context.views
     if planned.carrier == "board":
-        return BoardWriter(_board(node, planned.segments[0]), _ringer(node, planned.consumers))
+        return BoardWriter(views.board(planned.segments[0]), _ringer(node, planned.consumers))
     position = planned.producers.index(number)
     if planned.carrier == "slab":
         peers = [peer for peer in planned.producers if planned.shared and peer != number]
         return SlabSender(
             planned.name,
-            _slab(node, planned, position),
+            views.slab(planned.segments[position]),
             (number, node.context.incarnation),
             waiter,
             _ringer(node, [*_consumers_of(planned, position), *peers]),
-            lambda: [_slab(node, planned, p) for p in range(len(planned.producers))],
+            lambda: [views.slab(segment) for segment in planned.segments],
             planned.shared,
             planned.in_step,
         )
@@ -61,16 +61,19 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
 
 
 def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) -> object:
-    waiter = node.waiters[number]
+    waiter, views = node.waiters[number], node.context.views
     position = planned.consumers.index(number)
     if planned.carrier == "board":
-        return BoardReader(planned.name, _board(node, planned.segments[0]), position, waiter)
+        return BoardReader(planned.name, views.board(planned.segments[0]), position, waiter)
     if planned.carrier == "slab":
         mine = [p for p in range(len(planned.producers)) if position in _share(planned, p)]
-        views = {p: _slab(node, planned, p) for p in mine}
-        rings = {p: _ringer(node, [planned.producers[p]]) for p in mine}
+        slabs = {p: views.slab(planned.segments[p]) for p in mine}
+
+        def ring(producer: int) -> None:
+            node.ring((planned.producers[producer],))
+
         return SlabReceiver(
-            planned.name, node._message_type(channel), views, (number, node.context.incarnation), waiter, rings
+            planned.name, node.messages[channel], slabs, (number, node.context.incarnation), waiter, ring
         )
 
     def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
@@ -92,22 +95,4 @@ def _consumers_of(planned: PlanChannel, producer: int) -> list[int]:
 
 
 def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:
-    def ring() -> None:
-        for actor in actors:
-            node.ring(actor)
-
-    return ring
-
-
-def _slab(node: Node, planned: PlanChannel, position: int) -> SlabView:
-    name = planned.segments[position]
-    plan = node.segments[name].plan
-    assert isinstance(plan, SlabPlan)
-    return SlabView(node.context.open_segment(name), plan, node.context.topology.layouts[planned.name])
-
-
-def _board(node: Node, name: str) -> BoardView:
-    segment = node.segments[name]
-    assert isinstance(segment.plan, BoardPlan)
-    shared = _board(node, segment.commit_with) if segment.commit_with else None
-    return BoardView(node.context.open_segment(name), segment.plan, shared)
+    return functools.partial(node.ring, actors)

@@ -19,7 +19,7 @@ from hive.runtime.outcome import Death
 from hive.runtime.processes import Exit
 from hive.runtime.protocol import Failed, Left
 from hive.runtime.states import ActorEvent, ActorState, RunState
-from hive.runtime.status import ActorStatus, read_status
+from hive.runtime.status import read_status
 
 if TYPE_CHECKING:
     from hive.runtime.supervisor import Supervisor
@@ -50,18 +50,15 @@ class Deaths:
         ended = self.run.ending and self._expects_end(process) and how.clean
         for actor in process.actors:
             self.run.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")
-        for number in range(len(self.run.plan.actors)) if not self.run.ending else ():
-            self.run.pages.ring(number)  # slots may have come free
         for actor in process.actors:
             if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
                 self.run.tell_all(Left(actor, process.incarnation, str(how)))
         self.run.transport.forget(process.address)
         expected = self._expects_end(process)
-        doing = {a: read_status(self.run.pages, a) for a in process.actors}
         for actor in process.actors:
             self.run.machines[actor].handle(ActorEvent.died, process.why or str(how))
         if not (expected and how.clean) and not (expected and self.run.ending):
-            await self._decide(process, how, doing)
+            await self._decide(process, how)
         self.run.changed.set()
 
     def _expects_end(self, process: ProcessRecord) -> bool:
@@ -75,11 +72,11 @@ class Deaths:
             await asyncio.sleep(0.01)
             self.run.transport.poll()
 
-    async def _decide(self, process: ProcessRecord, how: Exit, doing: dict[int, ActorStatus]) -> None:
+    async def _decide(self, process: ProcessRecord, how: Exit) -> None:
         """Restart or escalate."""
         failed = process.failures[0] if process.failures else None
         actor = failed.actor if failed else process.actors[0]
-        status, name = doing[actor], self.run.plan.actors[actor].name
+        status, name = read_status(self.run.pages, actor), self.run.plan.actors[actor].name
         what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
         where = f"in `{failed.doing if failed else status.phase or 'start'}`"
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"

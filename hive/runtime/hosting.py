@@ -6,7 +6,6 @@ Exit codes: 0 all actors are done, 1 an actor raised (and its report is on its w
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 from pathlib import Path
@@ -20,6 +19,7 @@ from hive.runtime.memory import Bytes, Segment
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.plan import Plan
 from hive.runtime.topology import Topology
+from hive.runtime.views import Views
 from hive.runtime.wire import ZmqTransport
 
 __all__ = ["host"]
@@ -40,7 +40,6 @@ def host(
 ) -> int:
     """Runs one process of the plan; returns its exit code."""
 
-    @functools.cache
     def open_segment(name: str) -> Bytes:
         return Segment.open(supervisor, segments[name]).memory
 
@@ -61,7 +60,7 @@ def host(
             transport=transport,
             clock=RealClock(),
             pages=_native.Status(open_segment("status")),
-            open_segment=open_segment,
+            views=Views(plan, open_segment, topology.layouts),
             open_log=log_of,
         )
         try:

@@ -70,6 +70,7 @@ UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no te
 
 SCALARS = (int, float, bool, str, bytes)
 NUMBERS = (int, float, bool)
+COLUMNS = (int, bool, str)  # long tuples of these are checked and written at once
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
 M = TypeVar("M", bound="Message")
@@ -162,7 +163,7 @@ def _compile(kind: Any, where: str) -> tuple[Writer, Reader]:
             lambda item, frames, path: None if item is None else read(item, frames, path)
         )
     if get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _compile_tuple(*_compile(arguments[0], where))
+        return _compile_tuple(arguments[0], where)
     if get_origin(kind) is dict and arguments[0] is str:
         return _compile_dict(*_compile(arguments[1], where))
     raise TypeError(
@@ -189,15 +190,25 @@ def _compile_scalar(kind: type) -> tuple[Writer, Reader]:
     return write, read
 
 
-def _compile_tuple(write: Writer, read: Reader) -> tuple[Writer, Reader]:
+def _compile_tuple(kind: Any, where: str) -> tuple[Writer, Reader]:
+    write, read = _compile(kind, where)
+    scalar = kind if kind in SCALARS else None
+
     def read_tuple(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not list:
             raise WireError(f"{shown(path)}: expected a list, got {type(item).__name__}")
+        if scalar is not None and not {*map(type, item)} - {scalar}:  # a long column is read at once
+            return tuple(item)
         return tuple(read(x, frames, (path, i)) for i, x in enumerate(item))
 
     def write_tuple(value: Any, frames: list[Any]) -> Any:
         if not isinstance(value, (tuple, list)):
             raise TypeError(f"expected a tuple, got {type(value).__name__}")
+        if scalar in COLUMNS and value and not {*map(type, value)} - {scalar}:
+            extremes = (min(value), max(value)) if scalar is int else (max(value, key=len),) if scalar is str else ()
+            for extreme in extremes:
+                _within_limits(extreme)
+            return [*_within_limits(value)]
         return [write(x, frames) for x in _within_limits(value)]
 
     return write_tuple, read_tuple

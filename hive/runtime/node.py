@@ -27,8 +27,7 @@ from hive.runtime.binding import bind_ports
 from hive.runtime.blame import place_of
 from hive.runtime.calls import Calls, describe
 from hive.runtime.channels import MessageReceiver, MessageSender
-from hive.runtime.memory import Bytes
-from hive.runtime.messages import Frames, Message, Tree, decode, encode, type_set
+from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.plan import Plan
 from hive.runtime.protocol import (
     NODE_TYPES,
@@ -54,11 +53,13 @@ from hive.runtime.protocol import (
 from hive.runtime.status import Status
 from hive.runtime.topology import Topology
 from hive.runtime.transport import Transport
+from hive.runtime.views import Views
 from hive.runtime.waiting import Waiter
 
 __all__ = ["Hosting", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # below any sensible limit of a phase; 20 us of work each time
+HANDLERS = {cls: f"_on_{name.lower()}" for name, cls in NODE_TYPES.items() if cls is not Deliver}
 SETTLE_S = 0.5  # for the last acknowledgements, which take microseconds from a consumer that lives
 
 
@@ -77,7 +78,7 @@ class NodeContext:
     transport: Transport
     clock: Clock
     pages: _native.Status
-    open_segment: Callable[[str], Bytes]
+    views: Views
     open_log: Callable[[str], logging.Logger]
 
 
@@ -111,8 +112,7 @@ class Node:
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.plan = context.plan
-        self.numbers = [n for n, a in enumerate(self.plan.actors) if a.process == context.process]
-        self.segments = {segment.name: segment for segment in self.plan.segments}
+        self.numbers = self.plan.processes[context.process]
         self.solo = context.alone and len(self.numbers) == 1
         self.pages = context.pages
         self.members: dict[int, Member] = {}
@@ -122,21 +122,15 @@ class Node:
         self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.calls = Calls(self)
-        self.types = [type_set([self._message_type(i)]) for i in range(len(self.plan.channels))]
+        self.messages = [channel.source.port.message for channel in context.topology.channels.values()]
+        self.types = [{message.__hive_name__: message} for message in self.messages]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
         self.resumed_ns = 0  # when the last pause ended
         self.background: set[asyncio.Future[Any]] = set()
-        self.handlers: dict[type[Message], Callable[[Any], None]] = {
-            cls: getattr(self, f"_on_{name.lower()}") for name, cls in NODE_TYPES.items() if cls is not Deliver
-        }
         self.beat: asyncio.TimerHandle | None = None
         self.bad_messages = 0
         self.log = logging.getLogger("hive.runtime")
-
-    def _message_type(self, channel: int) -> type[Message]:
-        group, _, port = self.plan.channels[channel].source.partition(".")
-        return getattr(self.context.topology[group], port).port.message  # type: ignore[no-any-return]
 
     # --- life
 
@@ -268,20 +262,22 @@ class Node:
             if isinstance(message, Deliver):
                 self._on_deliver(message, frames[1:])
             else:
-                self.handlers[type(message)](message)
+                getattr(self, HANDLERS[type(message)])(message)
         except (WireError, IndexError, KeyError) as error:
             self.bad_messages += 1
             self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
 
     def _on_joined(self, message: Joined) -> None:
-        for member in message.members:
-            self.members[member.actor] = member
-            for (channel, _), sender in self.senders.items():
-                if member.actor in self.plan.channels[channel].consumers:
-                    sender.joined((member.actor, member.incarnation), self.plan.channels[channel].window)
-            for (channel, _), receiver in self.receivers.items():
-                if member.actor in self.plan.channels[channel].producers:
-                    receiver.acknowledge_all()  # what could not be said before it was there
+        joined = message.members
+        self.members |= joined
+        for (channel, _), sender in self.senders.items():
+            planned = self.plan.channels[channel]
+            for consumer in planned.consumers:
+                if consumer in joined:
+                    sender.joined((consumer, joined[consumer].incarnation), planned.window)
+        for (channel, _), receiver in self.receivers.items():
+            if not joined.keys().isdisjoint(self.plan.channels[channel].producers):
+                receiver.acknowledge_all()  # what could not be said before it was there
         self._wake_all()
 
     def _on_left(self, message: Left) -> None:
@@ -376,16 +372,14 @@ class Node:
 
     # --- shared memory
 
-    def ring(self, actor: int) -> None:
-        """Shared memory changed in a way that concerns `actor`."""
-        local = self.waiters.get(actor)
-        if local is not None:
-            local.wake()
-            return
-        dozes = self.pages.rouse(actor)
-        member = self.members.get(actor)
-        if dozes and member is not None and not member.solo:
-            self.context.transport.post(member.address, encode(Doorbell(actor)))
+    def ring(self, actors: Sequence[int]) -> None:
+        """Shared memory changed in a way that concerns these actors."""
+        for actor in self.pages.rouse(actors):
+            local = self.waiters.get(actor)
+            if local is not None:
+                local.wake()
+            elif (member := self.members.get(actor)) is not None and not member.solo:
+                self.context.transport.post(member.address, encode(Doorbell(actor)))
 
     def _on_doorbell(self, message: Doorbell) -> None:
         self.waiters[message.actor].wake()

@@ -6,7 +6,6 @@ Reading costs the actors nothing, and works when they hang.
 from __future__ import annotations
 
 from hive.runtime.accounting import channel_accounts
-from hive.runtime.memory import BoardPlan, BoardView, SlabPlan, SlabView
 from hive.runtime.messages import Tree
 from hive.runtime.plan import PlanChannel
 from hive.runtime.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, read_status
@@ -28,27 +27,20 @@ def overview(supervisor: Supervisor) -> dict[str, Tree]:
         "actors": [_actor(supervisor, number) | {"sent": sent[number]} for number in range(len(plan.actors))],
         "helpers": [{"name": name, "pid": pid, "state": state} for name, (pid, state) in helpers],
         "results_actor": plan.results_actor,
-        "channels": channel_accounts(plan, supervisor.memory.open, pages),
+        "channels": channel_accounts(plan, supervisor.memory.views, pages),
         "edges": {channel.name: _edge(supervisor, channel) for channel in plan.channels},
     }
 
 
 def _edge(supervisor: Supervisor, channel: PlanChannel) -> dict[str, Tree]:
     """What a channel connects, how much it can hold (0: a board), and a board's version (-1: none was published)."""
-    sizes = {s.name: s for s in supervisor.plan.segments}
     version, capacity = -1, 0
     if channel.carrier == "slab":
-        capacity = sum(sizes[name].count for name in channel.segments)
+        capacity = sum(supervisor.plan.segment[name].count for name in channel.segments)
     elif channel.carrier == "message":
         capacity = channel.window * len(channel.consumers)
     else:
-        planned = sizes[channel.segments[0]]
-        assert isinstance(planned.plan, BoardPlan)
-        commit = sizes[planned.commit_with].plan if planned.commit_with else None
-        shared = (
-            BoardView(supervisor.memory.open(planned.commit_with), commit) if isinstance(commit, BoardPlan) else None
-        )
-        version = BoardView(supervisor.memory.open(planned.name), planned.plan, shared).latest
+        version = supervisor.memory.views.board(channel.segments[0]).latest
     return {
         "carrier": channel.carrier,
         "source": channel.source.partition(".")[0],
@@ -87,13 +79,10 @@ def _actor(supervisor: Supervisor, number: int) -> dict[str, Tree]:
 def _sent(supervisor: Supervisor) -> list[dict[str, Tree]]:
     """How many messages each actor has put into each of its channels that are no boards."""
     sent: list[dict[str, Tree]] = [{} for _ in supervisor.plan.actors]
-    sizes = {s.name: s.plan for s in supervisor.plan.segments}
     for channel in supervisor.plan.channels:
         for position, producer in enumerate(channel.producers if channel.carrier != "board" else ()):
             if channel.carrier == "slab":
-                size = sizes[channel.segments[position]]
-                assert isinstance(size, SlabPlan)
-                produced = SlabView(supervisor.memory.open(channel.segments[position]), size).words.produced
+                produced = supervisor.memory.views.slab(channel.segments[position]).words.produced
             else:
                 counters = supervisor.pages.snapshot(producer)["counters"]
                 produced = int(counters.get(f"{channel.name}:produced", 0))

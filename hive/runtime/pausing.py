@@ -81,7 +81,7 @@ class Pausing:
         run, alike = self.run, 0
         before: object = None
         while self.wanted and not run.ending:
-            accounts = channel_accounts(run.plan, run.memory.open, run.pages)
+            accounts = channel_accounts(run.plan, run.memory.views, run.pages)
             rests = not self.at_work() and all(map(holds, accounts.values()))
             alike = alike + 1 if rests and accounts == before else 0
             before = accounts

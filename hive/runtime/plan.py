@@ -92,6 +92,16 @@ class Plan(Message):
         """Actor name -> its number."""
         return {actor.name: number for number, actor in enumerate(self.actors)}
 
+    @functools.cached_property
+    def segment(self) -> dict[str, PlanSegment]:
+        """Segment name -> the segment."""
+        return {segment.name: segment for segment in self.segments}
+
+    @functools.cached_property
+    def channel_of(self) -> dict[str, str]:
+        """Segment name -> the name of the channel that it is of."""
+        return {segment: channel.name for channel in self.channels for segment in channel.segments}
+
     @property
     def bytes(self) -> int:
         return sum(s.plan.bytes for s in self.segments)

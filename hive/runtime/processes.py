@@ -17,12 +17,13 @@ from typing import Protocol
 
 from hive import _native
 from hive.clock import Clock
-from hive.runtime.memory import PAGE, Bytes, Segment, SlabPlan, aligned
+from hive.runtime.memory import PAGE, Bytes, Segment, aligned
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.plan import Plan
 from hive.runtime.status import PAGE_BYTES
 from hive.runtime.topology import Topology
 from hive.runtime.transport import Transport
+from hive.runtime.views import Views
 
 __all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory"]
 
@@ -56,7 +57,7 @@ OnExit = Callable[[str, int, Exit], None]  # process, incarnation, how
 
 
 class SharedMemory:
-    """All segments of a run, made from its plan by the process that owns them."""
+    """All segments of a run, made from its plan by the process that owns them. `views`: of one that only counts."""
 
     def __init__(self, plan: Plan) -> None:
         self.segments = {"status": Segment.create("status", aligned(len(plan.actors) * PAGE_BYTES, PAGE))}
@@ -64,7 +65,7 @@ class SharedMemory:
             segment = Segment.create(planned.name, planned.plan.bytes)
             planned.plan.format(segment.memory)
             self.segments[planned.name] = segment
-        self.slabs = {s.name: s.plan for s in plan.segments if isinstance(s.plan, SlabPlan)}
+        self.views = Views(plan, self.open)
         self.pages = _native.Status(self.open("status"))
 
     def open(self, name: str) -> Bytes:
@@ -123,6 +124,7 @@ class InlineProcesses:
         self.topology = topology
         self.plan = plan
         self.memory = memory
+        self.views = Views(plan, memory.open, topology.layouts)
         self.transport = transport
         self.clock = clock
         self.supervisor = supervisor
@@ -144,7 +146,7 @@ class InlineProcesses:
             transport=self.transport,
             clock=self.clock,
             pages=self.memory.pages,
-            open_segment=self.memory.open,
+            views=self.views,
             open_log=self.open_log,
         )
         task = asyncio.create_task(Node(context).main(), name=process)

@@ -12,6 +12,9 @@ in them is idempotent: incarnations and running totals, so that a repeat changes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from hive.runtime.messages import Message, Tree, type_set
 
 __all__ = [
@@ -40,10 +43,9 @@ __all__ = [
 ]
 
 
-class Member(Message):
-    """One living actor: its number in the plan, which incarnation, and where its process listens."""
+class Member(NamedTuple):
+    """One living actor: which incarnation, and where its process listens."""
 
-    actor: int
     incarnation: int
     address: str
     solo: bool  # alone in its process: wakes by its bell; others need a Doorbell
@@ -110,7 +112,29 @@ class NotDone(Message):
 
 
 class Joined(Message):
-    members: tuple[Member, ...]
+    """Actors that are there from now on: their numbers, and a column for each field of `Member`.
+
+    Every process is told of every other: columns of numbers and texts are read five times as fast as messages.
+    """
+
+    actors: tuple[int, ...]
+    incarnations: tuple[int, ...]
+    addresses: tuple[str, ...]
+    solo: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.actors) == len(self.incarnations) == len(self.addresses) == len(self.solo):
+            raise ValueError("its columns differ in length")
+
+    @classmethod
+    def of(cls, members: Mapping[int, Member]) -> Joined:
+        columns = zip(*members.values(), strict=True) if members else ((), (), ())
+        return cls(tuple(members), *columns)
+
+    @property
+    def members(self) -> dict[int, Member]:
+        columns = zip(self.incarnations, self.addresses, self.solo, strict=True)
+        return dict(zip(self.actors, map(Member._make, columns), strict=True))
 
 
 class Left(Message):

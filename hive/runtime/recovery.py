@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 
-from hive.runtime.memory import REASONS, BoardPlan, BoardView, SlabView
+from hive.runtime.memory import REASONS
 from hive.runtime.plan import Plan
 from hive.runtime.processes import SharedMemory
 
@@ -24,27 +24,28 @@ class Recovery:
     def __init__(self, plan: Plan, memory: SharedMemory) -> None:
         self.plan = plan
         self.memory = memory
-        self.segments = {segment.name: segment for segment in plan.segments}
-        self.slabs = {name: SlabView(memory.open(name), size) for name, size in memory.slabs.items()}
+        self.views = memory.views
 
     def bury(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
         """Actor `actor` is gone for certain. What it had claimed is dropped as `why`, one of REASONS."""
         for channel in self.plan.channels:
-            for name in channel.segments:
-                if name in self.slabs:
-                    reason = REASONS.index(why)
-                    self.slabs[name].words.recover(actor, incarnation, channel.reoffer, reason)
-                elif actor in channel.producers:
-                    self._board(name).words.recover_writer()
-                elif actor in channel.consumers:
-                    self._board(name).words.unpin(channel.consumers.index(actor))
+            writes, reads = actor in channel.producers, actor in channel.consumers
+            if channel.carrier == "board" and writes:
+                self.views.board(channel.segments[0]).words.recover_writer()
+            elif channel.carrier == "board" and reads:
+                self.views.board(channel.segments[0]).words.unpin(channel.consumers.index(actor))
+            elif channel.carrier == "slab":
+                own = [channel.segments[channel.producers.index(actor)]] if writes else []
+                for name in channel.segments if reads else own:
+                    words = self.views.slab(name).words
+                    words.recover(actor, incarnation, channel.reoffer, REASONS.index(why))
 
     def drain(self) -> None:
         """Nobody is left: what is still in flight is dropped as `run_ended`."""
-        for slab in self.slabs.values():
-            slab.words.drain(REASONS.index("run_ended"))
         pages = self.memory.pages
         for channel in self.plan.channels:
+            for name in channel.segments if channel.carrier == "slab" else ():
+                self.views.slab(name).words.drain(REASONS.index("run_ended"))
             for producer in channel.producers if channel.carrier == "message" else ():
                 page = pages.page(producer)
                 in_flight = page.counter(f"{channel.name}:in_flight")
@@ -56,12 +57,6 @@ class Recovery:
         """The sha256 of what the plan says is the run's result; "" when there is none."""
         if not self.plan.digest_segment:
             return ""
-        board = self._board(self.plan.digest_segment)
+        board = self.views.board(self.plan.digest_segment)
         block = board.words.find(board.latest) if board.latest >= 0 else -1
         return hashlib.sha256(board.blocks[block][: self.plan.digest_bytes].data).hexdigest() if block >= 0 else ""
-
-    def _board(self, name: str) -> BoardView:
-        segment = self.segments[name]
-        assert isinstance(segment.plan, BoardPlan)
-        shared = self._board(segment.commit_with) if segment.commit_with else None
-        return BoardView(self.memory.open(name), segment.plan, shared)

@@ -156,7 +156,7 @@ class SlabSender:
 
 
 class SlabReceiver:
-    """The consumer's side. `views`: the slabs it may claim from, by their producer's position in its group."""
+    """The consumer's side. `views`: the slabs it may claim from, by their producer's position; `ring` wakes one."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class SlabReceiver:
         views: Mapping[int, SlabView],
         me: Identity,
         waiter: Waiter,
-        ring: Mapping[int, Callable[[], None]],
+        ring: Callable[[int], None],
     ) -> None:
         self.message = message
         self.views = views
@@ -204,7 +204,7 @@ class SlabReceiver:
         if (code := CODES.get(reason)) is None:
             raise ValueError(f"slots are not retired as `{reason}`, but as {', '.join(REASONS)}")
         slot.view.words.retire(slot.index, *self.me, code)
-        self.ring[slot.producer]()
+        self.ring(slot.producer)
 
     def waiting(self, producer: int) -> list[int]:
         """The sequences of that producer that are unclaimed, full or becoming so this moment, ascending."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hive.clock import Clock
@@ -224,9 +224,13 @@ class Supervisor:
             self.event("bad message", str(error), {"count": self.bad_messages})
         self.changed.set()
 
-    def _members(self, process: ProcessRecord) -> tuple[Member, ...]:
-        solo = len(process.actors) == 1 and self.processes.apart
-        return tuple(Member(actor, process.incarnation, process.address, solo) for actor in process.actors)
+    def _joined(self, processes: Sequence[ProcessRecord]) -> Frames:
+        """The announcement of all actors of these processes."""
+        members: dict[int, Member] = {}
+        for process in processes:
+            solo = len(process.actors) == 1 and self.processes.apart
+            members |= dict.fromkeys(process.actors, Member(process.incarnation, process.address, solo))
+        return encode(Joined.of(members))
 
     def _on_hello(self, message: Hello) -> None:
         process = self.table[message.process]
@@ -246,8 +250,7 @@ class Supervisor:
         new = [process for process in self.newcomers if process.alive]
         self.newcomers.clear()
         there = [p for p in self.table.values() if p.alive and p.listening]
-        everyone = encode(Joined(tuple(m for p in there for m in self._members(p))))
-        newcomers = encode(Joined(tuple(m for p in new for m in self._members(p))))
+        everyone, newcomers = self._joined(there), self._joined(new)
         for process in there if new else ():
             self._post(process, everyone if process in new else newcomers)
 
@@ -383,7 +386,7 @@ class Supervisor:
             hint=self.hint,
             exact=self.exact,
             restarts={self.plan.actors[a].name: p.restarts for p in self.table.values() for a in p.actors},
-            channels=channel_accounts(self.plan, self.memory.open, self.pages),
+            channels=channel_accounts(self.plan, self.memory.views, self.pages),
             results=results_of(self.plan, self.pages),
             digest=self.recovery.digest(),
             report=self.report,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from hive.runtime.status import WAIT_OUT, Status
@@ -29,6 +29,18 @@ BREATH_NS = 200_000  # an actor that never waits lets its loop run so often: it 
 RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real ring, so it costs no measurable time
 
 
+class _Turn:
+    """Awaited, it lets the event loop run once: `asyncio.sleep(0)` without the coroutine around it."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+TURN = _Turn()
+
+
 class Waiter:
     """The waits of one actor. `solo`: it is alone in its process."""
 
@@ -40,6 +52,7 @@ class Waiter:
         self._breathed_ns = 0  # when its loop last ran, as far as its waits know
         # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
         self._sleepers: dict[asyncio.Future[None], None] = {}
+        self._rescan: asyncio.TimerHandle | None = None  # set while somebody may sleep: one for many naps
 
     @property
     def asleep(self) -> bool:
@@ -56,7 +69,9 @@ class Waiter:
         An actor that never waits yields to the loop all the same, so that it hears its messages: one of several always,
         one that is alone now and then, for a turn of the loop costs it more than most attempts.
         """
-        if not self.solo or time.monotonic_ns() - self._breathed_ns > BREATH_NS:
+        if not self.solo:
+            await TURN
+        elif time.monotonic_ns() - self._breathed_ns > BREATH_NS:
             await self._breathe()
         result = attempt()
         if result is not None:
@@ -75,7 +90,7 @@ class Waiter:
                     page.wait(seen, int(RESCAN_S * 1e9))
                     await self._breathe()
                 else:
-                    await self._sleep()
+                    await self._nap()
         finally:
             status.enter(status.runtime)
 
@@ -86,20 +101,23 @@ class Waiter:
             await self.until(lambda: True if not self.halted or owed() else None, self._paused)
 
     async def _breathe(self) -> None:
-        await asyncio.sleep(0)
-        if self.solo:
-            self._breathed_ns = time.monotonic_ns()
+        await TURN
+        self._breathed_ns = time.monotonic_ns()
 
-    async def _sleep(self) -> None:
+    async def _nap(self) -> None:
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
         self._sleepers[sleeper] = None
-        timer = loop.call_later(RESCAN_S, _rouse, sleeper)
+        if self._rescan is None:
+            self._rescan = loop.call_later(RESCAN_S, self._look_again)
         try:
             await sleeper
         finally:
-            timer.cancel()
             self._sleepers.pop(sleeper, None)
+
+    def _look_again(self) -> None:
+        self._rescan = None
+        self.wake()
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

@@ -40,7 +40,7 @@ async def watch(supervisor: Supervisor) -> None:
                 supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
         await _see_actors(supervisor, notices)
         if look % ACCOUNTS_LOOKS == ACCOUNTS_LOOKS - 1:
-            accounts = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)
+            accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
             _tell(supervisor, notices.of_channels(accounts, supervisor.clock.now_ns()))
 
 

@@ -71,10 +71,9 @@ def current_place() -> Place | None:
 class _Callback:
     """What asyncio calls a handle."""
 
-    __slots__ = ("arguments", "context", "done", "function", "place", "when")
+    __slots__ = ("arguments", "context", "done", "function", "place")
 
-    def __init__(self, when: float, function: Function, arguments: Any, context: contextvars.Context | None) -> None:
-        self.when = when
+    def __init__(self, function: Function, arguments: Any, context: contextvars.Context | None) -> None:
         self.function = function
         self.arguments = arguments
         self.context = contextvars.copy_context() if context is None else context
@@ -117,14 +116,14 @@ class PlacedLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> Any:
-        asked = _Callback(self._now, callback, args, context)
+        asked = _Callback(callback, args, context)
         self._ready.append(asked)
         return asked
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> Any:
-        asked = _Callback(when, callback, args, context)
+        asked = _Callback(callback, args, context)
         self._asked += 1
         heapq.heappush(self._timers, (when, self._asked, asked))
         return asked
@@ -167,11 +166,28 @@ class PlacedLoop(asyncio.AbstractEventLoop):
     # --- turns
 
     def _run_ready(self) -> None:
-        ready, limit = self._ready, self.ran + MOST_AT_ONCE
+        ready, left = self._ready, MOST_AT_ONCE
         while ready:
-            self._run(ready.popleft())
-            if self.ran > limit:
+            callback = ready.popleft()
+            if callback.done:
+                continue
+            left -= 1
+            if left < 0:
                 raise RuntimeError(f"after {MOST_AT_ONCE:,} callbacks at {self._now:.4f} s something still spins")
+            place = callback.place
+            if place is not None and not place.ghost:
+                self.ran += 1
+                if self.ran >= self.next_turn:
+                    self.next_turn = self.on_turn(place)
+                if self.ran >= self._next_away and not place.away:
+                    self._take_away(place)
+                if place.away or place.dead or place.stopped:
+                    place.waiting.append(callback)
+                    continue
+            try:
+                callback.context.run(callback.function, *callback.arguments)
+            except Exception as error:
+                self.problems.append(f"{callback.function!r}: {error!r}")
 
     def _jump(self) -> None:
         """To the time of the next timer."""
@@ -183,24 +199,6 @@ class PlacedLoop(asyncio.AbstractEventLoop):
         self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
             self._ready.append(heapq.heappop(timers)[2])
-
-    def _run(self, callback: _Callback) -> None:
-        if callback.done:
-            return
-        place = callback.place
-        if place is not None and not place.ghost:
-            self.ran += 1
-            if self.ran >= self.next_turn:
-                self.next_turn = self.on_turn(place)
-            if self.ran >= self._next_away and not place.away:
-                self._take_away(place)
-            if place.away or place.still:
-                place.waiting.append(callback)
-                return
-        try:
-            callback.context.run(callback.function, *callback.arguments)
-        except Exception as error:
-            self.problems.append(f"{callback.function!r}: {error!r}")
 
     def _take_away(self, place: Place) -> None:
         """This place gets to run nothing for now."""

@@ -19,13 +19,14 @@ import numpy as np
 
 from hive import _native
 from hive.runtime.batches import batch_length
-from hive.runtime.memory import PAGE, Bytes, SlabPlan, aligned
+from hive.runtime.memory import PAGE, Bytes, aligned
 from hive.runtime.messages import Frames, decode
 from hive.runtime.plan import Plan
 from hive.runtime.processes import SharedMemory
 from hive.runtime.protocol import NODE_TYPES, Deliver
 from hive.runtime.status import PAGE_BYTES
 from hive.runtime.transport import Receive
+from hive.runtime.views import Views
 from hive.testing.places import PlacedLoop, current_place
 
 __all__ = ["At", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
@@ -74,18 +75,18 @@ class LocalMemory(SharedMemory):
         sizes |= {planned.name: aligned(planned.plan.bytes, PAGE) for planned in plan.segments}
         arena = np.zeros(sum(sizes.values()) + PAGE, np.uint8)
         start = -arena.ctypes.data % PAGE
-        self.views: dict[str, Bytes] = {}
+        self.areas: dict[str, Bytes] = {}
         for name, size in sizes.items():
-            self.views[name] = arena[start : start + size]
+            self.areas[name] = arena[start : start + size]
             start += size
         for planned in plan.segments:
-            planned.plan.format(self.views[planned.name][: planned.plan.bytes])
+            planned.plan.format(self.areas[planned.name][: planned.plan.bytes])
         self.segments = {}
+        self.views = Views(plan, self.open)
         self.pages: _native.Status = Pages(self.open("status"))
-        self.slabs = {s.name: s.plan for s in plan.segments if isinstance(s.plan, SlabPlan)}
 
     def open(self, name: str) -> Bytes:
-        return self.views[name]
+        return self.areas[name]
 
 
 class Pages(_native.Status):
@@ -100,11 +101,11 @@ class Pages(_native.Status):
     def ring(self, index: int) -> None:
         self.rung(index)
 
-    def rouse(self, index: int) -> bool:
-        dozes = super().rouse(index)
-        if dozes:
+    def rouse(self, indices: Sequence[int]) -> list[int]:
+        dozing = super().rouse(indices)
+        for index in dozing:
             self.rung(index)
-        return dozes
+        return dozing
 
 
 class SimulatedTransport:

@@ -35,6 +35,7 @@ from hive.runtime.plan import Plan, PlanChannel
 from hive.runtime.processes import Exit, OnExit
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
+from hive.runtime.views import Views
 from hive.testing.places import NEVER, Killed, Place, PlacedLoop, current_place
 from hive.testing.seams import At, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 
@@ -76,7 +77,7 @@ class SimulatedProcesses:
             transport=world.transport,
             clock=world.clock,
             pages=world.memory.pages,
-            open_segment=world.memory.open,
+            views=world.views,
             open_log=lambda name: world.log,
         )
         self.places[process] = place
@@ -159,7 +160,8 @@ class _World:
         self.ends = sorted(((self.chance.randrange(faults.after), *end) for end in ends), reverse=True)
         self.torn_due = False
         self.seen: dict[str, int] = {}  # board -> latest version seen
-        self.slabs = {name: SlabView(self.memory.open(name), plan) for name, plan in self.memory.slabs.items()}
+        self.views = Views(plan, self.memory.open, topology.layouts)
+        self.slabs = {s.name: self.memory.views.slab(s.name) for s in plan.segments if s.kind == "slab"}
         loop.on_turn, loop.next_turn = self._end_here, self._next_end()
         hosts = Counter(actor.process for actor in plan.actors)
         self.crowded = {process for process, actors in hosts.items() if actors > 1}
@@ -256,7 +258,7 @@ class _World:
                 self.result.wrong.append(f"{name} has given away more than was produced: {counts}")
         for planned in self.plan.segments:
             if planned.kind == "board" and not planned.commit_with:
-                latest = int(_native.Board(self.memory.open(planned.name)[: planned.plan.offset], None).latest)
+                latest = self.memory.views.board(planned.name).latest
                 if latest < self.seen.get(planned.name, -1):
                     self.result.wrong.append(f"{planned.name} went back from {self.seen[planned.name]} to {latest}")
                 self.seen[planned.name] = latest
@@ -271,7 +273,7 @@ class _World:
         """And those that hold at the end."""
         self.result.outcome = outcome
         pages = _native.Status(self.memory.open("status"))
-        for name, account in channel_accounts(self.plan, self.memory.open, pages).items():
+        for name, account in channel_accounts(self.plan, self.memory.views, pages).items():
             if not holds(account) or account["in_flight"]:
                 self.result.wrong.append(f"the account of {name} does not add up: {account}")
 

@@ -141,7 +141,12 @@ void bind_memory(py::module_& m) {
       .def_property_readonly("pages", &PyStatus::pages)
       .def("page", [](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }, "index"_a)
       .def("ring", [](PyStatus& s, int i) { s.at(i).bell.ring(); }, "index"_a)
-      .def("rouse", [](PyStatus& s, int i) { return rouse(s.at(i)); }, "index"_a)
+      .def("rouse", [](PyStatus& s, const py::sequence& actors) {
+        py::list dozing;
+        for (const py::handle actor : actors)
+          if (rouse(s.at(actor.cast<int>()))) dozing.append(actor);
+        return dozing;
+      }, "indices"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
   py::class_<PyPage>(m, "StatusPage", "One actor's own page; only that actor writes it.")

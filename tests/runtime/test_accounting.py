@@ -11,7 +11,7 @@ import pytest
 from hive import _native
 from hive.runtime.accounting import channel_accounts, holds
 from hive.runtime.actor import Actor
-from hive.runtime.memory import REASONS, Layout, SlabPlan, SlabView
+from hive.runtime.memory import REASONS, Layout, SlabView
 from hive.runtime.messages import Message
 from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
@@ -59,14 +59,11 @@ class Run:
         self.status = [Status(self.pages.page(i), actor.name, 1, 0) for i, actor in enumerate(self.plan.actors)]
 
     def slab(self, producer: int) -> SlabView:
-        name = f"rollouts:producer-{producer}"
-        plan = next(s for s in self.plan.segments if s.name == name).plan
-        assert isinstance(plan, SlabPlan)
-        return SlabView(self.memory.open(name), plan)
+        return self.memory.views.slab(f"rollouts:producer-{producer}")
 
     @property
     def accounts(self) -> dict[str, dict[str, Any]]:
-        return channel_accounts(self.plan, self.memory.open, self.pages)
+        return channel_accounts(self.plan, self.memory.views, self.pages)
 
 
 @pytest.fixture

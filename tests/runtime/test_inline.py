@@ -140,7 +140,7 @@ def failing(topology: Topology, error: type[BaseException], **options: Any) -> t
     with pytest.raises(error) as caught:
         run(topology, watch=seen.append, **options)
     assert seen[0].ending == "failed"
-    accounts = channel_accounts(seen[0].plan, seen[0].memory.open, seen[0].pages)
+    accounts = channel_accounts(seen[0].plan, seen[0].memory.views, seen[0].pages)
     assert all(holds(account) for account in accounts.values()), accounts
     return caught.value, seen[0]
 
@@ -853,7 +853,7 @@ def test_messages_of_a_failed_consumer_are_accounted_for() -> None:
     t = Topology()
     t.connect(t.add(Source, total=100).out, t.add(Fussy).inn, window=8)
     _, supervisor = failing(t, ValueError)
-    out = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)["out"]
+    out = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["out"]
     assert out["in_flight"] == 0
     assert out["produced"] == out["consumed"] + sum(out["dropped"].values())
 
@@ -869,7 +869,7 @@ def test_a_failed_consumer_of_a_slab_had_claimed_one() -> None:
     t = Topology()
     t.connect(t.add(Collector).rollouts, t.add(Fussy).inn, layout=LAYOUT)
     _, supervisor = failing(t, ValueError)
-    rollouts = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)["rollouts"]
+    rollouts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["rollouts"]
     assert rollouts["dropped"]["consumer_died"] == 1
     assert (rollouts["consumed"], rollouts["in_flight"]) == (0, 0)
 
@@ -1089,7 +1089,7 @@ WILD: list[Message] = [
         Ack(0, 2, 3, 7, 0, 1, 0, 1),
         Ack(0, 2, 3, 0, 7, 1, 0, 1),
     ),
-    *(Deliver(5, 0, 0, 0, 1), Deliver(-1, -1, 0, 0, 1), Joined((Member(99, 0, "memory://x", False),))),
+    *(Deliver(5, 0, 0, 0, 1), Deliver(-1, -1, 0, 0, 1), Joined.of({99: Member(0, "memory://x", False)})),
     *(Hello("nobody", 0, 0, ""), Hello("counter-0", 7, 0, ""), Ready("nobody", 0), Ready("counter-0", 0), Done(99, 0)),
     *(
         Done(0, 7),

@@ -111,7 +111,7 @@ async def until(supervisor: Supervisor, state: RunState) -> None:
 
 
 def produced(supervisor: Supervisor) -> dict[str, int]:
-    accounts = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)
+    accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
     assert all(map(holds, accounts.values()))
     return {name: account["produced"] for name, account in accounts.items()}
 
@@ -161,7 +161,7 @@ def test_it_rests_with_whole_rounds() -> None:
                 await asyncio.sleep(0)
             supervisor.pausing.pause()
             await until(supervisor, RunState.paused)
-            account = channel_accounts(supervisor.plan, supervisor.memory.open, supervisor.pages)["out"]
+            account = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["out"]
             assert account["in_flight"] == 0
             assert account["produced"] == account["consumed"] > 0
             assert account["produced"] % 3 == 0

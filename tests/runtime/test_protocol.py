@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,19 +33,21 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": texts,
     "bool": st.booleans(),
     "Tree": trees,
-    "tuple[Member, ...]": st.lists(st.builds(Member, numbers, numbers, texts, st.booleans()), max_size=3).map(tuple),
 }
+members = st.dictionaries(numbers, st.builds(Member, numbers, texts, st.booleans()), max_size=3)
 
 
 def messages(cls: type[Message]) -> st.SearchStrategy[Message]:
     """Messages of a type, with a value of the declared kind in every field."""
+    if cls is Joined:
+        return members.map(Joined.of)
     return st.builds(cls, *(VALUES[kind] for kind in cls.__annotations__.values()))
 
 
 def plain(cls: type[Message]) -> Message:
     """The plainest message of a type."""
-    values: dict[str, Any] = {"int": 0, "str": "", "bool": False, "Tree": None, "tuple[Member, ...]": ()}
-    return cls(*(values[kind] for kind in cls.__annotations__.values()))
+    values: dict[str, Any] = {"int": 0, "str": "", "bool": False, "Tree": None}
+    return cls(*(values.get(kind, ()) for kind in cls.__annotations__.values()))
 
 
 @pytest.mark.parametrize("cls", sorted(SOCKETS.values(), key=lambda cls: cls.__name__))
@@ -57,7 +60,7 @@ def test_a_message_arrives_as_it_was_sent(cls: type[Message], data: st.DataObjec
 
 def test_every_message_travels_to_exactly_one_kind_of_process() -> None:
     assert NODE_TYPES.keys().isdisjoint(SUPERVISOR_TYPES)
-    assert set(SOCKETS.values()) == set(CLASSES) - {Member}, "a member travels inside others only"
+    assert set(SOCKETS.values()) == set(CLASSES)
 
 
 def test_the_drawing_names_the_messages_of_each_direction() -> None:
@@ -83,14 +86,20 @@ def test_the_wrong_socket_refuses_a_message(name: str) -> None:
         decode(frames, wrong)
 
 
-def test_a_member_is_no_message_of_its_own() -> None:
-    with pytest.raises(WireError, match="which this socket does not carry"):
-        decode(encode(Member(0, 0, "ipc://x", True)), SOCKETS)
-
-
 def test_members_travel_in_joined() -> None:
-    joined = Joined((Member(0, 0, "ipc://x", True), Member(1, 2, "ipc://y", False)))
-    assert decode(encode(joined), NODE_TYPES) == joined
+    told = {0: Member(0, "ipc://x", True), 7: Member(2, "ipc://y", False)}
+    joined = decode(encode(Joined.of(told)), NODE_TYPES)
+    assert isinstance(joined, Joined)
+    assert joined.members == told
+    assert Joined.of({}).members == {}
+
+
+def test_members_with_half_of_what_belongs_to_them_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        Joined((0, 1), (0, 0), ("ipc://x",), (True, True))
+    body = ["Joined", [0, 1], [0, 0], ["ipc://x"], [True, True]]
+    with pytest.raises(WireError, match="Joined: its columns differ in length"):
+        decode([msgpack.packb(body)], NODE_TYPES)
 
 
 def test_the_frames_of_a_delivered_message_follow_the_envelope() -> None:

@@ -83,7 +83,7 @@ class Channel:
                 {p: self.views[p] for p in range(producers) if not by_share or p % consumers == c},
                 (100 + c, 0),
                 self.waiters[producers + c],
-                dict(enumerate(ring)),
+                lambda producer: ring[producer](),
             )
             for c in range(consumers)
         ]

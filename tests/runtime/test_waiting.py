@@ -185,19 +185,33 @@ def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) 
 
 def test_of_many_that_rouse_an_actor_one_is_told_to_send_the_message(pages: _native.Status) -> None:
     page = pages.page(0)
-    assert not pages.rouse(0)
+    assert pages.rouse([0]) == []
     page.doze()
-    assert [pages.rouse(0) for _ in range(3)] == [True, False, False]
+    assert [pages.rouse([0]) for _ in range(3)] == [[0], [], []]
     page.doze()
-    assert not pages.rouse(1)
+    assert pages.rouse([1]) == []
     page.open("a-1", 7, 1)  # its successor does not wait for what it waited for
-    assert not pages.rouse(0)
+    assert pages.rouse([0]) == []
+
+
+def test_many_are_roused_at_once_and_those_that_doze_are_told(pages: _native.Status) -> None:
+    for number in (1, 0):
+        pages.page(number).doze()
+    seen = [pages.page(number).seen() for number in range(2)]
+    assert pages.rouse(range(2)) == [0, 1]
+    assert all(pages.page(number).wait(before, LIMIT_S * 10**9) for number, before in enumerate(seen))
+    assert pages.rouse((1, 0)) == []
+    assert pages.rouse(()) == []
+    with pytest.raises(IndexError):
+        pages.rouse([pages.pages])
+    with pytest.raises(RuntimeError):
+        pages.rouse(["0"])  # type: ignore[list-item]
 
 
 def test_to_rouse_rings_as_well(pages: _native.Status) -> None:
     page = pages.page(0)
     seen = page.seen()
-    pages.rouse(0)
+    pages.rouse([0])
     assert page.wait(seen, LIMIT_S * 10**9)
 
 
@@ -209,7 +223,7 @@ async def test_who_shares_a_loop_dozes_while_it_waits_for_memory(
     seen: list[bool] = []
 
     def attempt() -> bool | None:
-        seen.append(pages.rouse(0))
+        seen.append(pages.rouse([0]) == [0])
         wait.wake()
         return True if len(seen) == 3 else None
 

@@ -38,7 +38,7 @@ class Watched:
         self.table["both"] = ProcessRecord("both", [2, 3])
         self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
         self.processes = self.journal = self
-        self.memory = SimpleNamespace(open=None)  # messages have no segment
+        self.memory = SimpleNamespace(views=None)  # messages lie in no segment
         message = SimpleNamespace(name="gradients", carrier="message", producers=[0])
         self.plan = SimpleNamespace(segments=[], channels=[message])
         self.told: list[tuple[float, str, str, dict[str, str]]] = []

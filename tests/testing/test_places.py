@@ -213,7 +213,6 @@ def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPa
     assert loop.ran > 9_000
 
 
-@pytest.mark.xfail(strict=False, reason="only callbacks of places are counted: a spin of the supervisor's own hangs")
 def test_a_spin_of_nobodys_callbacks_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "MOST_AT_ONCE", 1_000)
     with pytest.raises(RuntimeError, match="something still spins"):

@@ -14,7 +14,7 @@ import pytest
 
 from hive import _native
 from hive.runtime.actor import Actor
-from hive.runtime.memory import PAGE, REASONS, Bytes, Layout, SlabPlan, SlabView
+from hive.runtime.memory import PAGE, REASONS, Bytes, Layout, SlabPlan
 from hive.runtime.messages import Frames, Message, encode
 from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
@@ -61,22 +61,23 @@ def test_local_memory_is_a_plans_segments_laid_out_and_apart() -> None:
     plan = small_plan()
     memory = LocalMemory(plan)
     names = ["status", *(segment.name for segment in plan.segments)]
-    assert set(memory.views) == set(names)
+    assert set(memory.areas) == set(names)
     spans = sorted((memory.open(name).ctypes.data, len(memory.open(name))) for name in names)
     assert all(start % PAGE == 0 for start, _ in spans)
     assert all(start + size <= following for (start, size), (following, _) in itertools.pairwise(spans))
     for segment in plan.segments:
         assert len(memory.open(segment.name)) >= segment.plan.bytes
-    for name, slab in memory.slabs.items():
-        view = SlabView(memory.open(name), slab)
+    slabs = {s.name: s for s in plan.segments if s.kind == "slab"}
+    for name, slab in slabs.items():
+        view = memory.views.slab(name)
         assert view.words.produced == slab.first
         assert view.counts() == {"produced": 0, "consumed": 0, "dropped": {}, "in_flight": 0}
-    assert {slab.first for slab in memory.slabs.values()} == {0, 7}
+    assert {slab.first for slab in slabs.values()} == {0, 7}
 
 
 def test_what_one_writes_another_reads() -> None:
     memory = LocalMemory(small_plan())
-    name = next(iter(memory.slabs))
+    name = small_plan().segments[0].name
     writer, reader = memory.open(name), memory.open(name)
     writer[-1] = 77
     assert reader[-1] == 77
@@ -93,10 +94,11 @@ def test_a_bell_is_heard_by_whom_the_simulation_says() -> None:
     for actor in (2, 0, 2):
         pages.ring(actor)
     assert heard == [2, 0, 2]
-    pages.rouse(1)  # which does not doze
-    pages.page(1).doze()
-    assert pages.rouse(1)
-    assert heard == [2, 0, 2, 1]
+    assert pages.rouse([1]) == []  # which does not doze
+    for actor in (1, 2):
+        pages.page(actor).doze()
+    assert pages.rouse([2, 0, 1]) == [2, 1]
+    assert heard == [2, 0, 2, 2, 1]
 
 
 # --- mailboxes

@@ -430,12 +430,12 @@ def lose_a_rollout(supervisor: Supervisor, *, of_both: bool) -> None:
 
     That of collector-1 is there and unclaimed if `of_both`, else yet to be made.
     """
-    from hive.runtime.memory import REASONS, SlabView
+    from hive.runtime.memory import REASONS
 
     dead = (2, 255)  # gradient-worker-0, of an incarnation that never was
     for producer in range(1 + of_both):
         name = f"rollouts:collector-{producer}"
-        words = SlabView(supervisor.memory.open(name), supervisor.memory.slabs[name]).words
+        words = supervisor.memory.views.slab(name).words
         words.commit(words.reserve(producer, 0), producer, 0)
         if producer == 0:
             words.claim(*dead)

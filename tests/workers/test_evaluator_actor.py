@@ -206,7 +206,7 @@ def test_one_that_is_asked_to_stop_stops(tmp_path: Path) -> None:
     boards: list[Any] = []
 
     def stop_soon(supervisor: Supervisor) -> None:
-        board = supervisor.recovery._board("weights")
+        board = supervisor.memory.views.board("weights")
         boards.append(board)
 
         async def stop() -> None:

@@ -28,7 +28,7 @@ DIED = REASONS.index("consumer_died")
 WORKERS = 2
 
 
-def nobody() -> None:
+def nobody(*actors: int) -> None:
     """Whoever is rung sleeps on."""
 
 
@@ -112,8 +112,8 @@ class WorkerDesk(Desk):
 
     def actor(self, incarnation: int, receiver: type[SlabReceiver] = SlabReceiver) -> GradientWorkerActor:
         actor, waiter = self.seat(GradientWorkerActor, incarnation)
-        me, rings = (7, incarnation), dict.fromkeys((0, 1), nobody)
-        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, rings)
+        me = (7, incarnation)
+        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, nobody)
         actor.rollouts = GradientWorkerActor.rollouts.bind(line)
         actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
         sender = SlabSender("gradients", self.gradients, me, waiter, nobody)
@@ -323,9 +323,8 @@ class LearnerDesk(Desk):
     def live(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
         """A learner's life, from its setup to its end; raises what ends it."""
         actor, waiter = self.seat(cls, incarnation)
-        rings = dict.fromkeys(range(WORKERS), nobody)
         views = dict(enumerate(self.gradients))
-        line = SlabReceiver("gradients", Gradient, views, (9, incarnation), waiter, rings)
+        line = SlabReceiver("gradients", Gradient, views, (9, incarnation), waiter, nobody)
         actor.gradients = cls.gradients.bind(line)
         for name in ("ledger", "weights", "behaviour"):
             setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
