@@ -366,6 +366,9 @@ class Status:
         """Ring the bell of a page: wakes its actor if it sleeps on it."""
     def rouse(self, indices: Sequence[int]) -> list[int]:
         """Ring these bells; which of the actors doze instead and are to be sent a message: each once per `doze`."""
+    def rouse_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
+        """The same for the first of these, from position `first` on and around, that asks for `channel`, and for all
+        that ask for every message of it; see `StatusPage.ask`."""
     def snapshot(self, index: int) -> dict[str, Any]:
         """A copy of a page; hive.runtime.status.read_status gives it types."""
 
@@ -397,5 +400,12 @@ class StatusPage:
         """Wake whoever waits on this page."""
     def doze(self) -> None:
         """From now on the actor waits for a message; called before it looks at what it waits for."""
+    def ask(self, channel: int, every: bool = False) -> None:
+        """From now on any message of `channel`, numbered from 1, wakes it or another who asks, or it at every one.
+
+        Called before it looks for one. Channel 0: every message of every channel.
+        """
+    def unask(self) -> bool:
+        """It asks no more; whether it was picked since it asked last: then another who asks is to be told instead."""
     def wait(self, seen: int, limit_ns: int) -> bool:
         """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. May return early."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hive.runtime.messages import Message
 from hive.runtime.plan import PlanChannel
 from hive.runtime.ports import ports_of
 from hive.runtime.slabs import SlabReceiver, SlabSender
+from hive.runtime.waiting import Asks
 
 if TYPE_CHECKING:
     from hive.runtime.node import Node
@@ -40,13 +42,12 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         return BoardWriter(views.board(planned.segments[0]), _ringer(node, planned.consumers))
     position = planned.producers.index(number)
     if planned.carrier == "slab":
-        peers = [peer for peer in planned.producers if planned.shared and peer != number]
         return SlabSender(
             planned.name,
             views.slab(planned.segments[position]),
             (number, node.context.incarnation),
             waiter,
-            _ringer(node, [*_consumers_of(planned, position), *peers]),
+            _committer(node, channel, planned, position),
             lambda: [views.slab(segment) for segment in planned.segments],
             planned.shared,
             planned.in_step,
@@ -72,8 +73,15 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         def ring(producer: int) -> None:
             node.ring((planned.producers[producer],))
 
+        asks = Asks(channel, functools.partial(node.ring_one, planned.consumers, channel, position + 1))
         return SlabReceiver(
-            planned.name, node.messages[channel], slabs, (number, node.context.incarnation), waiter, ring
+            planned.name,
+            node.messages[channel],
+            slabs,
+            (number, node.context.incarnation),
+            waiter,
+            ring,
+            asks if _pooled(planned) else None,
         )
 
     def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
@@ -92,6 +100,27 @@ def _share(planned: PlanChannel, producer: int) -> Sequence[int]:
 
 def _consumers_of(planned: PlanChannel, producer: int) -> list[int]:
     return [planned.consumers[position] for position in _share(planned, producer)]
+
+
+def _pooled(planned: PlanChannel) -> bool:
+    """Whether any of several consumers may take a message."""
+    return len(planned.consumers) > 1 and not planned.by_share
+
+
+def _committer(node: Node, channel: int, planned: PlanChannel, position: int) -> Callable[[], None]:
+    """Wakes whom a commit concerns: its consumer, or one of those that any message is for, and peers who read it."""
+    peers = [peer for peer in planned.producers if planned.shared and peer != planned.producers[position]]
+    consumers = _consumers_of(planned, position)
+    if not _pooled(planned):
+        return _ringer(node, [*consumers, *peers])
+    first = itertools.count(position)  # whom it looks at first: another one every time
+
+    def ring() -> None:
+        node.ring_one(consumers, channel, next(first))
+        if peers:
+            node.ring(peers)
+
+    return ring
 
 
 def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:

@@ -374,7 +374,14 @@ class Node:
 
     def ring(self, actors: Sequence[int]) -> None:
         """Shared memory changed in a way that concerns these actors."""
-        for actor in self.pages.rouse(actors):
+        self._wake_dozing(self.pages.rouse(actors))
+
+    def ring_one(self, actors: Sequence[int], channel: int, first: int) -> None:
+        """A message of this channel is there, for one of these actors: the first from `first` on that asks for it."""
+        self._wake_dozing(self.pages.rouse_one(actors, channel + 1, first))  # channels count from 1 there
+
+    def _wake_dozing(self, actors: Sequence[int]) -> None:
+        for actor in actors:
             local = self.waiters.get(actor)
             if local is not None:
                 local.wake()

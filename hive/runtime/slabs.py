@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from hive.errors import TopologyError
 from hive.runtime.memory import REASONS, Arrays, SlabView
 from hive.runtime.messages import Message
 from hive.runtime.status import WAIT_IN, WAIT_OUT
-from hive.runtime.waiting import Waiter
+from hive.runtime.waiting import Asks, Waiter
 
 __all__ = ["SlabReceiver", "SlabSender", "Slot"]
 
@@ -156,7 +157,10 @@ class SlabSender:
 
 
 class SlabReceiver:
-    """The consumer's side. `views`: the slabs it may claim from, by their producer's position; `ring` wakes one."""
+    """The consumer's side. `views`: the slabs it may claim from, by their producer's position; `ring` wakes one.
+
+    `asks`: of one of several consumers that may all claim the same.
+    """
 
     def __init__(
         self,
@@ -166,6 +170,7 @@ class SlabReceiver:
         me: Identity,
         waiter: Waiter,
         ring: Callable[[int], None],
+        asks: Asks | None = None,
     ) -> None:
         self.message = message
         self.views = views
@@ -174,11 +179,16 @@ class SlabReceiver:
         self.waiter = waiter
         self.ring = ring
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+        self.any = asks
+        self.certain = replace(asks, every=True) if asks else None
         self._next = 0
 
     async def claim(self, producer: int | None = None, sequence: int = -1) -> Slot:
         """Waits for a full slot: of that producer and sequence, or the oldest of whoever has one, in rotation."""
-        return await self.waiter.until(lambda: self.claim_nowait(producer, sequence), self.phase, memory=True)
+        asks = self.any if producer is None else self.certain
+        return await self.waiter.until(
+            lambda: self.claim_nowait(producer, sequence), self.phase, memory=True, asks=asks
+        )
 
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         """The same at once, or None."""

@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TypeVar
 
 from hive.runtime.status import WAIT_OUT, Status
 
-__all__ = ["PAUSED", "RESCAN_S", "Waiter"]
+__all__ = ["PAUSED", "RESCAN_S", "Asks", "Waiter"]
 
 T = TypeVar("T")
 
@@ -41,6 +42,19 @@ class _Turn:
 TURN = _Turn()
 
 
+@dataclass(frozen=True)
+class Asks:
+    """What an actor waits for whose inlet has others beside it: the number of the channel in the plan.
+
+    A message is for any one of them, so that one is woken, but for those who wait for a certain one (`every`).
+    `pass_on` wakes another: who was picked, and goes on without having looked since, has to.
+    """
+
+    channel: int
+    pass_on: Callable[[], None]
+    every: bool = False
+
+
 class Waiter:
     """The waits of one actor. `solo`: it is alone in its process."""
 
@@ -52,6 +66,7 @@ class Waiter:
         self._breathed_ns = 0  # when its loop last ran, as far as its waits know
         # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
         self._sleepers: dict[asyncio.Future[None], None] = {}
+        self._asking: list[Asks] = []  # of its waits at this moment
         self._rescan: asyncio.TimerHandle | None = None  # set while somebody may sleep: one for many naps
 
     @property
@@ -63,8 +78,12 @@ class Waiter:
         for sleeper in self._sleepers:
             _rouse(sleeper)
 
-    async def until(self, attempt: Callable[[], T | None], phase: int, *, memory: bool = False) -> T:
+    async def until(
+        self, attempt: Callable[[], T | None], phase: int, *, memory: bool = False, asks: Asks | None = None
+    ) -> T:
         """The first result of `attempt` that is not None. `memory`: it looks at shared memory only.
+
+        `asks`: it waits for a message that others wait for too, and only one of them is woken.
 
         An actor that never waits yields to the loop all the same, so that it hears its messages: one of several always,
         one that is alone now and then, for a turn of the loop costs it more than most attempts.
@@ -78,9 +97,13 @@ class Waiter:
             return result
         status, page = self.status, self.status.page
         status.enter(phase)
+        if asks is not None:
+            self._asking.append(asks)
         try:
             while True:
                 seen = page.seen()
+                if asks is not None:
+                    self._ask()
                 if memory and not self.solo:
                     page.doze()
                 result = attempt()
@@ -92,7 +115,24 @@ class Waiter:
                 else:
                     await self._nap()
         finally:
+            if asks is not None and self._unask(asks):
+                asks.pass_on()
             status.enter(status.runtime)
+
+    def _ask(self) -> None:
+        """An actor that waits for several things at once asks for every message: its page has room for one channel."""
+        if len(self._asking) == 1:
+            self.status.page.ask(self._asking[0].channel + 1, self._asking[0].every)
+        else:
+            self.status.page.ask(0, every=True)
+
+    def _unask(self, asks: Asks) -> bool:
+        """Whether it was picked since it asked last."""
+        self._asking.remove(asks)
+        if not self._asking:
+            return self.status.page.unask()
+        self._ask()  # without a gap: who asked for every message was not picked
+        return False
 
     async def admitted(self, owed: Callable[[], bool]) -> None:
         """Before a source begins anything: waits while the run is paused, unless it still owes that to its peers."""

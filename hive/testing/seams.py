@@ -107,6 +107,12 @@ class Pages(_native.Status):
             self.rung(index)
         return dozing
 
+    def rouse_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
+        dozing = super().rouse_one(indices, channel, first)
+        for index in dozing:
+            self.rung(index)
+        return dozing
+
 
 class SimulatedTransport:
     """All mailboxes. From one process to one address messages keep their order, as over a socket."""

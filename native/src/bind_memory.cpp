@@ -147,6 +147,23 @@ void bind_memory(py::module_& m) {
           if (rouse(s.at(actor.cast<int>()))) dozing.append(actor);
         return dozing;
       }, "indices"_a)
+      .def("rouse_one", [](PyStatus& s, const py::sequence& actors, std::uint32_t channel, std::size_t first) {
+        py::list dozing;
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // after the commit that this is about
+        const std::size_t count = actors.size();
+        bool done = false;
+        for (std::size_t k = 0; k < count; ++k) {
+          const py::object actor = actors[(first + k) % count];
+          Page& page = s.at(actor.cast<int>());
+          const auto asks = page.asks.load(std::memory_order_relaxed);
+          if (asks != (channel | kEvery) && asks != kEvery) {
+            if (done || !picked(page, channel)) continue;
+            done = true;
+          }
+          if (rouse(page)) dozing.append(actor);
+        }
+        return dozing;
+      }, "indices"_a, "channel"_a, "first"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
   py::class_<PyPage>(m, "StatusPage", "One actor's own page; only that actor writes it.")
@@ -158,6 +175,7 @@ void bind_memory(py::module_& m) {
         p.page->since_ns = 0;
         p.page->pulse_ns = 0;
         p.page->dozing = 0;
+        p.page->asks = 0;
         p.page->magic = 1;
       }, "name"_a, "pid"_a, "incarnation"_a)
       .def("phase", [](PyPage& p, const std::string& name, int kind) {
@@ -189,6 +207,11 @@ void bind_memory(py::module_& m) {
       .def("seen", [](PyPage& p) { return p.page->bell.seen(); })
       .def("ring", [](PyPage& p) { p.page->bell.ring(); })
       .def("doze", [](PyPage& p) { doze(*p.page); })
+      .def("ask", [](PyPage& p, std::uint32_t channel, bool every) {
+        if ((channel == 0 && !every) || channel >= kEvery) throw py::value_error("channels that are asked for count from 1");
+        ask(*p.page, every ? channel | kEvery : channel);
+      }, "channel"_a, "every"_a = false)
+      .def("unask", [](PyPage& p) { return unask(*p.page); })
       .def("wait", [](PyPage& p, std::uint32_t seen, std::uint64_t limit_ns) { return p.page->bell.wait(seen, limit_ns); },
            "seen"_a, "limit_ns"_a, py::call_guard<py::gil_scoped_release>());
 }

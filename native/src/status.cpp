@@ -24,6 +24,18 @@ bool rouse(Page& page) noexcept {
   return page.dozing.load(std::memory_order_seq_cst) != 0 && page.dozing.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
+// Dekker's: the waiter asks, then looks; the ringer commits, then looks who asks. The fences keep both from seeing neither.
+void ask(Page& page, std::uint32_t channel) noexcept {
+  page.asks.store(channel, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool unask(Page& page) noexcept { return page.asks.exchange(0, std::memory_order_seq_cst) == 0; }
+
+bool picked(Page& page, std::uint32_t channel) noexcept {
+  return page.asks.load(std::memory_order_seq_cst) == channel && page.asks.compare_exchange_strong(channel, 0, std::memory_order_seq_cst);
+}
+
 namespace {
 template <std::size_t N, std::size_t L>
 int name_in(char (&names)[N][L], const std::string& name, const char* what) {

@@ -12,7 +12,7 @@ from hive import _native
 from hive.runtime import waiting
 from hive.runtime.memory import Segment, SlabPlan, SlabView
 from hive.runtime.status import PAGE_BYTES, WAIT_IN, Status, read_status
-from hive.runtime.waiting import Waiter
+from hive.runtime.waiting import Asks, Waiter
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -261,3 +261,145 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert view.counts() == {"produced": 20, "consumed": 20, "dropped": {}, "in_flight": 0}
     segment.close()
+
+
+# One of many who wait for the same
+
+
+def test_each_message_picks_one_of_those_who_ask(pages: _native.Status) -> None:
+    for number in range(2):
+        pages.page(number).doze()
+        pages.page(number).ask(7)
+    assert pages.rouse_one((0, 1), 8, 0) == [], "nobody asks for that one"
+    assert [pages.rouse_one((0, 1), 7, 1) for _ in range(3)] == [[1], [0], []]
+    assert [pages.page(number).unask() for number in range(2)] == [True, True]
+
+
+def test_who_was_not_picked_hears_so(pages: _native.Status) -> None:
+    page = pages.page(0)
+    page.ask(7)
+    assert not page.unask()
+    page.ask(7)
+    page.open("a-1", 7, 1)  # its successor asks for nothing
+    assert pages.rouse_one((0,), 7, 0) == []
+    page.doze()
+    assert pages.rouse_one((0,), 7, 0) == []
+
+
+def test_a_pick_rings_the_bell_of_one_only(pages: _native.Status) -> None:
+    seen = [pages.page(number).seen() for number in range(2)]
+    for number in range(2):
+        pages.page(number).ask(1)
+    assert pages.rouse_one((0, 1), 1, 0) == [], "it sleeps on its bell and needs no message"
+    assert pages.page(0).wait(seen[0], LIMIT_S * 10**9)
+    assert not pages.page(1).wait(seen[1], 1000)
+
+
+def test_who_asks_for_every_message_hears_of_every_one_and_is_not_picked(pages: _native.Status) -> None:
+    pages.page(0).ask(7, every=True)
+    pages.page(1).ask(7)
+    for picked in ([0, 1], [0], [0]):
+        pages.page(0).doze()
+        pages.page(1).doze()
+        assert pages.rouse_one((0, 1), 7, 0) == picked
+    assert not pages.page(0).unask()
+
+
+@pytest.mark.parametrize("channel", [0, 1 << 31])
+def test_channels_are_asked_for_by_number(pages: _native.Status, channel: int) -> None:
+    with pytest.raises(ValueError, match="count from 1"):
+        pages.page(0).ask(channel)
+    pages.page(0).ask(0, every=True)
+    pages.page(0).doze()
+    assert pages.rouse_one((0,), 5, 0) == [0], "every message of every channel"
+    assert pages.rouse_one((), 1, 5) == []
+
+
+@pytest.mark.parametrize(("picked_at", "passed"), [(1, 0), (2, 1), (3, 0)])
+async def test_who_is_picked_and_needs_it_no_more_passes_it_on(
+    pages: _native.Status, picked_at: int, passed: int
+) -> None:
+    """Picked before it asked it is not; in the look that finds something it was not needed; later it is not there."""
+    wait, phase = waiter(pages, solo=False)
+    told: list[int] = []
+    source = Source(at=2)
+
+    def attempt() -> str | None:
+        if source.attempts + 1 == picked_at:
+            pages.rouse_one((0,), 4, 0)
+        return source()
+
+    assert await wait.until(attempt, phase, memory=True, asks=Asks(3, lambda: told.append(1))) == "here"
+    pages.rouse_one((0,), 4, 0)
+    assert len(told) == passed
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
+    told: list[int] = []
+    found: list[str] = []
+    asks = Asks(3, lambda: told.append(1))
+    task = asyncio.create_task(wait.until(lambda: found[0] if found else None, phase, memory=True, asks=asks))
+    while not wait.asleep:
+        await asyncio.sleep(0)
+    found.append("here")
+    assert pages.rouse_one((0,), 4, 0) == [0]
+    wait.wake()
+    async with asyncio.timeout(LIMIT_S):
+        assert await task == "here"
+    assert told == []
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Status) -> None:
+    """In either order, and when one of them is over."""
+    wait, phase = waiter(pages, solo=False)
+    found: set[int] = set()
+    told: list[int] = []
+
+    def begin(channel: int) -> asyncio.Task[bool]:
+        asks = Asks(channel, lambda: told.append(channel))
+        return asyncio.create_task(wait.until(lambda: channel in found or None, phase, memory=True, asks=asks))
+
+    async def ring(channel: int) -> list[int]:
+        found.add(channel)
+        dozing = pages.rouse_one((0,), channel + 1, 0)
+        if dozing:
+            wait.wake()
+        return dozing
+
+    async def asleep(count: int) -> None:
+        while len(wait._sleepers) < count:
+            await asyncio.sleep(0)
+
+    for first, second in ((3, 4), (4, 3)):
+        found.clear()
+        tasks = {channel: begin(channel) for channel in (3, 4)}
+        await asleep(2)
+        assert await ring(first) == [0]
+        async with asyncio.timeout(LIMIT_S):
+            assert await tasks[first]
+        await asleep(1)
+        assert await ring(second) == [0]
+        async with asyncio.timeout(LIMIT_S):
+            assert await tasks[second]
+    assert told == []
+    assert pages.rouse_one((0,), 4, 0) == [], "it asks for nothing any more"
+
+
+@pytest.mark.usefixtures("no_rescan")
+async def test_who_is_cancelled_after_a_pick_passes_it_on(pages: _native.Status) -> None:
+    wait, phase = waiter(pages, solo=False)
+    told: list[int] = []
+    asks = Asks(3, lambda: told.append(1))
+    for picked in (False, True):
+        task = asyncio.create_task(wait.until(lambda: None, phase, memory=True, asks=asks))
+        while not wait.asleep:
+            await asyncio.sleep(0)
+        if picked:
+            pages.rouse_one((0,), 4, 0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert bool(told) is picked

@@ -8,7 +8,8 @@
 //    832  name[48]                                           880  kind[32] u8   what each phase is (see Kind)
 //    912  phase names [32][24]                              1680  counter names [64][32]
 //   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)
-//   3736  dozing u32  (it waits in its event loop for shared memory to change: see doze)      ends at 3740
+//   3736  dozing u32  (it waits in its event loop for shared memory to change: see doze)
+//   3740  asks u32  (the channel of which it waits for a message of anybody: see ask)         ends at 3744
 //
 // `enter(phase)` is the hot call: one clock reading, one addition, three stores.
 #pragma once
@@ -41,9 +42,10 @@ struct alignas(64) Page {
   char counter_name[kCounters][32];
   std::atomic<std::uint64_t> pulse_ns;
   std::atomic<std::uint32_t> dozing;
+  std::atomic<std::uint32_t> asks;
 };
 static_assert(sizeof(Page) <= kPageBytes);
-static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728 && offsetof(Page, dozing) == 3736);
+static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728 && offsetof(Page, asks) == 3740);
 
 void enter(Page& page, int phase) noexcept;
 // An actor that shares its process cannot sleep on the bell: it dozes, and a message has to wake it.
@@ -54,6 +56,18 @@ void enter(Page& page, int phase) noexcept;
 // Of many that change something meanwhile only the first is told to send it.
 void doze(Page& page) noexcept;
 bool rouse(Page& page) noexcept;
+// Of many that wait for a message of a channel, whichever and from whomever, one is enough to wake.
+//
+//   waiter:  ask(channel);  look for a message;  nothing there?  sleep          once it goes on:  unask()
+//   ringer:  commit;  the first page that is `picked` is roused, the others sleep on
+//
+// A pick takes the asking away, so the next message wakes somebody else. Whoever finds at `unask` that it was picked and
+// has not looked since is to pick another in its place. Who waits for a message that not everybody can take asks for
+// `channel | kEvery`: it is roused by every message and never picked; kEvery alone is every message of every channel.
+constexpr std::uint32_t kEvery = 1u << 31;
+void ask(Page& page, std::uint32_t channel) noexcept;
+bool unask(Page& page) noexcept;  // whether it was picked since it asked last
+bool picked(Page& page, std::uint32_t channel) noexcept;
 // Names a phase or counter; the same name gives the same index again. Throws std::length_error when the page is full
 // or the name too long.
 int name_phase(Page& page, const std::string& name, Kind kind);
