@@ -76,7 +76,7 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         asks = Asks(channel, functools.partial(node.ring_one, planned.consumers, channel, position + 1))
         return SlabReceiver(
             planned.name,
-            node.messages[channel],
+            node.message_types[channel],
             slabs,
             (number, node.context.incarnation),
             waiter,

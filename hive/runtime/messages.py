@@ -70,7 +70,6 @@ UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no te
 
 SCALARS = (int, float, bool, str, bytes)
 NUMBERS = (int, float, bool)
-COLUMNS = (int, bool, str)  # long tuples of these are checked and written at once
 
 Tree: TypeAlias = Any  # None, bool, int, float, str, bytes, and lists and string-keyed maps of these
 M = TypeVar("M", bound="Message")
@@ -204,11 +203,6 @@ def _compile_tuple(kind: Any, where: str) -> tuple[Writer, Reader]:
     def write_tuple(value: Any, frames: list[Any]) -> Any:
         if not isinstance(value, (tuple, list)):
             raise TypeError(f"expected a tuple, got {type(value).__name__}")
-        if scalar in COLUMNS and value and not {*map(type, value)} - {scalar}:
-            extremes = (min(value), max(value)) if scalar is int else (max(value, key=len),) if scalar is str else ()
-            for extreme in extremes:
-                _within_limits(extreme)
-            return [*_within_limits(value)]
         return [write(x, frames) for x in _within_limits(value)]
 
     return write_tuple, read_tuple

@@ -122,8 +122,8 @@ class Node:
         self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.calls = Calls(self)
-        self.messages = [channel.source.port.message for channel in context.topology.channels.values()]
-        self.types = [{message.__hive_name__: message} for message in self.messages]
+        self.message_types = [channel.source.port.message for channel in context.topology.channels.values()]
+        self.types = [{message.__hive_name__: message} for message in self.message_types]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
         self.resumed_ns = 0  # when the last pause ended

@@ -20,16 +20,16 @@ __all__ = ["main"]
 def main() -> None:
     """The supervisor's process: its own session, so that closing the terminal does not reach it."""
     directory, log_folder = map(Path, sys.argv[1:3])
-    server = start_fork_server(log_folder)
+    server, line = start_fork_server(log_folder)
     try:
         from hive.records import RunDirectory
         from hive.runtime.run import run_forked
 
-        code = run_forked(RunDirectory.open(directory), server)
+        code = run_forked(RunDirectory.open(directory), (server, line))
     finally:
-        if server[0].poll() is None:  # nobody has come to need it
-            server[0].kill()
-            server[0].wait()
+        if server.poll() is None:  # the run did not get as far as to need it
+            server.kill()
+            server.wait()
     sys.exit(code)
 
 

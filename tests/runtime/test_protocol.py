@@ -94,6 +94,13 @@ def test_members_travel_in_joined() -> None:
     assert Joined.of({}).members == {}
 
 
+def test_texts_of_a_column_are_measured_one_by_one() -> None:
+    """The longest in characters need not be the longest in bytes."""
+    long, wide = "x" * (MAX_TEXT_BYTES // 4), "\ud800" * (MAX_TEXT_BYTES // 5)
+    with pytest.raises(TypeError, match=r"Joined\.addresses: .* bytes of text"):
+        encode(Joined.of({0: Member(0, long, True), 1: Member(0, wide, True)}))
+
+
 def test_members_with_half_of_what_belongs_to_them_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         Joined((0, 1), (0, 0), ("ipc://x",), (True, True))
