@@ -298,6 +298,8 @@ class Slab:
         """Producer: the slot is free again, uncounted."""
     def claim(self, actor: int, incarnation: int, sequence: int = -1) -> int:
         """Consumer: the full slot of this sequence, or the oldest, now claimed."""
+    def first_left(self) -> int:
+        """The first sequence that nobody has claimed: one that is there, or the next to come."""
     def retire(self, slot: int, actor: int, incarnation: int, reason: int = 0) -> None:
         """Consumer: the slot is free again, counted under `reason`."""
     def recover(self, actor: int, incarnation: int, reoffer: bool, reason: int) -> int:
@@ -364,6 +366,8 @@ class Status:
         """One page, for the actor that owns it."""
     def ring(self, index: int) -> None:
         """Ring the bell of a page: wakes its actor if it sleeps on it."""
+    def mailed(self, index: int) -> None:
+        """A message to its process is on its way: counts it, and rings."""
     def rouse(self, indices: Sequence[int]) -> list[int]:
         """Ring these bells; which of the actors doze instead and are to be sent a message: each once per `doze`."""
     def rouse_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
@@ -378,6 +382,10 @@ class StatusPage:
     state: int
     version: int
     lag: int
+    @property
+    def mail(self) -> int:
+        """How many messages were sent to this actor's process, whoever heard them."""
+    def __init__(self, pages: Status, index: int) -> None: ...
     def open(self, name: str, pid: int, incarnation: int) -> None:
         """Take the page over, for a new incarnation as well: times and counters go on."""
     def phase(self, name: str, kind: int) -> int:
@@ -392,6 +400,10 @@ class StatusPage:
         """Set a counter."""
     def add(self, counter: int, delta: float) -> None:
         """Add to a counter."""
+    def add_both(self, first: int, by: float, second: int, by_second: float) -> None:
+        """Add to two counters as one: of an actor that is killed within, `complete` makes both or neither."""
+    def complete(self) -> None:
+        """Finish what the page's actor was at when it was killed. `open` does so too."""
     def get(self, counter: int) -> float:
         """The value of a counter."""
     def seen(self) -> int:

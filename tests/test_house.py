@@ -47,7 +47,6 @@ MAX_FUNCTION_LINES = 60
 TESTED_ELSEWHERE = {
     "config/rules.py": "config/test_schema.py",
     "runtime/binding.py": "runtime/test_inline.py",
-    "runtime/blame.py": "runtime/test_building.py",
     "runtime/calls.py": "runtime/test_inline.py",
     "runtime/control_server.py": "runtime/test_control.py",
     "runtime/membership.py": "live/test_death.py",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from hive.algorithms.a2c import A2C
 from hive.algorithms.advantages import merged
+from hive.algorithms.algorithm import Algorithm, AnyOptimizer, Gradients, Moments
 from hive.algorithms.impala import IMPALA
+from hive.algorithms.nstep_q import NStepQ
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.policy import Policy, describe_policy, load
 from hive.algorithms.ppo import PPO
-from hive.algorithms.steps import Algorithm, Evaluate, Loss, Moments, Step, Steps
-from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig, is_reference, load_reference
+from hive.config import (
+    A2CConfig,
+    AlgorithmConfig,
+    IMPALAConfig,
+    NStepQConfig,
+    PPOConfig,
+    is_reference,
+    load_reference,
+)
 from hive.errors import TopologyError
 from hive.networks import ActionDistribution
 
@@ -18,14 +27,14 @@ __all__ = [
     "IMPALA",
     "PPO",
     "Algorithm",
+    "AnyOptimizer",
     "Configured",
-    "Evaluate",
-    "Loss",
+    "Gradients",
     "Moments",
+    "NStepQ",
     "Policy",
-    "Step",
-    "Steps",
     "describe_policy",
+    "heads_of_algorithm",
     "load",
     "make_algorithm",
     "merged",
@@ -33,13 +42,21 @@ __all__ = [
 ]
 
 
-MEMBERS = ("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs", "steps")
+MEMBERS = (
+    *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
+    *("connect", "gradients"),
+)
+HEADS = ("policy", "value")  # of the network, where an algorithm names no others
 
 
-def make_algorithm(config: AlgorithmConfig, distribution: ActionDistribution, workers: int) -> Algorithm:
-    """The algorithm that [algorithm] names, for a run with so many gradient workers.
+def make_algorithm(
+    config: AlgorithmConfig, distribution: ActionDistribution, workers: int, round_steps: int = 1
+) -> Algorithm:
+    """The algorithm that [algorithm] names, for a run with so many gradient workers, not yet connected to a network.
 
-    One of a user's own is called with (config, distribution, workers, **config.options). Raises TopologyError where it
+    distribution: that of the environment's actions. round_steps: environment steps of a round of the whole run.
+
+    A user-defined one is called with (config, distribution, workers, **config.options). Raises TopologyError where it
     cannot be loaded, or lacks what an `Algorithm` has.
     """
     if is_reference(config.name):
@@ -58,4 +75,11 @@ def make_algorithm(config: AlgorithmConfig, distribution: ActionDistribution, wo
             return PPO(config, distribution, workers)
         case IMPALAConfig():
             return IMPALA(config, distribution)
+        case NStepQConfig():
+            return NStepQ(config, distribution, workers, round_steps)
     raise TypeError(f"no algorithm for {type(config).__name__}")
+
+
+def heads_of_algorithm(algorithm: Algorithm) -> tuple[str, ...]:
+    """The names of the heads that the algorithm's network ends in."""
+    return tuple(getattr(algorithm, "heads", HEADS))

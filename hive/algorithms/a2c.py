@@ -14,13 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.functional import mse_loss
+from torch import nn
 
-from hive.algorithms.advantages import Floats, generalised_advantages, merged, moments_of, normalized
-from hive.algorithms.rows import acted_rows, flat, input_rows, weights
-from hive.algorithms.steps import Evaluate, Loss, Step, Steps
+from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.algorithm import AnyOptimizer, Gradients
+from hive.algorithms.rows import flat, input_rows, sizes, weights
+from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
+from hive.losses import A2CLoss, Floats
 from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
@@ -35,6 +36,7 @@ class A2C:
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean")
     behaviour_log_probs = False
+    model: ActorCritic
 
     def __init__(self, config: A2CConfig, distribution: ActionDistribution, workers: int = 1) -> None:
         self.distribution = distribution
@@ -45,34 +47,36 @@ class A2C:
     def reconfigure(self, config: A2CConfig) -> None:
         """Works by these keys from the next loss on."""
         self.config = config
-        self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0])
 
-    def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
+    def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
+        """Makes the actor-critic that learns. It has no target network."""
+        self.model = ActorCritic(network, optimizer)
+
+    def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         samples = sum(rollout.samples for rollout in rollouts)
         inputs, moments = input_rows(rollouts), None
         if samples and self.asks_for_moments:
-            outputs = yield Evaluate(inputs)
-            moments = yield moments_of(rollouts, self._targets(rollouts, outputs[1])[0])
+            values = self.model.no_grad(inputs)[1].numpy()
+            moments = yield moments_of(rollouts, self._targets(rollouts, values)[0])
+
+        def targets(values: Floats) -> tuple[Floats, Floats]:
+            advantages, returns = self._targets(rollouts, values)
+            if self.config.normalize_advantages:
+                advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
+            return advantages, returns
+
         if samples:
-            yield Step(inputs, samples, lambda outputs: self._loss(rollouts, samples, outputs, moments))
+            loss = A2CLoss(
+                inputs,
+                torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
+                weights(rollouts, samples),
+                sizes(rollouts),
+                self.distribution,
+                targets,
+                self.config.value_loss_weight,
+                self.config.entropy_weight,
+            )
+            yield self.model.reinforce(loss, samples=samples)
 
-    def _targets(self, rollouts: Sequence[Rollout], values: Tensor) -> tuple[Floats, Floats]:
-        return generalised_advantages(rollouts, values.detach().numpy(), self.config.discount, self.config.gae_lambda)
-
-    def _loss(
-        self,
-        rollouts: Sequence[Rollout],
-        samples: int,
-        outputs: tuple[Tensor, ...],
-        moments: tuple[float, float] | None,
-    ) -> Loss:
-        advantages, targets = self._targets(rollouts, outputs[1])
-        if self.config.normalize_advantages:
-            advantages = normalized(advantages, moments or merged([moments_of(rollouts, advantages)]))
-        policy, values = acted_rows(rollouts, outputs[0]), acted_rows(rollouts, outputs[1])
-        actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, actions)
-        policy_losses = -log_probs * torch.from_numpy(advantages)
-        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
-        terms = policy_losses, value_losses, entropies, values.detach()
-        return Loss.of_terms(terms, weights(rollouts, samples), self.factors)
+    def _targets(self, rollouts: Sequence[Rollout], values: Floats) -> tuple[Floats, Floats]:
+        return generalised_advantages(rollouts, values, self.config.discount, self.config.gae_lambda)

@@ -13,18 +13,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-
 from hive import _native
+from hive.algorithms.algorithm import Moments
 from hive.algorithms.rows import flat, values_of
-from hive.algorithms.steps import Moments
+from hive.losses import Floats
 from hive.storage import Rollout
 
-__all__ = ["Floats", "generalised_advantages", "merged", "moments_of", "normalized"]
+__all__ = ["generalised_advantages", "merged", "moments_of", "normalized"]
 
 EPSILON = 1e-8  # keeps the normalisation of constant advantages finite
-
-Floats = NDArray[np.float32]
 
 
 def generalised_advantages(

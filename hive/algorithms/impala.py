@@ -15,20 +15,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import mse_loss
+from torch import nn
 
 from hive import _native
-from hive.algorithms.rows import acted_rows, flat, input_rows, unflat, values_of, weights
-from hive.algorithms.steps import Loss, Step, Steps
+from hive.algorithms.algorithm import AnyOptimizer, Gradients
+from hive.algorithms.rows import flat, input_rows, sizes, unflat, values_of, weights
+from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import IMPALAConfig
+from hive.losses import Floats, VTraceLoss
 from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["IMPALA"]
-
-Floats = NDArray[np.float32]
 
 
 class IMPALA:
@@ -38,6 +36,7 @@ class IMPALA:
     gradients_per_round = 1
     behaviour_log_probs = True
     asks_for_moments = False
+    model: ActorCritic
 
     def __init__(self, config: IMPALAConfig, distribution: ActionDistribution) -> None:
         self.distribution = distribution
@@ -46,26 +45,27 @@ class IMPALA:
     def reconfigure(self, config: IMPALAConfig) -> None:
         """Works by these keys from the next loss on."""
         self.config = config
-        self.factors = torch.tensor([1.0, config.value_loss_weight, -config.entropy_weight, 0.0, 0.0])
 
-    def steps(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Steps:
+    def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
+        """Makes the actor-critic that learns. It has no target network."""
+        self.model = ActorCritic(network, optimizer)
+
+    def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
-            yield Step(input_rows(rollouts), samples, lambda outputs: self._loss(rollouts, samples, outputs))
-
-    def _loss(self, rollouts: Sequence[Rollout], samples: int, outputs: tuple[Tensor, ...]) -> Loss:
-        policy, values = acted_rows(rollouts, outputs[0]), acted_rows(rollouts, outputs[1])
-        log_probs, entropies = self.distribution.log_prob_and_entropy(
-            policy, torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-        )
-        log_ratios = log_probs.detach() - torch.from_numpy(flat([rollout.log_probs for rollout in rollouts]))
-        advantages, targets = self._targets(rollouts, outputs[1].detach().numpy(), log_ratios.numpy())
-        policy_losses = -log_probs * torch.from_numpy(advantages)
-        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
-        weight = weights(rollouts, samples)
-        rhos = log_ratios.exp().clamp_max(self.config.rho_clip).where(weight > 0.0, 0.0)  # of the others: anything
-        terms = policy_losses, value_losses, entropies, values.detach(), rhos
-        return Loss.of_terms(terms, weight, self.factors)
+            loss = VTraceLoss(
+                input_rows(rollouts),
+                torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
+                torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])),
+                weights(rollouts, samples),
+                sizes(rollouts),
+                self.distribution,
+                lambda values, log_ratios: self._targets(rollouts, values, log_ratios),
+                self.config.rho_clip,
+                self.config.value_loss_weight,
+                self.config.entropy_weight,
+            )
+            yield self.model.reinforce(loss, samples=samples)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
         """Advantages and value targets of all acted rows, flat."""

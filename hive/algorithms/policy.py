@@ -13,7 +13,7 @@ for its module is imported and its class called.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import RecordError
 from hive.networks import (
+    ActionDistribution,
+    Categorical,
+    EpsilonGreedy,
     FlatParameters,
     NetworkWrapper,
     Spaces,
@@ -41,26 +44,33 @@ KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[Box]] = {
     "multi-discrete": MultiDiscrete,
     "box": Box,
 }
+HEADS = ("policy", "value")  # of descriptions that name none
 REFERENCES = ("module", "policy_head", "value_head")  # the keys of [network] that name somebody's own code
 
 
 class Policy:
     """A trained policy: a function from observations to actions.
 
-    observation, action: what one is. network: the module, in evaluation mode; it gives (policy outputs, value).
+    observation, action: what one is. network: the module, in evaluation mode; it gives (policy outputs, value), or
+        (action values,). distribution: what actions are drawn from, given the first of these.
     updates, env_steps: how far its run was. mean_return: of the last 100 training episodes, None before the first.
     """
 
     def __init__(
-        self, observation: ObservationSpec, action: ActionSpec, network: torch.nn.Module, facts: Mapping[str, Any]
+        self,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        network: torch.nn.Module,
+        facts: Mapping[str, Any],
+        distribution: ActionDistribution,
     ) -> None:
         self.observation = observation
         self.action = action
+        self.distribution = distribution
         self.network = network.eval()
         self.updates = int(facts.get("updates", 0))
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
-        self._distribution = distribution_for(action)
 
     def __call__(self, observation: Any, *, noise: np.random.Generator | None = None) -> Any:
         """The action for one observation, as its environment takes it, or an array [B, ...] for a batch [B, ...].
@@ -71,10 +81,10 @@ class Policy:
         with torch.inference_mode():
             outputs = self.network(torch.from_numpy(batch))[0]
             if noise is None:
-                stored = self._distribution.mode(outputs).numpy()
+                stored = self.distribution.mode(outputs).numpy()
             else:
-                stored = self._distribution.sample_numpy(
-                    outputs.numpy(), self._distribution.draw_noise(noise, len(batch))
+                stored = self.distribution.sample_numpy(
+                    outputs.numpy(), self.distribution.draw_noise(noise, len(batch))
                 )
         actions = self._for_environment(stored)
         return actions[0] if single else actions
@@ -98,7 +108,7 @@ class Policy:
         if isinstance(action, Discrete):
             return stored + action.start
         if isinstance(action, MultiDiscrete):
-            return stored
+            return stored + np.asarray(action.start, np.int64) if action.start else stored
         low, high = (np.asarray(bound, np.float32).reshape(action.shape) for bound in (action.low, action.high))
         clipped: NDArray[Any] = np.clip(stored, low, high)
         return clipped
@@ -112,7 +122,9 @@ def load(place: str, *, own_code: bool = False) -> Policy:
     """
     checkpoint = checkpoint_at(str(place))
     try:
-        observation, action, network = _specs_in(checkpoint.state["policy"])
+        description = checkpoint.state["policy"]
+        observation, action, network = _specs_in(description)
+        heads, epsilon = _heads_in(description)
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
@@ -124,22 +136,38 @@ def load(place: str, *, own_code: bool = False) -> Policy:
             f"the network of {checkpoint.path} is made of `{named[0]}`, which would be imported and called",
             hint="hive.load(..., own_code=True) does that, if you trust the checkpoint",
         )
-    module = _network(observation, action, network)
+    module = _network(observation, action, network, heads)
     flat = FlatParameters(module)
     block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)
-    return Policy(observation, action, module, checkpoint.state | {"mean_return": checkpoint.mean_return})
+    distribution = distribution_for(action)
+    if epsilon is not None and isinstance(distribution, Categorical):
+        distribution = EpsilonGreedy(distribution.n, epsilon, epsilon)
+    facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
+    return Policy(observation, action, module, facts, distribution)
 
 
-def describe_policy(observation: ObservationSpec, action: ActionSpec, network: NetworkConfig) -> dict[str, Any]:
-    """What `load` makes a policy of, besides the weights; JSON has room for all of it."""
+def describe_policy(
+    observation: ObservationSpec,
+    action: ActionSpec,
+    network: NetworkConfig,
+    heads: Sequence[str] = HEADS,
+    distribution: ActionDistribution | None = None,
+) -> dict[str, Any]:
+    """What `load` makes a policy of, besides the weights; JSON has room for all of it.
+
+    heads: what the network ends in. distribution: what actions are drawn from; None: the usual one of the action.
+    """
+    exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
     kind = next(kind for kind, cls in KINDS.items() if isinstance(action, cls))
     facts = {name: _plain(value) for name, value in dataclasses.asdict(action).items()}
     return {
         "observation": {name: _plain(value) for name, value in dataclasses.asdict(observation).items()},
         "action": {"kind": kind, **facts},
         "network": {name: _plain(value) for name, value in dataclasses.asdict(network).items()},
+        "heads": list(heads),
+        **exploration,
     }
 
 
@@ -165,9 +193,17 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
     return observation, cls(**facts), NetworkConfig(**network)
 
 
-def _network(observation: ObservationSpec, action: ActionSpec, network: NetworkConfig) -> torch.nn.Module:
+def _heads_in(description: Mapping[str, Any]) -> tuple[tuple[str, ...], float | None]:
+    """The heads of the network, and epsilon where it acts by action values. Older descriptions have neither."""
+    heads = tuple(map(str, description.get("heads", HEADS)))
+    return heads, float(description["epsilon"]) if "epsilon" in description else None
+
+
+def _network(
+    observation: ObservationSpec, action: ActionSpec, network: NetworkConfig, heads: Sequence[str]
+) -> torch.nn.Module:
     wrapper = NetworkWrapper(
-        network_parameters(network),
+        network_parameters(network, heads=heads),
         has_target=False,
         has_global=False,
         name="policy",

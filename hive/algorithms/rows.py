@@ -6,7 +6,8 @@ The network sees all observations of all rollouts at once. For each rollout its 
     row T                            [B]        only bootstraps
     final observations               [F]        only bootstrap, where an episode was truncated
 
-and the outputs come in that order. Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...].
+and the outputs come in that order. Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...];
+`hive.losses.acted_rows` picks these from the outputs, by `sizes`.
 It knows no loss and no returns.
 """
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from hive.storage import Rollout
 
-__all__ = ["acted_rows", "flat", "input_rows", "unflat", "values_of", "weights"]
+__all__ = ["flat", "input_rows", "sizes", "unflat", "values_of", "weights"]
 
 Floats = NDArray[np.float32]
 
@@ -37,11 +38,9 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
     return torch.from_numpy(_joined(parts))
 
 
-def acted_rows(rollouts: Sequence[Rollout], outputs: Tensor) -> Tensor:
-    """Those of the outputs [N, ...] that belong to an action, [sum of T * B, ...]."""
-    if len(rollouts) == 1:
-        return outputs.narrow(0, 0, rollouts[0].rewards.size)
-    return torch.cat(outputs.split_with_sizes([size for rollout in rollouts for size in _sizes(rollout)])[::2])
+def sizes(rollouts: Sequence[Rollout]) -> list[int]:
+    """How many inputs were acted on and how many only bootstrap, two numbers for each rollout: see `acted_rows`."""
+    return [size for rollout in rollouts for size in _sizes(rollout)]
 
 
 def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rollout, Floats, Floats]]:

@@ -11,6 +11,7 @@ other part of hive: any torch module, any torch optimizer.
 
 from __future__ import annotations
 
+from hive.approximation.actor_critic import ActorCritic
 from hive.approximation.approximation import CHECKPOINT_FREQUENCY, Approximation
 from hive.approximation.checkpointers import (
     Checkpointer,
@@ -21,28 +22,34 @@ from hive.approximation.checkpointers import (
 from hive.approximation.distributional import QDist
 from hive.approximation.features import CACHE_SIZE, FeatureNetwork
 from hive.approximation.identity import Identity
-from hive.approximation.joint import accumulate_jointly, reinforce_jointly
+from hive.approximation.joint import accumulate_jointly, jointly, reinforce_jointly
+from hive.approximation.receivers import GradientReceiver, Part
 from hive.approximation.stepping import STAGES, StepReport
-from hive.approximation.targets import FixedTarget, PolyakTarget, TargetNetwork, TrivialTarget
-from hive.approximation.values import QContinuous, QNetwork, VNetwork
+from hive.approximation.targets import FixedTarget, PolyakTarget, SharedTarget, TargetNetwork, TrivialTarget
+from hive.approximation.values import QContinuous, QNetwork, SingleOutput, VNetwork
 from hive.approximation.writers import DummyWriter, SinkWriter, Writer
 
 __all__ = [
     "CACHE_SIZE",
     "CHECKPOINT_FREQUENCY",
     "STAGES",
+    "ActorCritic",
     "Approximation",
     "Checkpointer",
     "DummyCheckpointer",
     "DummyWriter",
     "FeatureNetwork",
     "FixedTarget",
+    "GradientReceiver",
     "Identity",
+    "Part",
     "PeriodicCheckpointer",
     "PolyakTarget",
     "QContinuous",
     "QDist",
     "QNetwork",
+    "SharedTarget",
+    "SingleOutput",
     "SinkWriter",
     "StepReport",
     "TargetNetwork",
@@ -50,6 +57,7 @@ __all__ = [
     "VNetwork",
     "Writer",
     "accumulate_jointly",
+    "jointly",
     "load_checkpoint",
     "reinforce_jointly",
 ]

@@ -6,9 +6,13 @@
 Model and optimizer are the user's ordinary ones: a torch.nn.Module and a torch.optim.Optimizer, on any device. What
 the page of autonomous-learning-library calls a control loop is `step`, in one order; `report` says what it did.
 
-Three ways to an update:
+In a run the same object has the gradient worker's slot in the place of an optimizer (see receivers.py): `reinforce`
+then fills one gradient, the learner steps, and the target is a block of the learner's state.
 
-- `reinforce(loss)`. With `accumulate_steps=k` every k-th call makes the step, on the mean of the k gradients.
+Three ways to an update of a plain script:
+
+- `reinforce(loss)`, a scalar or a typed loss of hive.losses. With `accumulate_steps=k` every k-th call makes the step,
+  on the mean of the k gradients.
 - `accumulate(loss, weight)` as often as wanted, then `step()`: the mean weighted by `weight` (samples, for example).
 - a backward pass of your own, then `step()`. If `loss_scaling` is not 1, backpropagate `scaled(loss)`: a step on
   gradients that were not scaled is refused, because the setting would do nothing. For several heads on shared
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -30,6 +34,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from hive.approximation.checkpointers import Checkpointer, DummyCheckpointer, PeriodicCheckpointer
 from hive.approximation.modes import evaluating
+from hive.approximation.receivers import GradientReceiver, Part
 from hive.approximation.stepping import (
     StepReport,
     clip_gradients,
@@ -41,6 +46,7 @@ from hive.approximation.stepping import (
 from hive.approximation.targets import TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
+from hive.losses import Loss
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 
@@ -54,7 +60,8 @@ SILENT = DummyWriter()
 class Approximation:
     """A function approximator.
 
-    model: a torch module. optimizer: made with its parameters; without one it can be asked but not trained.
+    model: a torch module. optimizer: made with its parameters, or a GradientReceiver; without one it can be asked but
+        not trained.
     checkpointer: None: a PeriodicCheckpointer(200) that saves below the writer's `log_dir`, or none at all
         where no writer is given that says where.
     clip_grad: the greatest norm of the gradient; 0: not clipped.
@@ -76,7 +83,7 @@ class Approximation:
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | None = None,
+        optimizer: Optimizer | GradientReceiver | None = None,
         checkpointer: Checkpointer | None = None,
         clip_grad: float = 0,
         device: torch.device | str | None = None,
@@ -95,7 +102,8 @@ class Approximation:
         if logger is not None and writer is not SILENT:
             raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same thing: give one")
         self.model = model
-        self.optimizer = optimizer
+        self.receiver = optimizer if isinstance(optimizer, GradientReceiver) else None
+        self.optimizer = optimizer if isinstance(optimizer, Optimizer) else None
         self.scheduler = scheduler
         self.target_network = TrivialTarget() if target is None else target
         self.writer = writer if logger is None else logger
@@ -108,6 +116,10 @@ class Approximation:
         self.scaler = scaler
         self.updates = 0
         self.report: StepReport | None = None
+        self.statistics: tuple[float, ...] = ()
+        """Of the last loss, where it had any."""
+        self.inputs: tuple[Any, ...] = ()
+        """Of the last forward pass with a graph, for reports of what is not finite."""
         self._given_device = None if device is None else torch.device(device)
         self._was_scaled = False
         self._forget_accumulated()
@@ -123,7 +135,9 @@ class Approximation:
 
     def __call__(self, *inputs: Any) -> Any:
         """A forward pass with a graph, in the mode the model is in."""
-        return self.model(*inputs)
+        outputs = self.model(*inputs)
+        self.inputs = inputs
+        return outputs if self.receiver is None else self.receiver.watch(outputs)
 
     @property
     def device(self) -> torch.device:
@@ -146,13 +160,44 @@ class Approximation:
         """A forward pass of the target network, without a graph."""
         return self.target_network(*inputs)
 
-    def reinforce(self, loss: Tensor | None = None) -> Self:
-        """A backward pass of `loss * loss_scaling` (a scalar), and a step; returns self.
+    def reinforce(
+        self, loss: Tensor | Loss | None = None, *, samples: int | None = None, statistics: Sequence[float] = ()
+    ) -> Self:
+        """A backward pass of `loss * loss_scaling`, and a step; returns self.
 
-        With `accumulate_steps=k` every k-th call makes the step. The loss is logged as given. Raises NetworkError
-        without a loss, for one that does not depend on any parameter, and as `step`.
+        loss: a scalar, or a typed loss, whose forward pass is made here. With `accumulate_steps=k` every k-th call
+            makes the step. It is logged as given.
+        samples: how many the loss is the mean of; in a run the gradient counts by them. With 0 nothing is learned.
+        statistics: of this loss, kept in `statistics`; those of a typed loss are its own.
+
+        Raises NetworkError without a loss, for one that does not depend on any parameter, and as `step`; in a run also
+        without `samples`, and for a loss of outputs of earlier weights.
         """
-        return self.accumulate(loss).step_if_due(*[] if loss is None else [loss])
+        if samples == 0:  # a loss of nothing is no update; in a run it is a gradient all the same
+            if self.receiver is not None:
+                self.receiver.reinforce([], 0, ())
+            return self
+        value = None if loss is None else self.value_of(loss, statistics)
+        if self.receiver is not None:
+            self.receiver.reinforce([self.part_of(value)], samples, self.statistics)
+            return self
+        return self.accumulate(value).step_if_due(*[] if value is None else [value])
+
+    def value_of(self, loss: Tensor | Loss, statistics: Sequence[float] = ()) -> Tensor:
+        """The scalar of a loss. For a typed one the forward pass is made here, and its own statistics are kept."""
+        self.statistics = tuple(statistics)
+        if isinstance(loss, Tensor):
+            return loss
+        self.inputs = (loss.inputs,)
+        value = loss(self.model(loss.inputs))
+        self.statistics = value.statistics
+        return value.total
+
+    def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
+        """What a GradientReceiver is given for this loss. Raises NetworkError as `scaled`."""
+        if loss is None:
+            raise self._no_loss()
+        return Part(self.scaled(loss), self.inputs, parameters)
 
     def step_if_due(self, *losses: Tensor) -> Self:
         """A step if there were `accumulate_steps` backward passes since the last one; logs `losses`; returns self."""
@@ -166,9 +211,7 @@ class Approximation:
         The next step divides by the sum of all weights since the last one.
         """
         if loss is None:
-            raise NetworkError(
-                f"`{self.name}` has no loss to learn from", hint="pass it, or call backward yourself and then step()"
-            )
+            raise self._no_loss()
         total = self.scaled(loss) if weight == 1.0 else weight * self.scaled(loss)
         torch.autograd.backward(total)
         self.count_backward(weight)
@@ -196,7 +239,7 @@ class Approximation:
         loss: only logged. Raises NetworkError without an optimizer or gradients, NotFinite as `non_finite` says;
         the gradient is then cleared and nothing else has changed.
         """
-        optimizer = self._optimizer_for("step")
+        optimizer = self.require_optimizer("step")
         parameters = parameters_with_gradients(optimizer)
         self._refuse_step(parameters)
         if loss is not None:
@@ -278,7 +321,15 @@ class Approximation:
         target = self.target_network if isinstance(self.target_network, TargetNetwork) else None
         return [(name, part) for name, part in (*parts, ("target", target)) if part is not None]
 
-    def _optimizer_for(self, what: str) -> Optimizer:
+    def _no_loss(self) -> NetworkError:
+        return NetworkError(
+            f"`{self.name}` has no loss to learn from", hint="pass it, or call backward yourself and then step()"
+        )
+
+    def require_optimizer(self, what: str) -> Optimizer:
+        """The torch optimizer. Raises NetworkError where there is none to do `what` with."""
+        if self.receiver is not None:
+            raise NetworkError(f"the learner of the run steps `{self.name}`", hint="yield reinforce(loss, samples=n)")
         if self.optimizer is None:
             raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="give it one when made")
         return self.optimizer

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
+from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
 from hive.errors import NetworkError
 from hive.networks.projection import categorical_support, point_mass, project_categorical
@@ -72,7 +73,7 @@ class QDist(Approximation):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | None,
+        optimizer: Optimizer | GradientReceiver | None,
         n_actions: int,
         n_atoms: int,
         v_min: float,

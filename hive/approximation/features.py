@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
+from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, observation_of, over_states, with_observation
 from hive.errors import NetworkError
 
@@ -61,7 +62,7 @@ class FeatureNetwork(Approximation):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | None = None,
+        optimizer: Optimizer | GradientReceiver | None = None,
         name: str = "feature",
         *,
         style: Style = "detached",

@@ -1,4 +1,11 @@
-"""Several heads on shared features, learned by one backward pass.
+"""One update of several approximations.
+
+`jointly` for agents of several networks: each loss reaches only the parameters of its own approximation, whatever else
+its graph contains, and all steps come after all backward passes. In a run it is one gradient, and one `yield`:
+
+    yield jointly((critic, critic_loss), (policy, policy_loss), samples=n)
+
+`reinforce_jointly` for heads on shared features, learned by one backward pass:
 
     reinforce_jointly([(v, value_loss), (policy, policy_loss)], [features])
 
@@ -15,14 +22,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hive.approximation.approximation import Approximation
 from hive.errors import NetworkError
+from hive.losses import Loss
 
-__all__ = ["accumulate_jointly", "reinforce_jointly"]
+__all__ = ["accumulate_jointly", "jointly", "reinforce_jointly"]
 
 Losses = Sequence[tuple[Approximation, Tensor]]
+
+
+def jointly(
+    *parts: tuple[Approximation, Tensor | Loss], samples: int | None = None, statistics: Sequence[float] = ()
+) -> None:
+    """A backward pass for each (approximation, loss), then the step of each; in a run, one gradient of them all.
+
+    samples, statistics: as of `Approximation.reinforce`; without any, the statistics of typed losses, one after the
+        other. Raises NetworkError where two approximations share a parameter, where only some are part of a run, and as
+        `reinforce`.
+    """
+    if not parts:
+        raise NetworkError("there are no losses to learn from")
+    groups = _own_parameters([approximation for approximation, _ in parts])
+    losses = [approximation.value_of(loss) for approximation, loss in parts]
+    own_statistics = statistics or [value for approximation, _ in parts for value in approximation.statistics]
+    receivers = {id(approximation.receiver): approximation.receiver for approximation, _ in parts}
+    if len(receivers) > 1:
+        raise NetworkError("some of these approximations belong to a run and some do not", hint="connect all of them")
+    made = [a.part_of(loss, group) for (a, _), loss, group in zip(parts, losses, groups, strict=True)]
+    (receiver,) = receivers.values()
+    if receiver is not None:
+        return receiver.reinforce(made, samples, own_statistics)
+    for approximation, _ in parts:
+        approximation.require_optimizer("learn")
+    for part in made:
+        torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
+    for (approximation, _), loss in zip(parts, losses, strict=True):
+        approximation.count_backward()
+        approximation.step_if_due(loss)
+    return None
+
+
+def _own_parameters(approximations: Sequence[Approximation]) -> list[list[nn.Parameter]]:
+    """The trainable parameters of each. Raises NetworkError for one that two of them have."""
+    owners: dict[int, Approximation] = {}
+    groups = []
+    for approximation in approximations:
+        group = [parameter for parameter in approximation.model.parameters() if parameter.requires_grad]
+        for parameter in group:
+            other = owners.setdefault(id(parameter), approximation)
+            if other is not approximation:
+                raise NetworkError(
+                    f"`{other.name}` and `{approximation.name}` share parameters, and jointly() keeps them apart",
+                    hint="heads on shared features are learned by reinforce_jointly",
+                )
+        groups.append(group)
+    return groups
 
 
 def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), weight: float = 1.0) -> None:

@@ -3,6 +3,7 @@
     TrivialTarget                     the network itself
     FixedTarget(update_frequency)     a copy, made equal every so many updates
     PolyakTarget(rate)                a copy that follows: target = (1 - rate) * target + rate * network
+    SharedTarget(online, target)      a network whose weights come from elsewhere: in a run from the learner
 
 All answer without a graph and, if not told otherwise (`mode="train"`), in evaluation mode: a target that drops
 features at random, or normalises by the batch at hand, is no fixed target. `mode="train"` is for networks whose noise
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from hive.approximation.modes import evaluating
 from hive.errors import NetworkError
 
-__all__ = ["FixedTarget", "PolyakTarget", "TargetNetwork", "TrivialTarget"]
+__all__ = ["FixedTarget", "PolyakTarget", "SharedTarget", "TargetNetwork", "TrivialTarget"]
 
 Mode = Literal["eval", "train"]
 Buffers = Literal["copy", "average", "ignore"]
@@ -77,6 +78,31 @@ class TrivialTarget(TargetNetwork):
 
     def init(self, model: nn.Module) -> None:
         self._model = model
+
+    def update(self) -> None:
+        pass
+
+
+class SharedTarget(TargetNetwork):
+    """`target`, a network built like `online`, whose weights others keep: nothing here changes them.
+
+    online: the network inside the Approximation's model. It answers as that model would with `target` in its place.
+    """
+
+    def __init__(self, online: nn.Module, target: nn.Module) -> None:
+        self._online = online
+        self._target = target
+        self._model: nn.Module | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return _known(self._model)(*inputs)
+
+    def init(self, model: nn.Module) -> None:
+        """Raises NetworkError for a model without the online network in it."""
+        if not any(child is self._online for child in model.modules()):
+            raise NetworkError("the model does not contain the online network of this target")
+        self._model = copy.deepcopy(model, {id(self._online): self._target}).requires_grad_(False).eval()
 
     def update(self) -> None:
         pass

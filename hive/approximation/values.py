@@ -18,10 +18,26 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
+from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
 from hive.errors import NetworkError
 
-__all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "VModule", "VNetwork"]
+__all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "SingleOutput", "VModule", "VNetwork"]
+
+
+class SingleOutput(nn.Module):
+    """A network that returns a tuple of outputs, as those of hive.networks do, as a function to the first of them.
+
+    One that returns a tensor stays as it is.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observations: Any) -> Any:
+        outputs = self.network(observations)
+        return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
 class VModule(nn.Module):
@@ -84,7 +100,9 @@ class QContinuousModule(nn.Module):
 class VNetwork(Approximation):
     """The value of states. `model` returns [N] or [N, 1]; other arguments: as of Approximation."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "v", **kwargs: Any) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None, name: str = "v", **kwargs: Any
+    ) -> None:
         super().__init__(VModule(model), optimizer, name=name, **kwargs)
 
 
@@ -95,7 +113,9 @@ class QNetwork(Approximation):
     Approximation.
     """
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer | None = None, name: str = "q", **kwargs: Any) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None = None, name: str = "q", **kwargs: Any
+    ) -> None:
         super().__init__(QModule(model), optimizer, name=name, **kwargs)
 
 
@@ -106,7 +126,9 @@ class QContinuous(Approximation):
     Approximation.
     """
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer | None, name: str = "q", **kwargs: Any) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None, name: str = "q", **kwargs: Any
+    ) -> None:
         super().__init__(QContinuousModule(model), optimizer, name=name, **kwargs)
 
 

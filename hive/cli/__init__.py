@@ -32,6 +32,7 @@ COMMANDS = {
     "set": ("steer", "change a hyper-parameter of a running run"),
     "scale": ("steer", "change the numbers of workers of a running run"),
     "save": ("steer", "write a checkpoint of a running run now"),
+    "eval": ("evaluate", "play whole episodes with the policy of a run: how good is it"),
     "ls": ("look", "runs"),
     "ps": ("look", "the processes of a run"),
     "monitor": ("monitor", "look at a run live"),

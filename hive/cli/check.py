@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -22,13 +24,15 @@ from hive.cli.drawing import lines_of, svg_of
 from hive.cli.starting import new_run
 from hive.config import load_config
 from hive.errors import ActorFailed, UsageError
-from hive.records import Summary
+from hive.records import Summary, read_jsonl
+from hive.runtime.blame import place_in
 from hive.runtime.plan import Plan
 
 __all__ = ["add_check"]
 
 STEPS = 200  # of environments: a round of everything
 LIMIT_S = 8.0  # of a topology that does not end by itself; with the start it stays under ten seconds
+GRACE_S = 4.0  # from being asked to stop: the longest step of a healthy environment that is worth waiting for here
 
 
 def add_check(commands: Any) -> None:
@@ -74,17 +78,28 @@ def _try(config: Path, sets: list[str]) -> dict[str, Any]:
     home, begun = os.environ.get("HIVE_HOME"), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hive-check-") as folder:
         os.environ["HIVE_HOME"] = folder
-        limit = threading.Timer(LIMIT_S, os.kill, (os.getpid(), signal.SIGTERM))  # which drains a run
+        limits = [
+            threading.Timer(LIMIT_S, os.kill, (os.getpid(), signal.SIGTERM)),  # which drains a run
+            threading.Timer(LIMIT_S + GRACE_S, _give_up, (threading.get_ident(), folder)),
+        ]
         try:
             directory = new_run(config, [*sets, f"run.steps={STEPS}", "checkpoint.every={}"])
-            limit.start()
+            for limit in limits:
+                limit.start()
             run_inline(directory)
         finally:
-            limit.cancel()
+            for limit in limits:
+                limit.cancel()
             os.environ.pop("HIVE_HOME")
             if home is not None:
                 os.environ["HIVE_HOME"] = home
         summary = Summary.read(directory.summary_file)
+        faults = [event["text"] for event in read_jsonl(directory.events_file) if event["kind"] == "not finite"]
+    if faults and not summary.updates:
+        raise ActorFailed(
+            f"none of its gradients could be applied: {faults[-1].partition('; what made it')[0]}",
+            hint="look for a division by zero, a logarithm of zero, or weights that begin too large",
+        )
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint="" if folder in hint else hint)
@@ -94,6 +109,19 @@ def _try(config: Path, sets: list[str]) -> dict[str, Any]:
         "updates": summary.updates,
         "wall_s": round(time.monotonic() - begun, 3),
     }
+
+
+def _give_up(thread: int, folder: str) -> None:
+    """Ends this process, whose `thread` does not come back from whatever it is in: no signal gets through to it."""
+    place = place_in(sys._current_frames()[thread])
+    error = ActorFailed(
+        f"it has not come back for {GRACE_S:g} s" + (f" from {place}" if place else ""),
+        hint="`hive up` gives a step as long as supervision.phase_limit_s, and then shows its stack",
+    )
+    sys.stdout.flush()
+    print(error.render(), file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(error.exit_code)
 
 
 def _as_data(plan: Plan) -> dict[str, Any]:

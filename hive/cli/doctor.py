@@ -17,6 +17,7 @@ import platform
 import resource
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ DESCRIPTORS = 1024  # what a run of a hundred actors needs, with room
 MEMORY_GIB = 2.0  # torch and its imports take half a GiB a run; slots and weights come on top
 SUPERVISOR = b"hive.runtime.supervise"  # the module that its process runs
 DISK_GIB = 1.0  # checkpoints of a small network, and logs
+GRACE_S = 2.0  # a fork server outlives its supervisor until it has swept; whoever is half forked has another parent
 SOCKET_BYTES = 107  # of the path of a unix socket
 LONGEST_SOCKET = len("/12345678/99/gradient-worker-999-9999")  # below the folder of all sockets
 STUCK_S = 10.0  # in one phase of its own: longer than a healthy step, update or save takes
@@ -170,20 +172,35 @@ def _runs() -> Iterator[Finding]:
     )
     for run in find_runs(home):
         if run_state(run) == "lost" and run.run_file.exists():
-            yield Finding(WARN, run.name, "is lost: its supervisor was killed", f"hive resume {run.name}")
+            yield Finding(WARN, run.name, "is lost: its supervisor was killed", _way_on(run))
+
+
+def _way_on(run: RunDirectory) -> str:
+    """How a run that has ended can go on; "" where nothing of it was saved."""
+    return f"hive resume {run.name}" if list_checkpoints(run.checkpoints) else ""
 
 
 def _left() -> Iterator[Finding]:
     """Actors that outlived their supervisor. There should be none, whatever was killed."""
     try:
-        owners = {pid for _, pid in live_owners()}
+        owners, left = _strays()
+        limit = time.monotonic() + GRACE_S
+        while left and time.monotonic() < limit:
+            time.sleep(GRACE_S / 40)
+            owners, now = _strays()
+            left &= now
     except HiveError:
         return  # what is wrong with the sockets is said there
-    left = [pid for pid, parent in _actors() if parent not in owners and not _supervises(parent)]
     if left:
-        yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, left))}", "kill -9 them")
+        yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, sorted(left)))}", "kill -9 them")
     else:
-        yield Finding(OK, "leftovers", f"none; live runs: {len(owners)}")
+        yield Finding(OK, "leftovers", f"none; live runs: {owners}")
+
+
+def _strays() -> tuple[int, set[int]]:
+    """How many runs live, and the actors that no supervisor has for children at this moment."""
+    owners = {pid for _, pid in live_owners()}
+    return len(owners), {pid for pid, parent in _actors() if parent not in owners and not _supervises(parent)}
 
 
 def _supervises(pid: int) -> bool:
@@ -229,7 +246,7 @@ def run_findings(directory: RunDirectory) -> Iterator[Finding]:
 
 
 def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
-    resume = f"hive resume {directory.name}"
+    resume = _way_on(directory)
     if state == "lost":
         yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.slips import did_you_mean, listed
+from hive.cli.tables import print_table
 from hive.cli.which import RUN, chosen_run, live_runs
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
@@ -105,7 +106,7 @@ def run_ls(options: argparse.Namespace) -> int:
 
 def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
     """`where`: with the folder that each lies in."""
-    _table(
+    print_table(
         ("NAME", "STATE", "STEPS", "RETURN", "WALL", *(["IN"] if where else [])),
         [
             (
@@ -195,7 +196,7 @@ def run_ps(options: argparse.Namespace) -> int:
         return 0
     for rows in tables:
         print(f"{rows[0]['run']}  {rows[0]['state']}")
-        _table(PS_HEAD, [_ps_cells(row) for row in rows])
+        print_table(PS_HEAD, [_ps_cells(row) for row in rows])
     return 0
 
 
@@ -276,7 +277,16 @@ def run_logs(options: argparse.Namespace) -> int:
         if not alive:
             break
         time.sleep(FOLLOW_S)
+    _tell_of_printed(run, options.actors)
     return 0
+
+
+def _tell_of_printed(run: RunDirectory, actors: Sequence[str]) -> None:
+    """What environments and libraries have printed has no times, so it is in no log."""
+    users = [path for path in sorted(run.logs.glob("*.out")) if path.stem != "supervisor"]  # which runs none of theirs
+    printed = [path for path in users if not actors or path.stem in actors]
+    if names := [str(path) for path in printed if path.stat().st_size]:
+        print(f"printed besides: {listed(names)}", file=sys.stderr)
 
 
 def _check_logs(run: RunDirectory, actors: Sequence[str]) -> None:
@@ -304,12 +314,6 @@ def _unpadded(line: str) -> tuple[str, str]:
 
 
 # --- text
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    for row in (head, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _number(value: float | None) -> str:

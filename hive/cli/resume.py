@@ -1,14 +1,14 @@
 """Preparing an ended run to go on: which checkpoint, and what of its records is taken back.
 
 A run goes on in its own directory, under its own name, on the same axis: the metrics of updates that will be made again
-are taken away, and so are checkpoints that come after the chosen one.
+are taken away, and so are checkpoints that come after the chosen one. One that has finished needs another goal.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hive.cli.slips import listed
@@ -20,6 +20,7 @@ from hive.native import check_native
 from hive.records import (
     Checkpoint,
     RunDirectory,
+    Summary,
     list_checkpoints,
     newest_checkpoint,
     read_jsonl,
@@ -34,7 +35,11 @@ __all__ = ["prepare"]
 
 HARM = ("died", "scaled", "set")  # events after which a run is not what it would have been
 # Keys, or tables of them, that change nothing of what is learned; and those that weights and moments were made for.
-FREE = ("record", "supervision", "evaluation", "checkpoint.keep", "run.name", "run.stop_at_return", "run.init_from")
+FREE = (
+    *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
+    *("run.name", "run.stop_at_return", "run.init_from"),
+)
+GOALS = ("run.steps", "run.stop_at_return", "custom")  # what a run that has finished can be given more of
 STATE = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 
 
@@ -42,23 +47,29 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     """The directory of the run that `text` means, ready to go on. `exact`: from the last scheduled checkpoint.
 
     `sets` change keys of its config, as `--set` does; `given` is a config to go on with instead. Raises UsageError for
-    a run that lives, has finished, or has nothing to go on from, and for a change that its state or `exact` forbids;
-    ConfigError for a config with problems; PlatformError where its processes could not begin. Nothing has changed then.
+    a run that lives, has reached its goal, or has nothing to go on from, and for a change that its state or `exact`
+    forbids; ConfigError for a config with problems; PlatformError where its processes could not begin. Nothing has
+    changed then.
     """
     check_native()
     directory = run_called(text)
     state = run_state(directory)
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"look at it: hive ps {directory.name}")
-    if state == "finished":
-        raise UsageError(f"{directory.name} has finished", hint="start another with `hive up`")
     chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=_warn)
     if chosen is None:
         raise UsageError(
             f"{directory.name} has no {'scheduled ' if exact else ''}checkpoint to go on from",
             hint="[checkpoint] every says how often one is written",
         )
-    changes, breaking = _change(directory, sets, given, exact)
+    before = load_config(directory.resolved_file)
+    name = f"run.name={json.dumps(before.run.name)}"
+    after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
+    changes, breaking = _change(directory, before, after, exact)
+    if state == "finished":
+        _check_goal(directory, chosen, after, changes)
+    if changes:
+        write_bytes(directory.resolved_file, render(after).encode())
     unharmed = _unharmed(directory, chosen)
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
@@ -74,14 +85,22 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     return directory
 
 
-def _change(
-    directory: RunDirectory, sets: Sequence[str], given: Path | None, exact: bool
-) -> tuple[dict[str, str], list[str]]:
-    """Writes the config that the run goes on with; what differs, in words, and the keys that make it another run."""
-    if not sets and given is None:
-        return {}, []
-    before = load_config(directory.resolved_file)
-    after = load_config(given or directory.resolved_file, [f"run.name={json.dumps(before.run.name)}", *sets])
+def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:
+    """Raises UsageError where a run that has finished would finish again at once."""
+    name, steps = directory.name, int(chosen.state.get("env_steps", 0))
+    again = f"hive resume {name} --set run.steps={2 * steps or 1_000_000}"
+    if not any(_is_of(key, GOALS) for key in changes):
+        why = Summary.read(directory.summary_file).stop_reason
+        raise UsageError(
+            f"{name} has finished: {why}",
+            hint=f"give it another goal: {again}; run.stop_at_return=none goes on whatever the return is",
+        )
+    if after.run.topology is None and after.run.steps <= steps:
+        raise UsageError(f"{name} has {steps:,} steps, and run.steps = {after.run.steps:,} is no more", hint=again)
+
+
+def _change(directory: RunDirectory, before: Config, after: Config, exact: bool) -> tuple[dict[str, str], list[str]]:
+    """What differs in the config that the run goes on with, in words, and the keys that make it another run."""
     changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
     if bound := [key for key in changes if _is_of(key, STATE)]:
         raise UsageError(
@@ -96,8 +115,6 @@ def _change(
             f"{directory.name} would not go on exactly with another {listed(breaking)}",
             hint="without --exact it goes on with them, and says that it is not the same run",
         )
-    if changes:
-        write_bytes(directory.resolved_file, render(after).encode())
     return changes, breaking
 
 

@@ -27,6 +27,7 @@ from hive.records.documents import failure
 from hive.runtime.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
+    "began",
     "connect",
     "discard",
     "forget_failure",
@@ -117,8 +118,13 @@ def run_quietly(directory: RunDirectory) -> None:
             break
         except KeyboardInterrupt:
             process.send_signal(signal.SIGTERM)
-    if not directory.summary_file.exists():
+    if not began(directory):
         raise_failure(directory, process.returncode)
+
+
+def began(directory: RunDirectory) -> bool:
+    """Whether a run that has ended had got as far as to begin."""
+    return directory.summary_file.exists() and not directory.failure_file.exists()
 
 
 def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
@@ -133,14 +139,14 @@ def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
     except KeyboardInterrupt:
         process.kill()
         process.wait()
-    if not directory.summary_file.exists():
+    if not began(directory):
         discard(directory)
     return STOPPED_AT_ONCE
 
 
 def forget_failure(directory: RunDirectory) -> None:
     """Takes away why an earlier start failed: nobody shall take it for the story of this one. Raises RecordError."""
-    path = _failure_file(directory)
+    path = directory.failure_file
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -149,7 +155,7 @@ def forget_failure(directory: RunDirectory) -> None:
 
 def raise_failure(directory: RunDirectory, code: int) -> None:
     """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
-    path = _failure_file(directory)
+    path = directory.failure_file
     if not path.exists():
         raise ActorFailed(
             f"the supervisor ended with code {code} before the run began",
@@ -171,7 +177,3 @@ def discard(directory: RunDirectory) -> None:
     """Removes a run that never began; one that was to be resumed stays, and one whose crash report is to be read."""
     if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
         shutil.rmtree(directory.path, ignore_errors=True)
-
-
-def _failure_file(directory: RunDirectory) -> Path:
-    return directory.path / "failure.json"

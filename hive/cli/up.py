@@ -23,12 +23,23 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hive.cli.diary import NewEvents
 from hive.cli.resume import prepare
-from hive.cli.starting import connect, discard, forget_failure, give_up, interrupts_held, new_run, raise_failure, start
+from hive.cli.starting import (
+    began,
+    connect,
+    discard,
+    forget_failure,
+    give_up,
+    interrupts_held,
+    new_run,
+    raise_failure,
+    start,
+)
 from hive.cli.steer import Waits, connected, go_on, who_drains
 from hive.cli.which import RUN, name_from_here, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
-from hive.monitor import StatusLine, event_text, snapshot_of
+from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.look import look_once
@@ -38,7 +49,7 @@ from hive.records import (
     list_checkpoints,
     run_state,
 )
-from hive.records.documents import parse_object
+from hive.runtime.blame import signal_name
 from hive.runtime.control import ControlClient, open_run
 
 __all__ = ["add_resume", "add_up", "launch"]
@@ -48,25 +59,6 @@ w       open the monitor; leaving it comes back here
 Ctrl-C  drain, save, end the run; twice: end it now
 from another terminal: hive pause, save, set, scale, stack, story, logs, down {name}"""  # what `?` shows
 LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
-SHOWN = (
-    "running",
-    "scaled",
-    "not scaled",
-    "not started",
-    "died",
-    "restarted",
-    "killed",
-    "lost",
-    "slow",
-    "stale",
-    "not finite",
-    "saved",
-    "set",
-    "not done",
-    "paused",
-    "resumed",
-    "draining",
-)  # events a foreground prints
 
 
 def add_up(commands: Any) -> None:
@@ -133,6 +125,8 @@ def run_up(options: argparse.Namespace) -> int:
     if options.resume is not None:
         if options.name is not None:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
+        if options.seeds is not None:
+            raise UsageError("a resumed run has its seed", hint="hive up --resume RUN, without --seeds")
         sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
         return launch(prepare(options.resume, exact=options.exact, sets=sets, given=options.config), options)
     if options.config is None and options.topology is None:
@@ -145,10 +139,21 @@ def run_up(options: argparse.Namespace) -> int:
     if options.topology is not None:
         overrides.append(f"run.topology={json.dumps(options.topology)}")
     if options.seeds is not None:
+        _check_alone(options)
         from hive.cli.several import run_seeds, seeds_of
 
         return run_seeds(options.config, overrides, seeds_of(options.seeds))
     return launch(new_run(options.config, overrides), options)
+
+
+def _check_alone(options: argparse.Namespace) -> None:
+    """Raises UsageError for what `--seeds` cannot be given with."""
+    others = {"--seed": options.seed is not None, "--detach": options.detach, "--inline": options.inline}
+    if given := [name for name, is_there in others.items() if is_there]:
+        raise UsageError(
+            f"--seeds goes without {' and '.join(given)}",
+            hint="its runs come one after the other, and the command stays to start the next",
+        )
 
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
@@ -157,8 +162,9 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     `told`: snapshots go to stdout where that is no terminal. A script's stdout is its own.
     """
     forget_failure(directory)
+    events = NewEvents(directory)
     if options.inline:
-        return _inline(directory)
+        return _inline(directory, events)
     process = None
     try:
         with interrupts_held():
@@ -172,7 +178,7 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
             raise  # it has not begun, has ended, or runs and is nobody's here
         return give_up(directory, process)
     with closing(client):
-        view = _Foreground(directory, process, client, StatusLine())
+        view = _Foreground(directory, process, client, StatusLine(), events)
         view.lines = SnapshotLines() if options.told else None
         return view.watch()
 
@@ -183,7 +189,7 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
             state = client.status()["state"]
         except UsageError:
             process.wait()
-            if not directory.summary_file.exists():
+            if not began(directory):
                 raise_failure(directory, process.returncode)
             return _report(directory, process.returncode)
         if state not in ("starting",):
@@ -197,13 +203,18 @@ class _Foreground:
     """The view that `up` is."""
 
     def __init__(
-        self, directory: RunDirectory, process: subprocess.Popen[bytes], client: ControlClient, line: StatusLine
+        self,
+        directory: RunDirectory,
+        process: subprocess.Popen[bytes],
+        client: ControlClient,
+        line: StatusLine,
+        events: NewEvents,
     ) -> None:
         self.directory = directory
         self.process = process
         self.client = client
         self.line = line
-        self.events = _Events(directory)
+        self.events = events
         self.history = History()  # of what the supervisor said: rates, and what the run is bound by
         self.lines: SnapshotLines | None = None
         self.asked = 0
@@ -223,13 +234,13 @@ class _Foreground:
             self.line.say(f"left {name} running · look: hive ps {name} · stop: hive down {name}")
             return 0
         self.events.show(self.line)
-        if self.lines is not None and self.directory.summary_file.exists():
+        if self.lines is not None and began(self.directory):
             self.lines.draw(look_once(self.directory), last=True)
-        if not self.directory.summary_file.exists():
+        if not began(self.directory):
             if self.process.returncode < 0:
-                name = signal.Signals(-self.process.returncode).name
+                how = signal_name(-self.process.returncode)
                 raise ActorFailed(
-                    f"the supervisor was killed ({name}); the run {self.directory.name} is lost",
+                    f"the supervisor was killed ({how}); the run {self.directory.name} is lost",
                     hint=f"its files are in {self.directory.path}",
                 )
             raise_failure(self.directory, self.process.returncode)
@@ -291,27 +302,6 @@ class _Foreground:
         self.leaving = True
 
 
-class _Events:
-    """Prints what is new in the diary."""
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self.path = directory.events_file
-        self.position = 0
-
-    def show(self, line: StatusLine) -> None:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self.position)
-            for raw in file:
-                if not raw.endswith(b"\n"):
-                    break
-                self.position += len(raw)
-                event = parse_object(raw)  # None: cut short by a full disk
-                if event is not None and event.get("kind") in SHOWN:
-                    line.say(event_text(event))
-
-
 @contextmanager
 def _keys() -> Iterator[bool]:
     """Single keys from the terminal, without echo; False where there is none."""
@@ -326,13 +316,12 @@ def _keys() -> Iterator[bool]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _inline(directory: RunDirectory) -> int:
+def _inline(directory: RunDirectory, events: NewEvents) -> int:
     """The whole run in this process; a thread shows it."""
     from hive.runtime.run import run_inline
 
     line, over = StatusLine(), threading.Event()
     line.say(f"run {directory.name}  ({directory.path}), inline")
-    events = _Events(directory)
 
     def look() -> None:
         while not over.wait(LOOK_S):

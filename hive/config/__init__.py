@@ -14,7 +14,15 @@ device exists is for those who open it.
 
 from __future__ import annotations
 
-from hive.config.algorithms import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig
+from hive.config.algorithms import (
+    A2CConfig,
+    ActorCriticConfig,
+    AlgorithmConfig,
+    IMPALAConfig,
+    NStepQConfig,
+    PPOConfig,
+    TargetConfig,
+)
 from hive.config.custom import ConfigProblems
 from hive.config.keys import is_reference
 from hive.config.live import with_parameter
@@ -40,6 +48,7 @@ __all__ = [
     "CUSTOM",
     "SCHEMES",
     "A2CConfig",
+    "ActorCriticConfig",
     "AlgorithmConfig",
     "CollectionConfig",
     "Config",
@@ -48,11 +57,13 @@ __all__ = [
     "EnvConfig",
     "GradientsConfig",
     "IMPALAConfig",
+    "NStepQConfig",
     "NetworkConfig",
     "PPOConfig",
     "RecordConfig",
     "RunConfig",
     "SupervisionConfig",
+    "TargetConfig",
     "absolute",
     "is_reference",
     "load_config",

@@ -1,6 +1,7 @@
 """The keys of [algorithm]. `name` chooses the table: what all algorithms share, and what is its own.
 
-A key that stands in another algorithm's table only is unknown, and the error says whose it is. A default of its
+A key that stands in another algorithm's table only is unknown, and the error says whose it is. An algorithm of a
+user's own has the table of the one that the scheme names, for it may be a class of that. A default of its
 own that an algorithm has for a shared key is declared again, by `with_default`.
 """
 
@@ -12,7 +13,18 @@ from typing import Any
 
 from hive.config.keys import is_reference, key, with_default
 
-__all__ = ["ALGORITHMS", "A2CConfig", "AlgorithmConfig", "IMPALAConfig", "PPOConfig"]
+__all__ = [
+    "ALGORITHMS",
+    "A2CConfig",
+    "ActorCriticConfig",
+    "AlgorithmConfig",
+    "IMPALAConfig",
+    "NStepQConfig",
+    "PPOConfig",
+    "TargetConfig",
+]
+
+COLLECTORS_KNOW = "collectors have made their schedule of it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,17 +33,16 @@ class AlgorithmConfig:
 
     name: str = key(
         "a2c",
-        'the algorithm, or your own: "package.module:Class"; default: as the scheme',
-        choices=("a2c", "ppo", "impala"),
+        'the algorithm, or "package.module:Class", with the keys of the scheme\'s; default: as the scheme',
+        choices=("a2c", "ppo", "impala", "nstep-q"),
         accepts=is_reference,
-        expected='"a2c", "ppo", "impala" or "package.module:Class"',
+        expected='"a2c", "ppo", "impala", "nstep-q" or "package.module:Class"',
         fixed="another algorithm is another run",
     )
     options: Mapping[str, Any] = key(
         {}, "of an algorithm of your own: keyword arguments of its class", fixed="the algorithm has been made with them"
     )
     discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
-    gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
     learning_rate_schedule: str = key(
         "constant", '"constant", or "linear": falls to 0 at run.steps', choices=("constant", "linear")
@@ -50,13 +61,30 @@ class AlgorithmConfig:
         0.0, "of sgd and rmsprop", minimum=0, below=1, fixed="it decides how many moments lie in the learner's ledger"
     )
     weight_decay: float = key(0.0, "decoupled in adamw, added to the gradient in the others", minimum=0)
-    value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
-    entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
     clip_gradients: float = key(0.5, "largest norm of the whole gradient; 0: no clipping", minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(AlgorithmConfig):
+class ActorCriticConfig(AlgorithmConfig):
+    """[algorithm] of an algorithm with a policy and a value."""
+
+    gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
+    value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
+    entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetConfig(AlgorithmConfig):
+    """[algorithm] of an algorithm with a target network."""
+
+    target_interval: int = key(100, "updates between two changes of the target network", minimum=1)
+    target_rate: float = key(
+        1.0, "the part of a changed target network that is new; 1: a copy of the weights", above=0, maximum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(ActorCriticConfig):
     """[algorithm] with name = "a2c"."""
 
     normalize_advantages: bool = key(
@@ -67,11 +95,11 @@ class A2CConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(AlgorithmConfig):
+class PPOConfig(ActorCriticConfig):
     """[algorithm] with name = "ppo"."""
 
     name: str = with_default("ppo", AlgorithmConfig, "name")
-    gae_lambda: float = with_default(0.95, AlgorithmConfig, "gae_lambda")
+    gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
     learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
     epochs: int = key(
@@ -87,7 +115,7 @@ class PPOConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(AlgorithmConfig):
+class IMPALAConfig(ActorCriticConfig):
     """[algorithm] with name = "impala"."""
 
     name: str = with_default("impala", AlgorithmConfig, "name")
@@ -95,5 +123,30 @@ class IMPALAConfig(AlgorithmConfig):
     c_clip: float = key(1.0, "largest importance weight of a step in the trace of V-trace", above=0)
 
 
-ALGORITHMS: Mapping[str, type] = {"a2c": A2CConfig, "ppo": PPOConfig, "impala": IMPALAConfig}
+@dataclass(frozen=True, kw_only=True)
+class NStepQConfig(TargetConfig):
+    """[algorithm] with name = "nstep-q"."""
+
+    name: str = with_default("nstep-q", AlgorithmConfig, "name")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
+    n_step: int = key(5, "rewards that a return adds up before the target network's value", minimum=1)
+    huber_loss: bool = key(True, "Huber's loss with delta 1; false: the squared error")
+    exploration_start: float = key(
+        1.0, "probability of a random action at first", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
+    )
+    exploration_end: float = key(
+        0.05, "and in the end, in evaluations that draw actions too", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
+    )
+    exploration_steps: int = key(
+        20_000, "environment steps until then; a rollout's number decides", minimum=1, fixed=COLLECTORS_KNOW
+    )
+
+
+ALGORITHMS: Mapping[str, type] = {
+    "a2c": A2CConfig,
+    "ppo": PPOConfig,
+    "impala": IMPALAConfig,
+    "nstep-q": NStepQConfig,
+}
 """Name -> the dataclass of [algorithm]."""

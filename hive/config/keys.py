@@ -57,7 +57,7 @@ class Limits:
     choices: tuple[str, ...] = ()
     accepts: Callable[[Any], bool] | None = None
     expected: str = ""
-    words: Mapping[str, Callable[[], int]] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, Callable[[], int | None]] = dataclasses.field(default_factory=dict)
     resolve: Callable[[Mapping[str, Any]], Any] | None = None
     fixed: str = ""
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
-from hive.config.keys import REQUIRED, Key, keys_of
+from hive.config.keys import REQUIRED, Key, is_reference, keys_of
+from hive.config.other_names import OTHER_NAMES
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
@@ -120,8 +121,7 @@ class _Loader:
     def build(self) -> Config:
         """The config; of no use if there are problems."""
         self.defaults.update(SCHEMES.get(self._choice("run.scheme"), {}))
-        algorithm = ALGORITHMS.get(self._choice("algorithm.name"), AlgorithmConfig)
-        sections = {**SECTIONS, "algorithm": algorithm}
+        sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
         tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
         for section, name, source in self.named:
             if name not in keys_of(sections[section]):
@@ -134,6 +134,12 @@ class _Loader:
             if not {rule.name, *rule.others} & self.faulty:
                 self._check_rule(rule, config)
         return config
+
+    def _algorithm(self, name: str) -> type:
+        """The table of [algorithm]. One of a user's own has the keys of the scheme's, of whose class it may be."""
+        if is_reference(name):
+            name = str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
+        return ALGORITHMS.get(name, AlgorithmConfig)
 
     def _choice(self, full: str) -> str:
         """The value of a key that decides about others, right or wrong; "" for what is no string."""
@@ -220,7 +226,9 @@ class _Loader:
 
 
 def _elsewhere(name: str) -> str:
-    """A note for a key that stands in the wrong table."""
+    """A note for a key that stands in the wrong table, or has another name elsewhere."""
+    if name in OTHER_NAMES:
+        return f"hive calls it `{OTHER_NAMES[name]}`"
     tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
     homes = dict.fromkeys(f"`{section}.{name}`" for section, table in tables if name in keys_of(table))
     return f"did you mean {' or '.join(homes)}?" if homes else ""

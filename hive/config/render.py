@@ -28,7 +28,9 @@ TEMPLATE_KEYS = (
     "algorithm.learning_rate",
     "algorithm.entropy_weight",
     "network.middleware",
+    "network.normalize_observations",
 )
+OF_THE_SCHEME = "algorithm."  # their defaults are another scheme's no more: they are shown, for whoever wants others
 
 
 def render(config: Config) -> str:
@@ -45,11 +47,14 @@ def template(env_id: str, scheme: str = "a2c") -> str:
     entries = load_config("template", text=given).entries()
     rows = [(entry.name, entry.value, entry.doc) for entry in entries if entry.name in TEMPLATE_KEYS]
     opening = "# Start it with `hive up FILE`; `hive config FILE` shows the keys that are not in it.\n"
-    return opening + "\n" + _lines(rows)
+    return opening + "\n" + _lines(rows, shown_only=OF_THE_SCHEME)
 
 
-def _lines(rows: Iterable[tuple[str, Any, str]]) -> str:
-    """A line for each (key, value, comment), and a header before each table."""
+def _lines(rows: Iterable[tuple[str, Any, str]], shown_only: str = "\n") -> str:
+    """A line for each (key, value, comment), and a header before each table.
+
+    Keys that begin with `shown_only` are comments themselves, for somebody to take the # away.
+    """
     lines: list[str] = []
     open_section = ""
     for full, value, comment in rows:
@@ -58,5 +63,6 @@ def _lines(rows: Iterable[tuple[str, Any, str]]) -> str:
             lines += [""] * bool(lines) + [f"[{section}]"]
             open_section = section
         setting = f"# {name} is not set" if value is None else f"{toml_key(name)} = {toml_text(value)}"
+        setting = f"# {setting}" if full.startswith(shown_only) and value is not None else setting
         lines.append(f"{setting:<{COMMENT_COLUMN - 1}} # {comment}")
     return "\n".join(lines) + "\n"

@@ -89,7 +89,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, rapid, single or your own package.module:function",
+        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, rapid, single or your own package.module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -106,7 +106,9 @@ class RunConfig:
     )
     update_hook: str | None = key(None, 'shown every update: your own "package.module:function"', **CLASS)
     steps: int = key(500_000, "environment steps, then the run has finished", minimum=1)
-    stop_at_return: float | None = key(None, "finish once the mean of the last 100 training returns is this high")
+    stop_at_return: float | None = key(
+        None, "finish once the mean of the last 100 training returns is this high", words={"none": lambda: None}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +234,8 @@ class NetworkConfig:
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
     activation: str = key("tanh", "of these layers: tanh or relu", choices=("tanh", "relu"))
     module: str | None = key(None, 'your own layers instead: "package.module:Class"', **CLASS)
-    separate_networks: bool = key(False, "policy and value share no layer")
+    separate_networks: bool = key(True, "policy and value share no layer; false: they share all but their heads")
+    normalize_observations: bool = key(False, "observations get mean 0 and deviation 1, over all that was seen so far")
     policy_head: str | None = key(None, 'your own policy head: "package.module:Class"', **CLASS)
     value_head: str | None = key(None, 'your own value head: "package.module:Class"', **CLASS)
 
@@ -298,6 +301,11 @@ class CheckpointConfig:
         accepts=_is_schedule_or_clock,
         expected="{ updates = N }, { seconds = N }, or {} for none",
     )
+    autosave_s: float = key(
+        300.0,
+        "seconds without one, then the state is saved in between; no cut, so not exact to resume; 0: never",
+        minimum=0,
+    )
     keep: int = key(3, "newest checkpoints that are kept; the best and the newest scheduled one stay too", minimum=1)
 
 
@@ -349,10 +357,14 @@ class Config:
         return self.origins[name]
 
     @property
+    def loose(self) -> bool:
+        """Whether anybody takes whatever is ready, so that no number says where a run is."""
+        return "asynchronous" in (self.collection.communication, self.gradients.communication)
+
+    @property
     def exact(self) -> bool:
         """Whether such a run is the same run every time: nothing that decides reads a clock."""
-        free = "asynchronous" in (self.collection.communication, self.gradients.communication)
-        return not free and self.collection.fraction_workers == 1.0
+        return not self.loose and self.collection.fraction_workers == 1.0
 
     def value(self, name: str) -> Any:
         """The value of `collection.envs`."""

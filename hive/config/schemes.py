@@ -41,6 +41,10 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "gradients.communication": "asynchronous",
         "algorithm.name": "impala",
     },
+    "nstep-q": {
+        "algorithm.name": "nstep-q",
+        "gradients.communication": "synchronous",
+    },
     "rapid": {
         "collection.workers": 4,
         "collection.ownership": "gradient_worker",

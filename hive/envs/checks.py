@@ -23,6 +23,7 @@ from hive import _native
 from hive.envs.rows import FinalObservations
 from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
+from hive.runtime.blame import named
 
 __all__ = ["RESULTS", "Checks"]
 
@@ -70,10 +71,9 @@ class Checks:
         text = f"{self._id} returned {what} {self._place(index)}"
         return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
 
-    def raised(self, error: Exception, method: str, index: int | None = None) -> EnvironmentFailed:
+    def raised(self, error: BaseException, method: str, index: int | None = None) -> EnvironmentFailed:
         """The error for an environment that raised in `method`; raise it from `error`."""
-        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return EnvironmentFailed(f"{self._id} raised {cause} in {method} {self._place(index)}")
+        return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
 
     def wrong_result(self, result: Any, method: str, index: int | None = None) -> EnvironmentFailed:
         """The error for a `method` that returned something else than Gymnasium's tuple."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.envs.spec import EnvironmentSpec, action_spec, observation_spec
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing, HiveError
+from hive.runtime.blame import named
 
 if TYPE_CHECKING:
     import gymnasium
@@ -127,8 +128,8 @@ def _import(id: str, module: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _lacks(id, error) from error
-    except Exception as error:
-        raise EnvironmentFailed(f"importing `{module}` raised {_name(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
 
 
 def _build(id: str, constructor: Callable[[], Any]) -> Any:
@@ -146,8 +147,8 @@ def _build(id: str, constructor: Callable[[], Any]) -> Any:
         raise EnvironmentMissing(
             f"`{id}` cannot be built: {cause}", hint=f"it comes with: {commands}" if commands else ""
         ) from error
-    except Exception as error:
-        raise EnvironmentFailed(f"`{id}` cannot be built: its constructor raised {_name(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailed(f"`{id}` cannot be built: its constructor raised {named(error)}") from error
 
 
 def _lacks(id: str, error: ModuleNotFoundError) -> EnvironmentMissing:
@@ -164,7 +165,3 @@ def _lacks(id: str, error: ModuleNotFoundError) -> EnvironmentMissing:
         f"`{id}` needs the module `{missing}`, which is not installed",
         hint=f"it comes with: pip install {package}",
     )
-
-
-def _name(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -56,7 +56,7 @@ class NativeVector:
         """Starts an episode in every environment, all of them from `seeds[0]`."""
         try:
             result = self._vector.reset(seed=int(seeds[0]) % 2**SEED_BITS)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._checks.raised(error, "reset") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset")
@@ -68,7 +68,7 @@ class NativeVector:
         self._checks.steps += 1
         try:
             result = self._vector.step(self._convert(actions))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._checks.raised(error, "step") from error
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._checks.wrong_result(result, "step")

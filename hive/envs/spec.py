@@ -68,9 +68,13 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """k discrete actions at once, the i-th one of `nvec[i]`, stored as int64 [k] from 0."""
+    """k discrete actions at once, the i-th one of `nvec[i]`, stored as int64 [k] from 0.
+
+    The environment counts the i-th from `start[i]`; () is 0 for all.
+    """
 
     nvec: tuple[int, ...]
+    start: tuple[int, ...] = ()
     dtype: ClassVar[str] = "int64"
 
     @property
@@ -124,7 +128,7 @@ def action_spec(id: str, space: Space[Any]) -> ActionSpec:
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return MultiDiscrete(tuple(space.nvec.tolist()))
+        return MultiDiscrete(tuple(space.nvec.tolist()), tuple(space.start.tolist()) if space.start.any() else ())
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Box(tuple(space.shape), tuple(space.low.ravel().tolist()), tuple(space.high.ravel().tolist()))
     found = " ".join(str(space).split())

@@ -218,6 +218,8 @@ class GradAccumulator:
         rounds, divisor = self._laid_out(), weight if mean else 1.0
         block = self._out_block(out, rounds)
         if self._sums is not None:
+            if weight == 0:  # nothing has been added since the rounds were cleared
+                torch._foreach_zero_(list(self._sums.tensors))
             outcome = rounds.finish(self._sums, divisor, block)
         else:
             held = self._held
@@ -317,8 +319,7 @@ class GradAccumulator:
     def clear(self) -> None:
         """Forgets all rounds and the counts of what was skipped and zeroed; memory is kept for the next ones."""
         self._give_back(self._held)
-        self._held = []
-        self._summed, self._weight = 0, 0.0
+        self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
         self.skipped = self.zeroed = 0
 

@@ -8,6 +8,8 @@
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
     episode_returns   [E] float32                    of the episodes that ended in these rollouts
     episode_lengths   [E] int32
+    observed          [1 + 2 n] float64              where observations are normalised: count, means and sums of squared
+                                                     distances of a round's (hive.networks.normalization)
 
 The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
 rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
@@ -53,9 +55,17 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def gradient_layout(
-    parameter_elements: int, parameters: int, statistics: int, episodes: int, codec: Codec = PLAIN
+    parameter_elements: int,
+    parameters: int,
+    statistics: int,
+    episodes: int,
+    codec: Codec = PLAIN,
+    observed: int = 0,
 ) -> Layout:
-    """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of."""
+    """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of.
+
+    observed: the length of what it says about the observations, 0 for nothing.
+    """
     return Layout(
         {
             "header": ("int64", (HEADER_WORDS,)),
@@ -65,6 +75,7 @@ def gradient_layout(
             "statistics": ("float64", (max(statistics, 1),)),
             "episode_returns": ("float32", (episodes,)),
             "episode_lengths": ("int32", (episodes,)),
+            **({"observed": ("float64", (observed,))} if observed else {}),
         }
     )
 
@@ -78,6 +89,8 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
     arrays["moments"][:] = 0.0
     arrays["mask"][:] = 0
     arrays["statistics"][:] = 0.0
+    if "observed" in arrays:
+        arrays["observed"][:] = 0.0
 
 
 def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:

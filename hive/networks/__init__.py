@@ -3,6 +3,7 @@
     spaces, parameters -> embedders, middleware, heads -> network     building one
     head_kinds: heads, value_heads, distributional_heads, policy_heads   what it can end in
     recurrent                                                         one with a memory
+    normalization                                                     one whose observations have mean 0 and deviation 1
     configured                                                        one that a config describes
     flat, optimizers                                                  its weights as a block, and steps on it
     distributions, squashed, projection                               reading actions and values out of its outputs
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
-from hive.networks.clipping import clip_gradient
+from hive.networks.clipping import clip_factor, clip_gradient
 from hive.networks.configured import copy_arrays, load_module, network_parameters
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.distributions import (
@@ -26,6 +27,7 @@ from hive.networks.distributions import (
     distribution_for,
 )
 from hive.networks.embedders import ACTION_INPUT, ImageInput, VectorInput, embedder_layers, network_inputs
+from hive.networks.exploration import EpsilonGreedy
 from hive.networks.flat import ALIGNMENT, FlatField, FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.head_parameters import (
@@ -40,7 +42,16 @@ from hive.networks.heads import Head, PolicyHead, ValueHead, refuse_unknown_acti
 from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
 from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 from hive.networks.middleware import Merger, middleware_layers
-from hive.networks.network import Network, NetworkPerHead, Observations, build_network, from_module, heads_of
+from hive.networks.network import (
+    Network,
+    NetworkPerHead,
+    Observations,
+    buffers_that_training_changes,
+    build_network,
+    from_module,
+    heads_of,
+)
+from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS, OptimizerSettings
 from hive.networks.parallel import predict_in_parallel
 from hive.networks.parameters import (
@@ -62,6 +73,7 @@ from hive.networks.recurrent import (
     RecurrentNetworkPerHead,
     lstm_cell,
 )
+from hive.networks.shared_network import SharedNetwork, Version
 from hive.networks.spaces import (
     ActionSpec,
     BoundedAction,
@@ -73,6 +85,7 @@ from hive.networks.spaces import (
     Spaces,
 )
 from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, squashed_distribution_for
+from hive.networks.state import StateLayout
 from hive.networks.torch_architecture import TorchArchitecture
 from hive.networks.value_heads import DuelingQHead, QHead, action_count, of_actions
 from hive.networks.worker_group import WorkerGroup
@@ -101,6 +114,7 @@ __all__ = [
     "DuelingQHead",
     "DuelingQHeadParameters",
     "EmbeddingMergerType",
+    "EpsilonGreedy",
     "FlatField",
     "FlatOptimizer",
     "FlatParameters",
@@ -122,6 +136,8 @@ __all__ = [
     "NetworkParameters",
     "NetworkPerHead",
     "NetworkWrapper",
+    "NormalizedNetwork",
+    "Normalizer",
     "Observations",
     "OptimizerSettings",
     "PPOHead",
@@ -133,23 +149,28 @@ __all__ = [
     "QuantileQHeadParameters",
     "RecurrentNetwork",
     "RecurrentNetworkPerHead",
+    "SharedNetwork",
     "Spaces",
     "SquashedGaussian",
     "SquashedPolicyHead",
     "SquashedPolicyHeadParameters",
+    "StateLayout",
     "Targets",
     "TorchArchitecture",
     "TrainingResult",
     "ValueHead",
     "VectorInput",
+    "Version",
     "WorkerGroup",
     "action_count",
     "activation_layer",
     "aligned_block",
+    "buffers_that_training_changes",
     "build_network",
     "categorical_support",
     "checked_inputs",
     "checked_tensor",
+    "clip_factor",
     "clip_gradient",
     "copy_arrays",
     "dense_layers",
@@ -163,10 +184,13 @@ __all__ = [
     "load_module",
     "lstm_cell",
     "make_head",
+    "merge",
     "middleware_layers",
+    "moments_of",
     "network_inputs",
     "network_parameters",
     "network_parameters_of",
+    "observed_elements",
     "of_actions",
     "orthogonal",
     "point_mass",

@@ -9,9 +9,17 @@ import numpy.typing as npt
 
 from hive.networks.parameters import GradientClippingMethod
 
-__all__ = ["clip_gradient"]
+__all__ = ["clip_factor", "clip_gradient"]
 
 Floats = npt.NDArray[np.float32]
+
+
+def clip_factor(norm: float, limit: float | None) -> float:
+    """What brings a gradient of this norm within `limit`, at most 1; None or 0: no clipping.
+
+    As torch.nn.utils.clip_grad_norm_: limit / (norm + 1e-6).
+    """
+    return min(1.0, limit / (norm + 1e-6)) if limit else 1.0
 
 
 def clip_gradient(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,32 @@ from hive.networks.parameters import (
 __all__ = ["copy_arrays", "load_module", "network_parameters"]
 
 
-def network_parameters(network: NetworkConfig, learning_rate: float = 0.0) -> NetworkParameters:
-    """[network] of a config as Coach's NetworkParameters. Raises NetworkError for a class that cannot be loaded."""
+def network_parameters(
+    network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str] = ("policy", "value")
+) -> NetworkParameters:
+    """[network] of a config as Coach's NetworkParameters. Raises NetworkError for a class that cannot be loaded.
+
+    heads: the names of what it ends in, as the algorithm asks for it.
+    """
     parameters = NetworkParameters()
     parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
     parameters.input_embedders_parameters = {"observation": InputEmbedderParameters()}
-    parameters.use_separate_networks_per_head = network.separate_networks
+    parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
+    parameters.normalize_observations = network.normalize_observations
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)
-    if network.policy_head is not None or network.value_head is not None:
-        parameters.heads_parameters = [
-            HeadParameters(name, cls=None if reference is None else load_module(reference, f"{name}_head"))
-            for name, reference in (("policy", network.policy_head), ("value", network.value_head))
-        ]
+    own = {"policy": network.policy_head, "value": network.value_head}
+    for name, reference in own.items():
+        if reference is not None and name not in heads:
+            raise NetworkError(
+                f"[network] {name}_head `{reference}` has no place: this algorithm's network ends in {', '.join(heads)}",
+                hint=f"leave {name}_head out, or bring a whole network as [network] module",
+            )
+    parameters.heads_parameters = [
+        HeadParameters(name, cls=None if own.get(name) is None else load_module(str(own[name]), f"{name}_head"))
+        for name in heads
+    ]
     return parameters
 
 

@@ -91,6 +91,10 @@ class ActionDistribution(ABC):
     def mode(self, outputs: Tensor) -> Tensor:
         """The most likely actions [..., *action_shape]."""
 
+    def for_rollout(self, number: int) -> ActionDistribution:
+        """The distribution that rollout `number` of a collector acts by: this one, unless exploration falls."""
+        return self
+
 
 @dataclass(frozen=True)
 class Categorical(ActionDistribution):

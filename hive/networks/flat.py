@@ -115,6 +115,11 @@ class FlatParameters:
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.parameters + self.buffers}
 
+    def buffer_arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
+        """Those of the buffers alone."""
+        data = self._bytes_of(block)
+        return {field.name: _array(data, field) for field in self.buffers}
+
     def gradient_arrays(self, gradient: Floats) -> list[Floats]:
         """NumPy views of a gradient block, one for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]

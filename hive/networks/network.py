@@ -29,6 +29,7 @@ from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head
 from hive.networks.layers import seeded
 from hive.networks.middleware import Merger, middleware_layers
+from hive.networks.normalization import NormalizedNetwork
 from hive.networks.parameters import (
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
@@ -38,7 +39,15 @@ from hive.networks.parameters import (
 from hive.networks.recurrent import RecurrentNetwork, RecurrentNetworkPerHead, lstm_cell
 from hive.networks.spaces import Spaces
 
-__all__ = ["Network", "NetworkPerHead", "Observations", "build_network", "from_module", "heads_of"]
+__all__ = [
+    "Network",
+    "NetworkPerHead",
+    "Observations",
+    "buffers_that_training_changes",
+    "build_network",
+    "from_module",
+    "heads_of",
+]
 
 Observations = Tensor | Mapping[str, Tensor]
 
@@ -116,6 +125,16 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     The same generator state gives the same weights. Raises NetworkError for parameters that do not fit the
     spaces.
     """
+    network = _built(parameters, spaces, generator)
+    if not parameters.normalize_observations:
+        return network
+    if len(spaces.observations) != 1 or isinstance(network, RecurrentNetwork | RecurrentNetworkPerHead):
+        raise NetworkError("normalize_observations needs a single observation and a network that remembers nothing")
+    (observation,) = spaces.observations.values()
+    return NormalizedNetwork(observation, network)
+
+
+def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
     with seeded(generator):
         heads = [
             make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
@@ -131,6 +150,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
 
 def heads_of(module: nn.Module) -> list[Head] | None:
     """The heads of a network that `build_network` made of layers, one for each output; None for any other module."""
+    if isinstance(module, NormalizedNetwork):
+        return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
         return [head for branch in module.branches for head in heads_of(branch) or ()]
     if isinstance(module, Network | RecurrentNetwork):
@@ -150,16 +171,7 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     """
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
-    probe = {
-        name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
-        for name, spec in spaces.observations.items()
-    }
-    modes = {child: child.training for child in module.modules()}
-    module.eval()
-    with torch.no_grad():
-        outputs = module(probe if len(probe) > 1 else next(iter(probe.values())))
-    for child, mode in modes.items():
-        child.training = mode
+    outputs = _probed(module, spaces, training=False)
     expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
     kind = type(module).__name__
     shapes = [f"{name} [{', '.join(map(str, ('N', *shape[1:])))}]" for name, shape in expected]
@@ -173,6 +185,34 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
             found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
             raise NetworkError(f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint)
     return module
+
+
+def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
+    """The names of the buffers that a forward pass in training mode changes, as BatchNorm does; they change back."""
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    if not before:
+        return []
+    with torch.random.fork_rng(devices=()):  # dropout draws from torch's own generator
+        _probed(module, spaces, training=True)
+    changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
+    for name, buffer in module.named_buffers():
+        buffer.copy_(before[name])
+    return changed
+
+
+def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
+    """What the module returns for two zero observations. Its mode is as before."""
+    probe = {
+        name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
+        for name, spec in spaces.observations.items()
+    }
+    modes = {child: child.training for child in module.modules()}
+    module.train(training)
+    with torch.no_grad():
+        outputs = module(probe if len(probe) > 1 else next(iter(probe.values())))
+    for child, mode in modes.items():
+        child.training = mode
+    return outputs
 
 
 def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:

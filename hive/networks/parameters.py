@@ -127,6 +127,7 @@ class NetworkParameters:
     module: builds your own module from the spaces, instead of everything above that describes layers.
     gradient_averaging: how the gradients of several batches become the accumulated one: their `"sum"` (Coach),
         their `"mean"`, or weighted by `"samples"`, which is the gradient of one batch of all of them.
+    normalize_observations: see `normalization`; whoever trains the network merges the statistics.
     clip_stage: clip each `"batch"`'s gradient before it is accumulated (Coach), or what an `"update"` applies,
         once, after all accumulation, averaging over workers and scaling.
     """
@@ -158,6 +159,7 @@ class NetworkParameters:
     weight_decay: float = 0.0
     momentum: float = 0.0
     module: Callable[[Spaces], nn.Module] | None = None
+    normalize_observations: bool = False
     gradient_averaging: Literal["sum", "mean", "samples"] = "sum"
     clip_stage: Literal["batch", "update"] = "batch"
 

@@ -14,6 +14,7 @@ or nothing of it. What `weights_view` shows is live and not protected.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -73,15 +74,31 @@ class TorchArchitecture(Architecture):
         self._number = next(_numbers)
         settings = parameters.optimizer_settings()
         self._optimizer = LimitedMemoryBFGS(settings) if settings.name == "lbfgs" else FlatOptimizer(settings)
-        self._moments, self._spare_moments = (
-            [self._gradient_block() for _ in range(self._optimizer.moment_blocks)] for _ in range(2)
-        )
-        self._gradient = self._gradient_block()
-        self._accumulated = self._gradient_block()
-        self._spare = self._gradient_block()
         self._weight = 0.0  # of what is accumulated: the number of batches or samples
         self.updates = 0
         self._refuse_decay_of_frozen()
+
+    # Made with the first training: a network that only acts, or whose gradients go elsewhere, has none of these.
+
+    @functools.cached_property
+    def _gradient(self) -> Floats:
+        return self._gradient_block()
+
+    @functools.cached_property
+    def _accumulated(self) -> Floats:
+        return self._gradient_block()
+
+    @functools.cached_property
+    def _spare(self) -> Floats:
+        return self._gradient_block()
+
+    @functools.cached_property
+    def _moments(self) -> list[Floats]:
+        return [self._gradient_block() for _ in range(self._optimizer.moment_blocks)]
+
+    @functools.cached_property
+    def _spare_moments(self) -> list[Floats]:
+        return [self._gradient_block() for _ in range(self._optimizer.moment_blocks)]
 
     @property
     def accumulated_gradients(self) -> list[Array]:

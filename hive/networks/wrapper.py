@@ -5,8 +5,13 @@
        └──── gradients ────────────────────┘
 
 The online network acts and learns. With a global network, gradients of the online one are applied there and
-the new weights come back; in a run that role belongs to the learner's state. The target network follows
-slowly. Without one of them its updates do nothing, so an agent is written once for all four combinations.
+the new weights come back. The target network follows slowly. Without one of them its updates do nothing, so an agent
+is written once for all four combinations.
+
+In a script each copy is a TorchArchitecture with memory of its own, and an update copies weights. In a run (`state`) the
+global network is a SharedNetwork, the blocks of the learner's state. The learner's process has no other copy: it applies
+gradients from block v to block v + 1 and moves the target there. The processes that collect or compute gradients have
+online and target networks without memory of their own, and `update_online_network` binds them to the block.
 
 Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, applying
 gradients to it is then something that all workers do together: each of them has to do it equally often.
@@ -25,7 +30,9 @@ from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import refuse_misfits
 from hive.networks.parameters import network_parameters_of
 from hive.networks.recurrent import RECURRENT_STATE
+from hive.networks.shared_network import SharedNetwork
 from hive.networks.spaces import Spaces
+from hive.networks.state import StateLayout
 from hive.networks.torch_architecture import TorchArchitecture
 from hive.networks.worker_group import WorkerGroup
 
@@ -41,6 +48,7 @@ class NetworkWrapper:
         where `force_cpu` is set.
     generator: the source of the initial weights, see `TorchArchitecture`.
     group, worker: the workers that share the global network, and the number of this one; None: it is alone.
+    state: where the copies lie in a block of a run's state, see above; None: each has memory of its own.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class NetworkWrapper:
         generator: torch.Generator | None = None,
         group: WorkerGroup[TorchArchitecture] | None = None,
         worker: int = 0,
+        state: StateLayout | None = None,
     ) -> None:
         self.name = name
         self.network_parameters = network_parameters_of(agent_parameters, name)
@@ -69,37 +78,94 @@ class NetworkWrapper:
         def copy_called(role: str) -> TorchArchitecture:
             return TorchArchitecture(agent_parameters, spaces, f"{name}/{role}", generator=generator)
 
-        self.global_network: TorchArchitecture | None = None
+        self._copy_called = copy_called
+        self._online: TorchArchitecture | None = None
+        self._target: TorchArchitecture | None = None
+        self.has_target = has_target
+        self.global_network: TorchArchitecture | SharedNetwork | None = None
+        if state is not None:
+            parameters = self.network_parameters
+            clip_gradients = parameters.clip_gradients or 0.0
+            self.global_network = SharedNetwork(state, parameters.optimizer_settings(), clip_gradients)
+            return  # whoever acts or learns asks for the other copies; the learner needs none
         if has_global:
             self.global_network = self.group.global_network(name, lambda: copy_called("global"))
-        self.online_network = copy_called("online")
-        self.target_network = copy_called("target") if has_target else None
-        self.networks = [
-            network
-            for network in (self.global_network, self.online_network, self.target_network)
-            if network is not None
-        ]
+        self._online = copy_called("online")
+        self._target = copy_called("target") if has_target else None
         self.sync()
+
+    @property
+    def online_network(self) -> TorchArchitecture:
+        """The network that acts and learns; in a run it is made when it is first asked for."""
+        if self._online is None:
+            self._online = self._copy_called("online")
+        return self._online
+
+    @property
+    def target_network(self) -> TorchArchitecture | None:
+        """The network that follows, or None; in a run it is made when it is first asked for."""
+        if self._target is None and self.has_target:
+            self._target = self._copy_called("target")
+        return self._target
+
+    @property
+    def networks(self) -> list[TorchArchitecture]:
+        """All copies that are modules, with weights that can be asked for."""
+        found = (self.global_network, self._online, self._target)
+        return [network for network in found if isinstance(network, TorchArchitecture)]
 
     def sync(self) -> None:
         """Makes the weights equal: global to online, then online to target."""
         self.update_online_network()
         self.update_target_network()
 
-    def update_target_network(self, rate: float = 1.0) -> None:
-        """target = rate * online + (1 - rate) * target; nothing without a target network."""
-        if self.target_network is not None:
+    def update_target_network(self, rate: float = 1.0, *, version: int = 0) -> None:
+        """target = rate * online + (1 - rate) * target; nothing without a target network.
+
+        In a run this is the learner's, on the block that is being written, whose weights are the newest; version: that
+        of the new target, see `SharedNetwork.follow`.
+        """
+        if not self.has_target:
+            return
+        if isinstance(self.global_network, SharedNetwork):
+            self.global_network.follow(rate, version)
+        elif self.target_network is not None:
             self.target_network.copy_weights_from(self.online_network, rate)
 
     def update_online_network(self, rate: float = 1.0) -> None:
-        """online = rate * global + (1 - rate) * online; nothing without a global network."""
-        if self.global_network is not None:
+        """online = rate * global + (1 - rate) * online; nothing without a global network.
+
+        In a run the online network, and the target network if this process has made one, read the block of the global
+        one from now on. Nothing is copied, so the rate is 1.
+        """
+        if isinstance(self.global_network, SharedNetwork):
+            self._bind(self.global_network, rate)
+        elif self.global_network is not None:
             self.online_network.copy_weights_from(self.global_network, rate)
 
-    def apply_gradients_to_global_network(self, gradients: Sequence[Array] | None = None) -> None:
+    def _bind(self, shared: SharedNetwork, rate: float) -> None:
+        if rate != 1.0:
+            raise NetworkError(
+                f"network `{self.name}` is read in place, it has no rate of {rate}", hint="leave it at 1"
+            )
+        block = shared.block
+        self.online_network.flat.bind(block, read_only=True)
+        if self._target is not None:
+            self._target.flat.bind(shared.layout.target(block), read_only=True)
+
+    def apply_gradients_to_global_network(
+        self,
+        gradients: Sequence[Array] | Array | None = None,
+        *,
+        norm: float = 0.0,
+        step: int = 0,
+        learning_rate: float | None = None,
+    ) -> None:
         """One optimizer step on the global network.
 
-        gradients: None: those accumulated in the online network.
+        gradients: None: those accumulated in the online network. In a run one block, float32 [parameter_elements], with
+        its norm, the number of the step and its learning rate: see `SharedNetwork.apply`.
+
         The optimizer is the global network's if `shared_optimizer`, else the online network's own.
 
         In a group, unless `async_training` is set, this waits for the gradients of all workers. They are added up,
@@ -112,6 +178,11 @@ class NetworkWrapper:
                 f"network `{self.name}` has no global copy",
                 hint="apply_gradients_and_sync_networks works with and without one",
             )
+        if isinstance(self.global_network, SharedNetwork):
+            rate = self.network_parameters.learning_rate if learning_rate is None else learning_rate
+            if not self.global_network.apply(np.asarray(gradients), norm=norm, step=step, learning_rate=rate):
+                raise NetworkError(f"update {step} of network `{self.name}` is not finite; it was not applied")
+            return
         gradients = self.online_network.accumulated_gradients if gradients is None else gradients
         if self.network_parameters.async_training or self.group.workers == 1:
             owner = self.global_network if self.network_parameters.shared_optimizer else self.online_network
@@ -205,11 +276,15 @@ class NetworkWrapper:
 
     def get_global_variables(self) -> list[Array]:
         """The live weights of the global network, which workers share; none without it."""
-        return [] if self.global_network is None else list(self.global_network.weights_view.values())
+        if self.global_network is None:
+            return []
+        if isinstance(self.global_network, SharedNetwork):
+            return list(self.online_network.flat.arrays(self.global_network.block).values())
+        return list(self.global_network.weights_view.values())
 
     def _apply_of_all(self, brought: Mapping[int, tuple[TorchArchitecture, Sequence[Array]]]) -> None:
         """Applies the gradients of all workers, {number: (online network, gradients)}, to the global network."""
-        assert self.global_network is not None
+        assert isinstance(self.global_network, TorchArchitecture)
         parameters = self.network_parameters
         for worker, (online, gradients) in brought.items():
             what = f"gradients of worker {worker} for network `{self.name}`"

@@ -27,6 +27,7 @@ from hive.records.atomic import (
 )
 from hive.records.checkpoints import (
     Checkpoint,
+    best_first,
     checkpoint_at,
     list_checkpoints,
     newest_checkpoint,
@@ -68,6 +69,7 @@ __all__ = [
     "Summary",
     "TensorBoardSink",
     "atomic_folder",
+    "best_first",
     "check_folder",
     "checkpoint_at",
     "close_log",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,15 @@ from hive.records.runs import resolve_run
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Checkpoint", "checkpoint_at", "list_checkpoints", "newest_checkpoint", "retain", "write_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "best_first",
+    "checkpoint_at",
+    "list_checkpoints",
+    "newest_checkpoint",
+    "retain",
+    "write_checkpoint",
+]
 
 # What f"{update:06d}" makes, and nothing else: two names never mean the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
@@ -143,6 +151,12 @@ def newest_checkpoint(
     return next((checkpoint for checkpoint in found if checkpoint.scheduled or not scheduled_only), None)
 
 
+def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Those that have a mean return, the highest first; of equal ones the newer."""
+    rated = [checkpoint for checkpoint in checkpoints if checkpoint.mean_return is not None]
+    return sorted(rated, key=lambda checkpoint: (checkpoint.mean_return, checkpoint.update), reverse=True)
+
+
 def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES) -> list[Path]:
     """Removes all but the `keep_last` newest, the `keep_best` by mean return and the newest scheduled one.
 
@@ -151,10 +165,8 @@ def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES)
     when `root` cannot be read or one cannot be removed; those after it then stay too.
     """
     found = list_checkpoints(root, verify=True)
-    rated = [checkpoint for checkpoint in found if checkpoint.mean_return is not None]
-    best = sorted(rated, key=lambda checkpoint: (checkpoint.mean_return, checkpoint.update), reverse=True)
     scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
-    kept = [*found[-max(keep_last, 1) :], *best[:keep_best], *scheduled[-1:]]
+    kept = [*found[-max(keep_last, 1) :], *best_first(found)[:keep_best], *scheduled[-1:]]
     removed = [checkpoint.path for checkpoint in found if checkpoint not in kept]
     for path in removed:
         remove_folder(path, files)

@@ -103,6 +103,11 @@ class RunDirectory:
         return self.path / "resume.json"
 
     @property
+    def failure_file(self) -> Path:
+        """Why the last start failed; not there when it did not."""
+        return self.path / "failure.json"
+
+    @property
     def summary_file(self) -> Path:
         return self.path / "summary.json"
 

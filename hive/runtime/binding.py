@@ -13,6 +13,7 @@ from hive.runtime.channels import MessageReceiver, MessageSender
 from hive.runtime.messages import Message
 from hive.runtime.plan import PlanChannel
 from hive.runtime.ports import ports_of
+from hive.runtime.protocol import Ack
 from hive.runtime.slabs import SlabReceiver, SlabSender
 from hive.runtime.waiting import Asks
 
@@ -84,8 +85,8 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             asks if _pooled(planned) else None,
         )
 
-    def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> None:
-        node.acknowledge(channel, number, producer, consumed, dropped, window)
+    def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> Ack:
+        return node.acknowledge(channel, number, producer, consumed, dropped, window)
 
     receiver = MessageReceiver(planned.name, planned.window, planned.when_full, waiter, acknowledge)  # type: ignore[arg-type]
     node.receivers[channel, number] = receiver

@@ -28,7 +28,7 @@ __all__ = ["build", "load"]
 # The functions of hive that call what `run.scheme` and `network.module` name.
 SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
-MODULE_CALLERS = ("hive.networks.network.build_network", "hive.networks.network.from_module")
+MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
 HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.networks.configured.load_module"
 

@@ -15,7 +15,10 @@ The producer keeps the channel's account, on its status page, because it alone k
 
     produced = consumed + dropped(by reason) + in flight       in flight: sent and not acknowledged, per consumer
 
-When a consumer dies, what it had not acknowledged is dropped as `consumer_died`. A broadcast counts one message to
+Each of its entries changes two of these at once, so that they add up wherever the producer is killed.
+
+When a consumer dies, what it had not acknowledged is dropped as `consumer_died`. That one is done is told with the last
+totals it has sent: they come straight from it, so the news of its end may be faster. A broadcast counts one message to
 each consumer as one. A consumer in the same process gets the object itself; it must not change it.
 
 `send_many` and `receive_many` move what fits at once: one Deliver, one wait, one entry in the account for up to a
@@ -34,6 +37,7 @@ from hive.errors import HiveError
 from hive.runtime.batches import batch_of
 from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
+from hive.runtime.protocol import Ack
 from hive.runtime.status import WAIT_IN, WAIT_OUT, Status
 from hive.runtime.waiting import RESCAN_S, Waiter
 
@@ -48,8 +52,8 @@ Identity = tuple[int, int]  # actor index, incarnation
 # (consumer, sequence, messages): hands messages, the last of which has this sequence, to the transport, or to the inlet
 # when it lives in this process; without any it asks for an Ack of all up to that sequence
 Deliver = Callable[[Identity, int, Sequence[Message]], None]
-# (producer, consumed, dropped, window)
-Acknowledge = Callable[[Identity, int, int, int], None]
+# (producer, consumed, dropped, window); returns what it has sent
+Acknowledge = Callable[[Identity, int, int, int], Ack]
 
 
 @dataclass
@@ -72,7 +76,10 @@ class _Consumer:
 
 
 class _Account:
-    """The channel's counters on the producer's page. They outlive the producer's incarnations."""
+    """The channel's counters on the producer's page. They outlive the producer's incarnations.
+
+    Each entry is one change of two counters: a producer that is killed leaves an account that adds up.
+    """
 
     def __init__(self, name: str, status: Status) -> None:
         self.status = status
@@ -81,14 +88,25 @@ class _Account:
         self.consumed = status.counter(f"{name}:consumed")
         self.in_flight = status.counter(f"{name}:in_flight")
         # What an earlier incarnation had not been told about is lost to the account: nobody can acknowledge it now.
-        lost = status.get(self.in_flight)
-        if lost:
-            self.drop("process_died", lost)
-            status.set(self.in_flight, 0)
+        self.drop("process_died", status.get(self.in_flight))
+
+    def send(self, count: int) -> None:
+        self.status.add_both(self.produced, count, self.in_flight, count)
+
+    def consume(self, count: int) -> None:
+        self.status.add_both(self.consumed, count, self.in_flight, -count)
 
     def drop(self, reason: str, count: float) -> None:
+        """Of those in flight."""
         if count:
-            self.status.count(f"{self.name}:{reason}", count)
+            self.status.add_both(self._reason(reason), count, self.in_flight, -count)
+
+    def refuse(self, reason: str, count: int) -> None:
+        """Produced, and never sent to anybody."""
+        self.status.add_both(self.produced, count, self._reason(reason), count)
+
+    def _reason(self, reason: str) -> int:
+        return self.status.counter(f"{self.name}:{reason}")
 
 
 class MessageSender:
@@ -118,7 +136,7 @@ class MessageSender:
         """A consumer is gone: its unacknowledged messages are."""
         gone = self.consumers.pop(actor, None)
         if gone is not None:
-            self._settle("consumer_died", gone.in_flight)
+            self.account.drop("consumer_died", gone.in_flight)
             self.waiter.wake()
 
     def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:
@@ -126,14 +144,12 @@ class MessageSender:
         known = self.consumers.get(consumer[0])
         if known is None or known.identity != consumer or consumed + dropped > known.sent:
             return
-        status, account = self.waiter.status, self.account
         if (newly := consumed - known.consumed) > 0:
             known.consumed = consumed
-            status.add(account.consumed, newly)
-            status.add(account.in_flight, -newly)
+            self.account.consume(newly)
         if (newly := dropped - known.dropped) > 0:
             known.dropped = dropped
-            self._settle("overflow", newly)
+            self.account.drop("overflow", newly)
         known.window = window
         self.waiter.wake()
 
@@ -155,10 +171,6 @@ class MessageSender:
                 if consumer.in_flight:
                     self.deliver(consumer.identity, consumer.sent, ())
 
-    def _settle(self, reason: str, count: int) -> None:
-        self.account.drop(reason, count)
-        self.waiter.status.add(self.account.in_flight, -count)
-
     async def send_many(self, messages: Sequence[Message]) -> None:
         """Sends each to one consumer (balance) or to all (broadcast), in portions of what there is room for.
 
@@ -178,12 +190,10 @@ class MessageSender:
                     )
             count = self._portion(rest, targets)
             if self.pattern == "balance" and not targets:  # nobody is there to drop an older one
-                self.waiter.status.add(self.account.produced, count)
-                self.account.drop("overflow", count)
+                self.account.refuse("overflow", count)
             for consumer in targets:
                 # Counted before it leaves: an acknowledgement can then never be ahead of the account.
-                self.waiter.status.add(self.account.produced, count)
-                self.waiter.status.add(self.account.in_flight, count)
+                self.account.send(count)
                 consumer.sent += count
                 self.deliver(consumer.identity, consumer.sent, rest[:count])
             rest = rest[count:]
@@ -284,10 +294,15 @@ class MessageReceiver:
         for producer in sorted(self.owed):
             self._acknowledge(producer)
 
-    def _acknowledge(self, producer: Identity) -> None:
+    def conclude(self) -> list[Ack]:
+        """The last acknowledgements: tells every producer's latest incarnation its totals, and returns them."""
+        latest = {actor: (actor, incarnation) for actor, incarnation in sorted(self.totals)}
+        return [self._acknowledge(producer) for producer in latest.values()]
+
+    def _acknowledge(self, producer: Identity) -> Ack:
         self.owed.discard(producer)
         _, consumed, dropped = self.totals[producer]
-        self.acknowledge(producer, consumed, dropped, self.window)
+        return self.acknowledge(producer, consumed, dropped, self.window)
 
 
 def account_of(name: str, counters: Mapping[str, float]) -> dict[str, object]:

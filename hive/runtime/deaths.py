@@ -42,33 +42,56 @@ class Deaths:
 
     async def _bury(self, process: ProcessRecord, how: Exit) -> None:
         """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
-        if not how.signal and not self._expects_end(process):
-            await self._last_words(process)
+        if not how.signal:
+            await self._last_words(process, how)
         self.run.transport.poll()
-        process.alive = False
-        process.cut_short = bool(self.run.ending) and not how.clean and not process.why
-        ended = self.run.ending and self._expects_end(process) and how.clean
-        for actor in process.actors:
-            self.run.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")
-        for actor in process.actors:
-            if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
-                self.run.tell_all(Left(actor, process.incarnation, str(how)))
-        self.run.transport.forget(process.address)
-        expected = self._expects_end(process)
-        for actor in process.actors:
-            self.run.machines[actor].handle(ActorEvent.died, process.why or str(how))
-        if not (expected and how.clean) and not (expected and self.run.ending):
+        expected = how.clean and self._expects_end(process)
+        process.cut_short = bool(self.run.ending) and not expected and not process.given_up
+        self._gone(process, str(how), "run_ended" if self.run.ending and expected else "consumer_died")
+        if not expected and not process.given_up:
             await self._decide(process, how)
         self.run.changed.set()
+
+    def _gone(self, process: ProcessRecord, how: str, why: str) -> None:
+        """Puts memory right and tells the others."""
+        process.alive = False
+        for actor in process.actors:
+            self.run.recovery.bury(actor, process.incarnation, why)
+        for actor in process.actors:
+            self._tell_left(actor, process, how)
+        self.run.transport.forget(process.address)
+        for actor in process.actors:
+            self.run.machines[actor].handle(ActorEvent.died, process.why or how)
+
+    def _tell_left(self, actor: int, process: ProcessRecord, how: str) -> None:
+        if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
+            self.run.tell_all(Left(actor, process.incarnation, how, process.taken.get(actor, ())))
+
+    def lost(self, process: ProcessRecord) -> None:
+        """A start was lost. Who was forked and not told of may have said Hello, and begun: nothing of it is left."""
+        self.run.transport.poll()
+        self._gone(process, "its start was lost", "consumer_died")
+        for actor in process.actors:
+            self.run.machines[actor].handle(ActorEvent.restart)
+            if self.run.ending:
+                self.run.machines[actor].handle(ActorEvent.stop, self.run.reason)
+
+    def done(self, actor: int, process: ProcessRecord) -> None:
+        """An actor is done. With its process it would be gone; one that shares it leaves the others."""
+        if process.alive and not self._expects_end(process):
+            self.run.recovery.retire(actor, process.incarnation, "run_ended" if self.run.ending else "consumer_died")
+            self._tell_left(actor, process, "it is done")
 
     def _expects_end(self, process: ProcessRecord) -> bool:
         """Whether all its actors are done, or were asked to come to an end."""
         return all(self.run.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
 
-    async def _last_words(self, process: ProcessRecord) -> None:
+    async def _last_words(self, process: ProcessRecord, how: Exit) -> None:
         """That its actors are done, or the report of one that raised, may still be on its way."""
         limit = self.run.clock.now_ns() + int(LAST_WORDS_S * 1e9)
-        while not process.failures and not self._expects_end(process) and self.run.clock.now_ns() < limit:
+        while not process.failures and self.run.clock.now_ns() < limit:
+            if how.clean and all(self.run.machines[a].state is ActorState.finished for a in process.actors):
+                break
             await asyncio.sleep(0.01)
             self.run.transport.poll()
 
@@ -81,7 +104,7 @@ class Deaths:
         where = f"in `{failed.doing if failed else status.phase or 'start'}`"
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
         process.died(how, self.run.clock.now_ns(), self.run.settings.window_s)
-        self.run.exact = False
+        self.run.exact &= bool(self.run.ending)  # what follows the end changes nothing that was learned
         refusal = self._refusal(process, how, failed)
         turn = f"; restart {len(process.deaths)} of {self.run.settings.restarts}" if refusal is None else ""
         report = self.run.journal.crash(

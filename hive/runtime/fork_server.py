@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import faulthandler
 import gc
 import importlib
 import os
@@ -38,6 +37,7 @@ from typing import NoReturn
 from hive.errors import HiveError
 from hive.runtime.hosting import host
 from hive.runtime.messages import Message, type_set
+from hive.runtime.output import redirect_output
 from hive.runtime.plan import Plan
 from hive.runtime.stacks import listen_for_stacks
 from hive.runtime.stream import receive, send
@@ -191,7 +191,7 @@ class _Server:
             self.line.close()
             _tie_to(self.build.supervisor)
             log_folder = Path(self.build.log_folder)
-            _redirect_output(log_folder / f"{request.process}.out")
+            redirect_output(log_folder / f"{request.process}.out")
             listen_for_stacks(log_folder, request.process)
             _name_process(request.process)
             code = host(
@@ -250,15 +250,6 @@ def _tie_to(supervisor: int) -> None:
         os._exit(1)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # terminals speak to the view, the view to the supervisor
-
-
-def _redirect_output(path: Path) -> None:
-    """What libraries and environments print, and the stack of a crash in native code, goes to the actor's .out file."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)
-    faulthandler.enable()
 
 
 def _name_process(name: str) -> None:

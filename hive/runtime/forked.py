@@ -19,7 +19,7 @@ from hive.errors import ActorFailed, HiveError
 from hive.runtime.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.messages import Message
 from hive.runtime.plan import Plan
-from hive.runtime.processes import Exit, OnExit
+from hive.runtime.processes import Exit, OnExit, StartLost
 from hive.runtime.spawning import OUTPUT, ForkServer, start_fork_server
 from hive.runtime.stacks import read_stacks
 from hive.runtime.stream import pack, read
@@ -29,7 +29,7 @@ __all__ = ["BuildError", "ForkedProcesses"]
 PR_SET_CHILD_SUBREAPER = 36
 BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
 FORK_LIMIT_S = 10.0  # a fork takes milliseconds
-ATTEMPTS = 5  # to build or to fork: each is lost with a fork server that dies meanwhile
+ATTEMPTS = 5  # to build: each is lost with a fork server that dies meanwhile
 AGAIN_S = 0.02  # before the next; the death of a child is noticed within milliseconds
 NOTICE_S = 1.0  # for that, on a machine that is busy
 LOOK_S = 0.25  # as often as the supervisor looks at its actors
@@ -98,9 +98,8 @@ class ForkedProcesses:
             self.server, line = start_fork_server(Path(self.build.log_folder))
         self._watch_pid(self.server.pid)
         self.reader, self.writer = await asyncio.open_unix_connection(sock=line)
-        plan = await self._build()
-        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))
-        return plan
+        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))  # first: while it builds, we may die
+        return await self._build()
 
     async def _build(self) -> Plan:
         reply = await self._ask(self.build, BUILD_LIMIT_S)
@@ -141,14 +140,15 @@ class ForkedProcesses:
     async def _fate(self, error: Exception, limit_s: float) -> str:
         """What has become of the fork server that did not answer: it is dead for certain when this returns."""
         assert self.server is not None
-        if isinstance(error, TimeoutError) and self._serves:
+        late = isinstance(error, TimeoutError) and self._serves
+        if late:
             os.kill(self.server.pid, signal.SIGKILL)
-            return f"did not answer within {limit_s:g} s"
         for _ in range(round(NOTICE_S / AGAIN_S)):
             if not self._serves:
-                break
+                return f"did not answer within {limit_s:g} s" if late else f"died: {self.server_exit}"
             await asyncio.sleep(AGAIN_S)
-        return f"died: {self.server_exit}" if not self._serves else f"did not answer ({type(error).__name__})"
+        os.kill(self.server.pid, signal.SIGKILL)  # its line has ended, and it has not
+        return f"did not answer ({type(error).__name__})"
 
     async def _end_orphans(self) -> None:
         """What a fork server had forked and not told when it died: nobody knows who that is, so it must not be."""
@@ -163,23 +163,22 @@ class ForkedProcesses:
 
     async def _renew(self) -> None:
         """After the death of the fork server."""
+        try:
+            await self._serving()
+            self.event("restarted", "fork-server is back")
+        except HiveError as error:  # whoever needs it next tries again
+            self.event("not started", f"fork-server: {error}")
+
+    async def _serving(self) -> None:
+        """Returns when a fork server is there, which has ended what the one before had forked and not told."""
         async with self.turn:
-            if not self._serves:  # else a build was first
+            if not self._serves:  # else somebody was first
                 await self._start_server()
-        self.event("restarted", "fork-server is back")
 
     # --- ProcessTable
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        request = Fork(process, incarnation, address, self.supervisor_address, self.segments)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                pid = await self._fork(request)
-                break
-            except ActorFailed:
-                if attempt == ATTEMPTS:
-                    raise
-            await asyncio.sleep(AGAIN_S)  # its death is noticed, then it is renewed
+        pid = await self._fork(Fork(process, incarnation, address, self.supervisor_address, self.segments))
         self.pids[process] = (pid, incarnation)
         try:
             self._watch_pid(pid)
@@ -194,11 +193,14 @@ class ForkedProcesses:
         return pid
 
     async def _fork(self, request: Fork) -> int:
-        """The pid of a new process. Raises ActorFailed when there is none, for certain."""
-        if self.renewal is not None:
-            await asyncio.shield(self.renewal)
-        async with self.turn:
-            reply = await self._ask(request, FORK_LIMIT_S)
+        """The pid of a new process. Raises ActorFailed, or StartLost, when there is none, for certain."""
+        await self._serving()
+        try:
+            async with self.turn:
+                reply = await self._ask(request, FORK_LIMIT_S)
+        except ActorFailed as error:  # it may have been forked, said to us what it is, and even have begun
+            await self._serving()
+            raise StartLost(str(error), hint=error.hint) from None
         if isinstance(reply, NotForked):
             raise ActorFailed(f"{request.process} cannot be started: {reply.text.lower()}", hint=LIMITS)
         assert isinstance(reply, Forked)

@@ -17,6 +17,7 @@ from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory import Bytes, Segment
 from hive.runtime.node import Node, NodeContext
+from hive.runtime.output import LOOK_S, bound_output
 from hive.runtime.plan import Plan
 from hive.runtime.topology import Topology
 from hive.runtime.views import Views
@@ -46,7 +47,12 @@ def host(
     def log_of(name: str) -> logging.Logger:
         return open_log(log_folder / f"{name}.log", name)
 
+    def look_after_output() -> None:
+        bound_output(log_folder / f"{process}.out")
+        asyncio.get_running_loop().call_later(LOOK_S, look_after_output)
+
     async def main() -> int:
+        look_after_output()
         transport = ZmqTransport()
         context = NodeContext(
             topology=topology,

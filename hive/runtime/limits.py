@@ -16,9 +16,10 @@ __all__ = ["check_limits", "raise_descriptor_limit"]
 
 MEMORY_SHARE = 0.9  # of the memory that is free: a plan beyond that would push the machine into its own killer
 
-# Descriptors of the supervisor: one a segment; of each process its pidfd, and at both ends of its line an ipc socket
-# and what ZeroMQ keeps to be woken by; and room for files, views and the next incarnations.
-PER_PROCESS, SPARE = 6, 100
+# Descriptors of the supervisor: two a segment, of which one is what Python's mmap keeps; of each process its pidfd, and
+# at both ends of its line an ipc socket and what ZeroMQ keeps to be woken by; and room for files, views and the next
+# incarnations.
+PER_SEGMENT, PER_PROCESS, SPARE = 2, 6, 100
 
 
 def raise_descriptor_limit() -> None:
@@ -38,7 +39,7 @@ def check_limits(plan: Plan) -> None:
             f"this run needs {plan.bytes / 2**30:.1f} GiB of shared memory, {free / 2**30:.1f} GiB are free",
             hint="lower collection.slots, envs or rollout; `hive check` shows what each channel takes",
         )
-    needed = len(plan.segments) + PER_PROCESS * len(plan.processes) + SPARE
+    needed = PER_SEGMENT * len(plan.segments) + PER_PROCESS * len(plan.processes) + SPARE
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and needed > limit:
         raise PlatformError(

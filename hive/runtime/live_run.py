@@ -7,6 +7,7 @@ request through the control socket, SIGTERM or SIGINT (drain; the second time at
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import math
@@ -75,6 +76,7 @@ class LiveRun:
         self.requested: tuple[str, bool] | None = None  # asked to end before there was a supervisor
         self.building: asyncio.Task[Plan] | None = None
         self.now = False
+        self.ended_before = b""  # the summary of the run that is resumed
         self.stage = 0  # how often it was scaled
         self.change: Config | None = None  # what the next stage goes on with
         self.before: Config | None = None  # what the last one had
@@ -95,6 +97,8 @@ class LiveRun:
             platform.python_version(),
             protocol=PROTOCOL,
         )
+        with contextlib.suppress(OSError):
+            self.ended_before = self.directory.summary_file.read_bytes()
         write_run_facts(self.directory, facts)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
@@ -134,6 +138,14 @@ class LiveRun:
         outcome = Outcome("stopped", self.requested[0], "", "", False, {}, {}, {}, "")
         self.conclude(outcome)
         return outcome
+
+    def never_started(self, error: HiveError) -> None:
+        """The end of a run that could not start. One that was to be resumed is what it was before."""
+        if self.ended_before:
+            self.directory.release()
+            write_bytes(self.directory.summary_file, self.ended_before)
+        else:
+            self.conclude(Outcome("failed", "it could not start", str(error), error.hint, False, {}, {}, {}, ""))
 
     # --- stages
 

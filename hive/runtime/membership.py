@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hive.runtime.processes import Exit
-from hive.runtime.protocol import Failed
+from hive.runtime.protocol import Ack, Failed
 from hive.runtime.states import ActorState
 from hive.runtime.status import BUSY, RUNTIME, ActorStatus
 
@@ -44,23 +44,31 @@ class ProcessRecord:
     alive: bool = False
     listening: bool = False
     started_ns: int = 0
+    forked_ns: int = 0
     restarts: int = 0
     deaths: deque[int] = field(default_factory=deque)  # times in ns, within the window
     short_lives: int = 0  # in a row
     why: str = ""  # set before the supervisor itself kills it
     by_hand: bool = False  # somebody asked for a new incarnation: no failure of this one
+    given_up: bool = False  # killed because the run is to end now: that has been told
+    taken: dict[int, tuple[Ack, ...]] = field(default_factory=dict)  # what its actors that are done have said last
     failures: list[Failed] = field(default_factory=list)  # of this incarnation
-    cut_short: bool = False  # killed by somebody else while the run was ending
+    cut_short: bool = False  # it died while the run was ending, before it had finished
     stack: str = ""  # what it was executing when it was found stuck
 
     def begin(self, address: str, now_ns: int) -> None:
         """A new incarnation is about to start."""
         self.incarnation += 1
-        self.why, self.stack, self.failures = "", "", []
-        self.listening = self.by_hand = self.cut_short = False
+        self.why, self.stack, self.failures, self.taken = "", "", [], {}
+        self.listening = self.by_hand = self.given_up = self.cut_short = False
         self.address = address
         self.started_ns = now_ns
+        self.pid = self.forked_ns = 0
         self.alive = True
+
+    def forked(self, pid: int, now_ns: int) -> None:
+        """It is there, which can take as long as a new fork server does."""
+        self.pid, self.forked_ns = pid, now_ns
 
     def died(self, how: Exit, now_ns: int, window_s: float) -> None:
         """Counts a death that nobody had asked for."""
@@ -80,8 +88,10 @@ class ProcessRecord:
 
         Nor is one whose event loop runs: it awaits something of its own, a timer or a subprocess.
         """
+        if not self.pid:
+            return 0.0  # whoever forks it has a limit of its own
         if not self.opened(status):
-            return (now_ns - self.started_ns) / 1e9
+            return (now_ns - self.forked_ns) / 1e9
         judged = status.kind == BUSY or (status.kind == RUNTIME and state is not ActorState.ready)
         return status.still_s if judged and state is not ActorState.finished else 0.0
 
@@ -94,5 +104,5 @@ class ProcessRecord:
         """Why it does not come back any more; "" when it does."""
         if len(self.deaths) <= settings.restarts:
             return ""
-        times = f"{len(self.deaths)} times within {settings.window_s:g} s"
-        return f"{times}; [supervision] restarts = {settings.restarts}"
+        times = "once" if len(self.deaths) == 1 else f"{len(self.deaths)} times"
+        return f"{times} within {settings.window_s:g} s; [supervision] restarts = {settings.restarts}"

@@ -60,7 +60,7 @@ __all__ = ["Hosting", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # below any sensible limit of a phase; 20 us of work each time
 HANDLERS = {cls: f"_on_{name.lower()}" for name, cls in NODE_TYPES.items() if cls is not Deliver}
-SETTLE_S = 0.5  # for the last acknowledgements, which take microseconds from a consumer that lives
+SETTLE_S = 2.0  # for the last acknowledgements, which take microseconds from a consumer that has a processor
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,8 @@ class Hosting:
         return self.node.resumed_ns
 
     def cancel(self) -> None:
-        task = self.node.tasks.get(self.number)
-        if task is not None:
-            task.cancel()
+        if self.number in self.node.running:  # what an actor does after its run is not cut short
+            self.node.tasks[self.number].cancel()
 
 
 class Node:
@@ -121,11 +120,13 @@ class Node:
         self.senders: dict[tuple[int, int], MessageSender] = {}  # (channel, producer)
         self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.running: set[int] = set()  # whose run() has not ended
         self.calls = Calls(self)
         self.message_types = [channel.source.port.message for channel in context.topology.channels.values()]
         self.types = [{message.__hive_name__: message} for message in self.message_types]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
+        self.failure: BaseException | None = None  # of what went on beside the actors' lives, such as drain()
         self.resumed_ns = 0  # when the last pause ended
         self.background: set[asyncio.Future[Any]] = set()
         self.beat: asyncio.TimerHandle | None = None
@@ -148,11 +149,13 @@ class Node:
                 await self._guard(number, self.actors[number].setup)
             self.tell(Ready(c.process, c.incarnation))
             await self.begun.wait()
+            self.running.update(self.numbers)
             self.tasks = {n: asyncio.create_task(self._live(n), name=self.actors[n].name) for n in self.numbers}
             if self.drain_reason is not None:
-                self._drain(self.drain_reason)
+                self._drain()
             await asyncio.gather(*self.tasks.values())
-            await self._settle()
+            if self.failure is not None:
+                raise self.failure
         finally:
             if self.beat is not None:
                 self.beat.cancel()
@@ -172,7 +175,7 @@ class Node:
         c, planned = self.context, self.plan.actors[number]
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
-        self.waiters[number] = Waiter(status, self.solo)
+        self.waiters[number] = Waiter(status, self.solo, self.background)
         actor = group.cls.__new__(group.cls)
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
         actor.device, actor.clock = group.resources.device, c.clock
@@ -196,42 +199,42 @@ class Node:
         return value
 
     async def _live(self, number: int) -> None:
-        actor = self.actors[number]
         try:
-            await self._guard(number, actor.run)
+            await self._guard(number, self.actors[number].run)
         except asyncio.CancelledError:
-            if self.drain_reason is None:
+            if self.drain_reason is None and self.failure is None:
                 raise
         finally:
-            await self._guard(number, actor.teardown)
-            for (_, consumer), receiver in self.receivers.items():
-                if consumer == number:
-                    receiver.acknowledge_all()  # what it took and had not said yet
-        self.tell(Done(number, self.context.incarnation))
+            self.running.discard(number)
+            await self._guard(number, self.actors[number].teardown)
+            taken = tuple(ack for (_, me), inbox in self.receivers.items() if me == number for ack in inbox.conclude())
+        if self.failure is None:
+            await self._settle(number)
+            self.tell(Done(number, self.context.incarnation, taken))
 
-    async def _settle(self) -> None:
-        """Waits for the acknowledgements of the last messages, so that the account does not end in flight."""
-        for (_, producer), sender in self.senders.items():
-            waiter = self.waiters[producer]
-            try:
-                async with asyncio.timeout(SETTLE_S):
+    async def _settle(self, number: int) -> None:
+        """Waits for the acknowledgements of its last messages, so that the account does not end in flight."""
+        waiter = self.waiters[number]
+        mine = [sender for (_, producer), sender in self.senders.items() if producer == number]
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                for sender in mine:
                     await waiter.until(sender.settled, waiter.status.runtime)
-            except TimeoutError:
-                self.log.info("channel `%s` ends with messages in flight", sender.name)
+        except TimeoutError:
+            self.log.info("channel `%s` ends with messages in flight", sender.name)
 
     async def _guard(self, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Runs a part of an actor's life; what it raises is reported before it goes on."""
         try:
             await work()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._report(number, error)
             raise
 
-    def _report(self, number: int, error: Exception) -> None:
+    def _report(self, number: int, error: BaseException) -> None:
         """Tells the supervisor what happened before the process goes down with it."""
         doing = self.pages.snapshot(number)["phase"]
-        permanent = isinstance(error, HiveError) and error.permanent
-        hint = error.hint if isinstance(error, HiveError) else ""
+        permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (False, "")
         kind, text, trace = describe(error)
         if (place := place_of(error)) and not isinstance(error, HiveError):  # whose errors say themselves what to do
             text = f"{text} ({place})"
@@ -245,9 +248,8 @@ class Node:
 
     def post(self, actor: int, frames: Frames) -> None:
         """To the process of an actor that is there; to one that is not, nothing can be said."""
-        member = self.members.get(actor)
-        if member is not None and self.context.transport.post(member.address, frames):
-            self.pages.ring(actor)  # it may sleep on its bell
+        if (member := self.members.get(actor)) is not None and self.context.transport.post(member.address, frames):
+            self.pages.mailed(actor)  # it may sleep on its bell
 
     def _on_call(self, message: Call) -> None:
         self.calls.received(message)
@@ -257,6 +259,8 @@ class Node:
 
     def receive(self, frames: Frames) -> None:
         """A message from outside. A bad one is counted, logged and dropped; it is never fatal."""
+        for waiter in self.waiters.values():
+            waiter.heard += 1
         try:
             message = decode(frames[:1], NODE_TYPES)
             if isinstance(message, Deliver):
@@ -284,6 +288,8 @@ class Node:
         member = self.members.get(message.actor)
         if member is None or member.incarnation != message.incarnation:
             return
+        for ack in (ack for ack in message.taken if (ack.channel, ack.producer) in self.senders):
+            self._on_ack(ack)
         del self.members[message.actor]
         for (channel, _), sender in self.senders.items():
             if message.actor in self.plan.channels[channel].consumers:
@@ -321,10 +327,10 @@ class Node:
                 waiter.halted = False  # last words are said in a paused run too
             self.begun.set()
             if self.tasks:
-                self._drain(message.reason)
+                self._drain()
 
-    def _drain(self, reason: str) -> None:
-        for number in self.tasks:
+    def _drain(self) -> None:
+        for number in sorted(self.running):
             self.spawn(self._guard(number, self.actors[number].drain))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -335,8 +341,9 @@ class Node:
     def _background_done(self, task: asyncio.Future[Any]) -> None:
         self.background.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            for running in self.tasks.values():
-                running.cancel()
+            self.failure = self.failure or task.exception()
+            for number in self.running:
+                self.tasks[number].cancel()
 
     # --- channels
 
@@ -358,12 +365,13 @@ class Node:
 
     def acknowledge(
         self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int
-    ) -> None:
+    ) -> Ack:
         ack = Ack(channel, producer[0], consumer, self.context.incarnation, producer[1], consumed, dropped, window)
         if (channel, producer[0]) in self.senders:
             self._on_ack(ack)
         else:
             self.post(producer[0], encode(ack))
+        return ack
 
     def _on_ack(self, ack: Ack) -> None:
         if ack.producer_incarnation == self.context.incarnation:

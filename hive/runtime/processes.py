@@ -17,6 +17,8 @@ from typing import Protocol
 
 from hive import _native
 from hive.clock import Clock
+from hive.errors import ActorFailed
+from hive.runtime.blame import signal_name
 from hive.runtime.memory import PAGE, Bytes, Segment, aligned
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.plan import Plan
@@ -25,7 +27,11 @@ from hive.runtime.topology import Topology
 from hive.runtime.transport import Transport
 from hive.runtime.views import Views
 
-__all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory"]
+__all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory", "StartLost"]
+
+
+class StartLost(ActorFailed):
+    """A start that was lost on its way. What there was of it is dead for certain, and another may do better."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Exit:
 
     def __str__(self) -> str:
         if self.signal:
-            return f"killed by {signal.Signals(self.signal).name}" + (f" ({self.note})" if self.note else "")
+            return f"killed by {signal_name(self.signal)}" + (f" ({self.note})" if self.note else "")
         return f"exited with code {self.code}"
 
 
@@ -78,6 +84,11 @@ class SharedMemory:
         for segment in self.segments.values():
             segment.close()
 
+    def release(self) -> None:
+        """Gives all of it back at once: another stage needs the room, and who still has views of this one is over."""
+        for segment in self.segments.values():
+            segment.release()
+
 
 class ProcessTable(Protocol):
     """What the supervisor needs of the operating system."""
@@ -87,7 +98,7 @@ class ProcessTable(Protocol):
     on_exit: OnExit  # set by the supervisor
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        """Starts it and returns its pid."""
+        """Starts it and returns its pid. Raises StartLost or another HiveError; then it does not live."""
 
     def kill(self, process: str) -> None:
         """SIGKILL to the process and all its children. Harmless when it is gone."""

@@ -67,11 +67,25 @@ class Ready(Message):
     incarnation: int
 
 
+class Ack(Message):
+    """Running totals of what `consumer` took and dropped of this producer's messages; it may have `window` at once."""
+
+    channel: int
+    producer: int
+    consumer: int
+    incarnation: int  # the consumer's
+    producer_incarnation: int
+    consumed: int
+    dropped: int
+    window: int
+
+
 class Done(Message):
-    """An actor's `run` has returned."""
+    """An actor's `run` has returned. `taken` is what it has said last of the messages to it."""
 
     actor: int
     incarnation: int
+    taken: tuple[Ack, ...] = ()
 
 
 class Failed(Message):
@@ -138,9 +152,12 @@ class Joined(Message):
 
 
 class Left(Message):
+    """An actor is gone. `taken`: its last acknowledgements, which come another way and may come later than this."""
+
     actor: int
     incarnation: int
     reason: str
+    taken: tuple[Ack, ...] = ()
 
 
 class Begin(Message):
@@ -172,19 +189,6 @@ class Deliver(Message):
     incarnation: int
     consumer: int
     sequence: int
-
-
-class Ack(Message):
-    """Running totals of what `consumer` took and dropped of this producer's messages; it may have `window` at once."""
-
-    channel: int
-    producer: int
-    consumer: int
-    incarnation: int  # the consumer's
-    producer_incarnation: int
-    consumed: int
-    dropped: int
-    window: int
 
 
 class Doorbell(Message):

@@ -3,6 +3,7 @@
     slab    what the dead one was filling is freed, its half transitions are completed, what it had claimed is dropped
             as `consumer_died` or, where the channel says so, offered again
     board   its pins are taken out; blocks that it wrote and did not publish are void
+    page    an entry in the account of a message channel that it was making is finished
 
 Only the supervisor calls this, and only after the exit is confirmed: a stopped owner is killed first.
 """
@@ -28,6 +29,11 @@ class Recovery:
 
     def bury(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
         """Actor `actor` is gone for certain. What it had claimed is dropped as `why`, one of REASONS."""
+        self.memory.pages.page(actor).complete()
+        self.retire(actor, incarnation, why)
+
+    def retire(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
+        """The same for one that is done, while the process that it shares with others goes on and owns its page."""
         for channel in self.plan.channels:
             writes, reads = actor in channel.producers, actor in channel.consumers
             if channel.carrier == "board" and writes:
@@ -49,9 +55,8 @@ class Recovery:
             for producer in channel.producers if channel.carrier == "message" else ():
                 page = pages.page(producer)
                 in_flight = page.counter(f"{channel.name}:in_flight")
-                if page.get(in_flight):
-                    page.add(page.counter(f"{channel.name}:run_ended"), page.get(in_flight))
-                    page.set(in_flight, 0)
+                if left := page.get(in_flight):
+                    page.add_both(page.counter(f"{channel.name}:run_ended"), left, in_flight, -left)
 
     def digest(self) -> str:
         """The sha256 of what the plan says is the run's result; "" when there is none."""

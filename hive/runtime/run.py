@@ -75,6 +75,7 @@ async def _stages(
             run.conclude(outcome)
             return outcome
         run.next_stage()
+        memory.release()
 
 
 async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
@@ -150,7 +151,8 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
     except HiveError as error:
         run.event("failed", str(error))
         traceback = error.traceback if isinstance(error, BuildError) else ""
-        write_json(directory.path / "failure.json", _failure(error, traceback))
+        write_json(directory.failure_file, _failure(error, traceback))
+        run.never_started(error)
         return error.exit_code
     finally:
         run.close()
@@ -166,5 +168,8 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_inline(run, function))
         return FORCED if run.now else EXIT_CODES[outcome.state]
+    except HiveError as error:
+        run.never_started(error)
+        raise
     finally:
         run.close()

@@ -224,9 +224,7 @@ class SlabReceiver:
 
     def first_left(self, producer: int) -> int:
         """The first sequence of that producer that nobody has claimed: one that is there, or the next to come."""
-        # Read in this order, a commit in between is seen as one that is there; the other way round it would be missed.
-        coming = self.views[producer].words.produced
-        return min(self.waiting(producer), default=coming)
+        return self.views[producer].words.first_left()
 
     async def receive(self) -> Message:
         """A copy of the oldest message; its slot is retired at once."""

@@ -32,6 +32,7 @@ class Status:
         page.open(name, pid, incarnation)
         self.enter = page.enter
         self.add = page.add
+        self.add_both = page.add_both
         self.set = page.set
         self.get = page.get
         self.counter = page.counter

@@ -23,20 +23,22 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hive.clock import Clock
-from hive.errors import HiveError, WireError
+from hive.errors import WireError
 from hive.runtime.accounting import channel_accounts, results_of
 from hive.runtime.deaths import Deaths
+from hive.runtime.ending import Ending
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
-from hive.runtime.outcome import Journal, Outcome
+from hive.runtime.outcome import Death, Journal, Outcome
 from hive.runtime.pausing import Pausing
 from hive.runtime.plan import Plan
-from hive.runtime.processes import ProcessTable, SharedMemory
+from hive.runtime.processes import ProcessTable, SharedMemory, StartLost
 from hive.runtime.protocol import (
     SUPERVISOR,
     SUPERVISOR_TYPES,
@@ -65,11 +67,10 @@ CHANGE = "update_algorithm_parameter"  # the endpoint (name, value) of whoever w
 
 ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}
 
-LAST_TRIES = 3  # of one that is killed while the run ends: who does that again and again means it
+STARTS = 5  # each is lost with a fork server that dies over it
 
 ANNOUNCE_S = 0.02  # while the run starts, newcomers are announced together; nobody sends before it has begun
 EVENTS_TOLD = 20  # in a crash report: what happened before is seldom to blame
-KILL_AFTER_S = 2.0  # from the end of a drain's deadline to giving up on processes that ignore SIGKILL (state D)
 
 
 class Supervisor:
@@ -126,11 +127,11 @@ class Supervisor:
         watching = asyncio.create_task(watch(self))
         try:
             await asyncio.gather(*(self.start(process) for process in self.table.values()))
-            await self._until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
+            await self.until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
             if not self.over.is_set():
                 self._begin_all()
             await self.over.wait()
-            await self._stop_all()
+            await Ending(self).stop_all()
         finally:
             for task in (watching, *self.tasks):
                 task.cancel()
@@ -141,8 +142,7 @@ class Supervisor:
         """Ends the run because somebody asked; `now` kills instead of draining. Idempotent."""
         if now:
             for process in self.table.values():
-                process.why = process.why or reason
-                self.processes.kill(process.name)
+                self.kill(process, process.why or reason, given_up=True)
         self.end("stopped", reason)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
@@ -159,9 +159,20 @@ class Supervisor:
         self.changed.set()
 
     async def start(self, process: ProcessRecord) -> None:
-        address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
-        process.begin(address, self.clock.now_ns())
-        process.pid = await self.processes.start(process.name, process.incarnation, process.address)
+        """Its next incarnation. Raises HiveError when there is none; then nothing of it is left."""
+        for attempt in range(1, STARTS + 1):
+            address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
+            process.begin(address, self.clock.now_ns())
+            try:
+                pid = await self.processes.start(process.name, process.incarnation, process.address)
+                break
+            except StartLost:
+                self.deaths.lost(process)
+                if attempt == STARTS:
+                    raise
+        process.forked(pid, self.clock.now_ns())
+        if process.why:  # somebody wanted it dead before it was there
+            self.processes.kill(process.name)
 
     def _begin_all(self) -> None:
         self._announce()
@@ -176,10 +187,10 @@ class Supervisor:
         for actor in process.actors if self.changes else ():
             if CHANGE in self.plan.actors[actor].endpoints:  # it was made of the config as it had been
                 for key, value in self.changes.items():
-                    self._send(process, Call(0, SUPERVISOR, actor, CHANGE, [key, value]))
+                    self.send(process, Call(0, SUPERVISOR, actor, CHANGE, [key, value]))
         if self.pausing.wanted:
-            self._send(process, Halt())
-        self._send(process, Begin())
+            self.send(process, Halt())
+        self.send(process, Begin())
 
     def tell_of_change(self, key: str, value: Tree) -> list[str]:
         """Tells everybody who works by this key of its new value, now and at every later start; their names."""
@@ -195,19 +206,19 @@ class Supervisor:
         for number, actor in enumerate(self.plan.actors):
             process = self.table[actor.process]
             if method in actor.endpoints and process.alive and self.machines[number].state is ActorState.running:
-                self._send(process, Call(0, SUPERVISOR, number, method, list(arguments)))
+                self.send(process, Call(0, SUPERVISOR, number, method, list(arguments)))
                 called.append(actor.name)
         return called
 
     # --- messages
 
-    def _send(self, process: ProcessRecord, message: Message) -> None:
+    def send(self, process: ProcessRecord, message: Message) -> None:
         self._post(process, encode(message))
 
     def _post(self, process: ProcessRecord, frames: Frames) -> None:
         self.transport.post(process.address, frames)
         for actor in process.actors:
-            self.pages.ring(actor)  # it may sleep on its bell
+            self.pages.mailed(actor)  # it may sleep on its bell
 
     def tell_all(self, message: Message) -> None:
         frames = encode(message)
@@ -229,7 +240,8 @@ class Supervisor:
         members: dict[int, Member] = {}
         for process in processes:
             solo = len(process.actors) == 1 and self.processes.apart
-            members |= dict.fromkeys(process.actors, Member(process.incarnation, process.address, solo))
+            there = (a for a in process.actors if self.machines[a].state is not ActorState.finished)
+            members |= dict.fromkeys(there, Member(process.incarnation, process.address, solo))
         return encode(Joined.of(members))
 
     def _on_hello(self, message: Hello) -> None:
@@ -239,7 +251,7 @@ class Supervisor:
         process.listening = True
         self.newcomers.append(process)
         if self.ending:  # it was being started when the others were told
-            self._send(process, Drain(self.reason))
+            self.send(process, Drain(self.reason))
         if self.run_machine.state is not RunState.starting:
             self._announce()
         elif len(self.newcomers) == 1:  # n processes that start together are n announcements, not n * n
@@ -247,7 +259,7 @@ class Supervisor:
 
     def _announce(self) -> None:
         """Tells the newcomers of everybody, and everybody of the newcomers."""
-        new = [process for process in self.newcomers if process.alive]
+        new = [process for process in self.newcomers if process.alive and process.listening]
         self.newcomers.clear()
         there = [p for p in self.table.values() if p.alive and p.listening]
         everyone, newcomers = self._joined(there), self._joined(new)
@@ -273,9 +285,11 @@ class Supervisor:
             )
 
     def _on_done(self, message: Done) -> None:
-        machine = self.machines[message.actor]
-        if message.incarnation == self._process_of(message.actor).incarnation and machine.knows(ActorEvent.done):
+        machine, process = self.machines[message.actor], self._process_of(message.actor)
+        if message.incarnation == process.incarnation and machine.knows(ActorEvent.done):
             machine.handle(ActorEvent.done)
+            process.taken[message.actor] = message.taken
+            self.deaths.done(message.actor, process)
             at_work = (m for m, a in zip(self.machines, self.plan.actors, strict=True) if not a.serves)
             if all(m.state is ActorState.finished for m in at_work):
                 self.end("finished", "all actors are done")
@@ -302,16 +316,28 @@ class Supervisor:
     def spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._worked)
 
-    def kill(self, process: ProcessRecord, why: str) -> None:
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        """What raises here is a fault of ours. Whatever it was about would never happen: better no run than that."""
+        self.tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            text, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+            report = self.journal.crash(Death("supervisor", text, "in `supervise`", trace, events=list(self.recent)))
+            self.event("died", f"the supervisor failed: {text}", {"crash": report})
+            self.report = self.report or report
+            self.end("failed", "the supervisor failed", f"the supervisor failed: {text}")
+            self.ending = "failed"
+
+    def kill(self, process: ProcessRecord, why: str, *, given_up: bool = False) -> None:
         """Only then is its death confirmed."""
-        process.why = why
+        process.why, process.given_up = why, given_up
         self.processes.kill(process.name)
 
     # --- the end
 
-    async def _until(self, condition: Callable[[], bool], limit_s: float = math.inf) -> bool:
+    async def until(self, condition: Callable[[], bool], limit_s: float = math.inf) -> bool:
         """Waits for a condition that a message or an exit makes true; False when the limit came first."""
         limit = self.clock.now_ns() / 1e9 + limit_s
         while not condition():
@@ -325,56 +351,6 @@ class Supervisor:
             except TimeoutError:
                 pass
         return True
-
-    async def _stop_all(self) -> None:
-        """One deadline for all: the many drain, then those that are to be last; who is left is killed.
-
-        Those that are to be last have something to save: the many leave them half of the time.
-        """
-        deadline = self.clock.now_ns() / 1e9 + self.settings.drain_s
-        last = [p for p in self.table.values() if any(self.plan.actors[a].last for a in p.actors)]
-        for wave in ([p for p in self.table.values() if p not in last], last):
-            for process in wave:
-                for actor in process.actors:
-                    if self.machines[actor].knows(ActorEvent.stop):
-                        self.machines[actor].handle(ActorEvent.stop, self.reason)
-                if process.alive:
-                    self._send(process, Drain(self.reason))
-            left = deadline - self.clock.now_ns() / 1e9
-            limit = left / 2 if last and wave is not last else left
-            if not await self._until(lambda wave=wave: not any(p.alive for p in wave), limit):  # type: ignore[misc]
-                await self._kill_rest(wave, limit)
-        for process in last if self.processes.restarts else ():
-            await self._finish_again(process, deadline)
-        self.recovery.drain()
-
-    async def _finish_again(self, process: ProcessRecord, deadline: float) -> None:
-        """One that was to be last has something to save: killed over it, it is started once more, to save it."""
-        for _ in range(LAST_TRIES):
-            left = deadline - self.clock.now_ns() / 1e9
-            if not process.cut_short or left <= 0:
-                return
-            text = f"{process.name} was killed before it had finished and is started again"
-            self.event("restarted", text, {"process": process.name})
-            for actor in process.actors:
-                self.machines[actor].handle(ActorEvent.restart)
-                self.machines[actor].handle(ActorEvent.stop, self.reason)
-            try:
-                await self.start(process)  # as soon as it listens it is told to drain
-            except HiveError as error:
-                process.alive = False
-                self.event("not started", str(error), {"process": process.name})
-                return
-            if not await self._until(lambda: not process.alive, left):
-                await self._kill_rest([process], left)
-
-    async def _kill_rest(self, wave: list[ProcessRecord], limit_s: float) -> None:
-        for process in wave:
-            if process.alive:
-                text = f"{process.name} did not stop within {limit_s:.1f} s"
-                self.event("killed", text, {"process": process.name})
-                self.kill(process, "it did not stop in time")
-        await self._until(lambda: not any(p.alive for p in wave), KILL_AFTER_S)
 
     def _outcome(self) -> Outcome:
         event = ENDS.get(self.ending, RunEvent.stop)  # whatever else it is called, somebody asked for it

@@ -6,16 +6,18 @@
 Every wait has a limit: whatever rings may be lost, so the attempt is repeated every 50 ms in any case.
 
 An actor alone in its process that waits for shared memory sleeps on the native bell of its status page (a futex, a
-few microseconds to wake), in slices, and lets its event loop run between them. Actors that share a process wait on a
-future that a commit in the same process, or a doorbell message from another, completes: a blocked thread would never
-see its own writer. Waits for messages always use the future, since the loop has to run to receive them.
+few microseconds to wake), in slices, and lets its event loop run between them. The slices are brief while a message is
+on its way to it, of which its page tells before ZeroMQ does, and while its loop has calls to answer. Actors that share
+a process wait on a future that a commit in the same process, or a doorbell message from another, completes: a blocked
+thread would never see its own writer. Waits for messages always use the future, since the loop has to run to receive
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 PAUSED = "paused"  # the phase of a source that a pause has stopped
 BREATH_NS = 200_000  # an actor that never waits lets its loop run so often: it hears a message as soon as it matters
+BRIEF_NS = 100_000  # a message that was sent is there in that time, mostly; meanwhile the bell spins
+CALLS_NS = 1_000_000  # what goes on beside its run gets the loop so often
+TURNS = 3  # of the loop: one reads the message, one begins what answers it, one lets that go on
 RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real ring, so it costs no measurable time
 
 
@@ -56,9 +61,9 @@ class Asks:
 
 
 class Waiter:
-    """The waits of one actor. `solo`: it is alone in its process."""
+    """The waits of one actor. `solo`: it is alone in its process. `calls`: what goes on there beside its run."""
 
-    def __init__(self, status: Status, solo: bool) -> None:
+    def __init__(self, status: Status, solo: bool, calls: Collection[object] = ()) -> None:
         self.status = status
         self.solo = solo
         self.halted = False  # the run pauses, and this actor is a source
@@ -67,6 +72,9 @@ class Waiter:
         # In the order they fell asleep: a set would wake them by their addresses, and no schedule could be had again.
         self._sleepers: dict[asyncio.Future[None], None] = {}
         self._asking: list[Asks] = []  # of its waits at this moment
+        self.heard = status.page.mail  # of the messages sent to its process: what came before is not its
+        self._missing_ns = 0  # since when a message has been on its way
+        self.calls = calls
         self._rescan: asyncio.TimerHandle | None = None  # set while somebody may sleep: one for many naps
 
     @property
@@ -110,14 +118,28 @@ class Waiter:
                 if result is not None:
                     return result
                 if self.solo and memory:
-                    page.wait(seen, int(RESCAN_S * 1e9))
-                    await self._breathe()
+                    slice_ns = self._slice_ns()
+                    page.wait(seen, slice_ns)
+                    for _ in range(TURNS if slice_ns < RESCAN_S * 1e9 else 1):
+                        await self._breathe()
                 else:
                     await self._nap()
         finally:
             if asks is not None and self._unask(asks):
                 asks.pass_on()
             status.enter(status.runtime)
+
+    def _slice_ns(self) -> int:
+        """How long its loop may stand still."""
+        if self.status.page.mail == self.heard:
+            self._missing_ns = 0
+        elif not self._missing_ns:
+            self._missing_ns = time.monotonic_ns()
+        elif time.monotonic_ns() - self._missing_ns > RESCAN_S * 1e9:  # it was lost, or for one before
+            self.heard, self._missing_ns = self.status.page.mail, 0
+        if self._missing_ns:
+            return BRIEF_NS
+        return CALLS_NS if self.calls else int(RESCAN_S * 1e9)
 
     def _ask(self) -> None:
         """An actor that waits for several things at once asks for every message: its page has room for one channel."""

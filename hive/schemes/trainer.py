@@ -67,7 +67,7 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
         _evaluate(t, blueprint, learner, recorder)
 
     t.results(learner, *RESULTS)
-    t.digest(learner.weights, blueprint.flat.parameter_bytes)
+    t.digest(learner.weights, blueprint.flat.block_bytes)
     return t
 
 
@@ -115,7 +115,7 @@ def _connect_state(
     t.connect(
         learner.weights,
         worker.state,
-        block_bytes=blueprint.state_bytes,
+        block_bytes=blueprint.state.bytes,
         keep=gradients.max_lag + 1,
         commit_with="ledger",
     )

@@ -29,6 +29,7 @@ class Purpose(enum.IntEnum):
     training_forward = 4  # torch's generator while training; source: gradient worker, sequence: gradient
     evaluation = 6  # source: environment of the evaluator, sequence: turn
     evaluation_forward = 7  # torch's generator while evaluating; source 0, sequence: turn
+    evaluation_action = 8  # of an evaluation whose actions are drawn; source 0, sequence: turn
 
 
 class _Unseeded(ISeedSequence):

@@ -8,7 +8,7 @@ can do to a place what an operating system does to a process:
     dead        none of its callbacks ever runs again: no `finally`, no last message (SIGKILL)
 
 So a place dies between two callbacks, which are all its awaits; the simulation lets it die inside of a transition of a
-slot as well, by raising `Killed` there. Every choice comes from one seeded generator: a seed is a schedule.
+slot as well (`leave_here`). Every choice comes from one seeded generator: a seed is a schedule.
 
 The loop is a few lines of its own, because a schedule of 60 processes has to take milliseconds: no sockets, threads or
 signals, callbacks of the same moment in the order they were asked for.
@@ -20,10 +20,10 @@ import asyncio
 import contextvars
 import heapq
 import random
-from asyncio import events
+from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["NEVER", "Killed", "Place", "PlacedLoop", "current_place"]
 
@@ -37,7 +37,7 @@ _PLACE: contextvars.ContextVar[Place | None] = contextvars.ContextVar("place", d
 
 
 class Killed(BaseException):
-    """Ends the callback in which its place died. Nothing catches it."""
+    """Takes a callback apart in which its place died, when the simulation is over. Nothing of the place catches it."""
 
 
 class Place:
@@ -107,6 +107,8 @@ class PlacedLoop(asyncio.AbstractEventLoop):
         self._asked = 0
         self._ready: deque[_Callback] = deque()
         self._timers: list[tuple[float, int, _Callback]] = []
+        self._goal: asyncio.Future[Any] | None = None  # what `run_until_complete` waits for
+        self._failed: Exception | None = None  # why it never will be there
 
     # --- what asyncio asks of a loop
 
@@ -154,16 +156,42 @@ class PlacedLoop(asyncio.AbstractEventLoop):
     def run_until_complete(self, future: Any) -> Any:
         events._set_running_loop(self)
         try:
-            task = self.create_task(future)
-            self._run_ready()
-            while not task.done():
-                self._jump()
-                self._run_ready()
+            self._goal = task = self.create_task(future)
+            self._run()
+            if self._failed is not None:
+                raise self._failed
             return task.result()
         finally:
             events._set_running_loop(None)
 
     # --- turns
+
+    def _run(self) -> None:
+        goal = self._goal
+        assert goal is not None
+        self._run_ready()
+        while not goal.done() and self._failed is None:
+            self._jump()
+            self._run_ready()
+
+    def leave_here(self) -> NoReturn:
+        """The callback that runs now never goes on, as far as the simulation can tell: its place dies here.
+
+        Nothing leaves a Python function but through its `finally` blocks, which a killed process does not run. So all
+        that happens from now on happens on top of it, and it is taken apart, by `Killed`, when everything is over.
+        """
+        task = asyncio.current_task(self)
+        if task is not None:
+            tasks._leave_task(self, task)
+        try:
+            self._run()
+        except Exception as error:  # which nothing of the place may catch: it goes to who asked for the simulation
+            self._failed = self._failed or error
+            self._ready.clear()
+        finally:
+            if task is not None:
+                tasks._enter_task(self, task)
+        raise Killed
 
     def _run_ready(self) -> None:
         ready, left = self._ready, MOST_AT_ONCE
@@ -186,6 +214,8 @@ class PlacedLoop(asyncio.AbstractEventLoop):
                     continue
             try:
                 callback.context.run(callback.function, *callback.arguments)
+            except Killed:  # when it heard a message; of a task, asyncio takes it for the task's end
+                pass
             except Exception as error:
                 self.problems.append(f"{callback.function!r}: {error!r}")
 

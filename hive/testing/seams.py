@@ -1,8 +1,8 @@
-"""The simulator's seams: memory of this process, mailboxes whose messages are late or lost, slot words that tear.
+"""The simulator's seams: memory of this process, messages that are late or lost, slots and accounts that tear.
 
     LocalMemory           a plan's segments in one allocation
     SimulatedTransport    delays everything, loses what is safe to lose; keeps the order from one process to an address
-    DyingSlab             lets the caller of a transition die in the middle of it
+    DyingSlab, DyingPage  let the caller of a transition, or of an entry in an account, die in the middle of it
 
 `Faults` says how often what goes wrong. Who lives and dies when is hive.testing.simulation's.
 """
@@ -29,11 +29,15 @@ from hive.runtime.transport import Receive
 from hive.runtime.views import Views
 from hive.testing.places import PlacedLoop, current_place
 
-__all__ = ["At", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
+__all__ = ["At", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
 
 # Of a slab, in words of 8 bytes: its header, the position of `produced` in it, a slot's words; and two half states.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
 COMMITTING, RETIRING = 2, 5
+# Of a status page, in bytes: its first counter, and the change of two of them that is to be made.
+COUNTERS, CHANGE = 320, 3744
+
+Half = Callable[[bool], None]  # does half of something, counted or not yet
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,13 @@ class Faults:
     deaths: int = 0  # processes killed
     stops: int = 0  # processes stopped
     after: int = 2_000  # deaths and stops fall within so many callbacks of all processes
-    torn: float = 0.3  # of the deaths, how many wait for the middle of a slot's transition
+    torn: float = 0.3  # of the deaths, how many wait for the middle of a slot's transition or of an account's entry
     away: float = 0.02  # chance, per callback, that a process loses the processor first
     away_s: float = 0.005  # for how long at most
     slow: float = 0.3  # chance that a message takes its time
     slow_s: float = 0.003  # how long at most
     lost: float = 0.1  # chance that a doorbell is lost; half as often one comes twice
+    unsaid: float = 0.0  # chance that a restart is lost with its fork server, a while after what it started has begun
     full: float = 0.0  # chance that a mailbox is full for a message of a channel or its acknowledgement
 
 
@@ -90,15 +95,24 @@ class LocalMemory(SharedMemory):
 
 
 class Pages(_native.Status):
-    """Status pages whose bells are heard by whom the simulation says."""
+    """Status pages whose bells are heard by whom the simulation says; their actors may die within an entry."""
 
     rung: Callable[[int], None]
+    page_type: type[_native.StatusPage] = _native.StatusPage
 
     def __init__(self, memory: Bytes) -> None:
         super().__init__(memory)
+        self.memory = memory
         self.rung = lambda actor: None
 
+    def page(self, index: int) -> _native.StatusPage:
+        return self.page_type(self, index)
+
     def ring(self, index: int) -> None:
+        self.rung(index)
+
+    def mailed(self, index: int) -> None:
+        super().mailed(index)
         self.rung(index)
 
     def rouse(self, indices: Sequence[int]) -> list[int]:
@@ -202,7 +216,7 @@ class DyingSlab(_native.Slab):
     """
 
     dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this transition
-    die: Callable[[Callable[[bool], None]], None]  # after the half that it is given, counted or not
+    die: Callable[[Half], None]  # after the half that it is given
     done: Callable[[DyingSlab], None] = staticmethod(lambda slab: None)  # after a commit
 
     def __init__(self, memory: Bytes) -> None:
@@ -239,3 +253,32 @@ class DyingSlab(_native.Slab):
         if self.dies():
             self.die(lambda counted: self._half_retire(counted, slot, reason))
         super().retire(slot, actor, incarnation, reason)
+
+
+class DyingPage(_native.StatusPage):
+    """A status page that can let its actor die in the middle of an entry: both changes announced, one made or none.
+
+    It writes what native/include/hive/status.hpp draws, as `add_both` would have by then.
+    """
+
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the actor dies in this entry
+    die: Callable[[Half], None]  # after the half that it is given
+
+    def __init__(self, pages: Pages, index: int) -> None:
+        super().__init__(pages, index)
+        own = pages.memory[index * PAGE_BYTES : (index + 1) * PAGE_BYTES]
+        self.counters = own[COUNTERS:].view(np.float64)
+        self.which = own[CHANGE : CHANGE + 4].view(np.uint32)
+        self.values = own[CHANGE + 8 : CHANGE + 24].view(np.float64)
+
+    def add_both(self, first: int, by: float, second: int, by_second: float) -> None:
+        if self.dies():
+            self.die(lambda counted: self._half(counted, (first, by), (second, by_second)))
+        super().add_both(first, by, second, by_second)
+
+    def _half(self, counted: bool, *changes: tuple[int, float]) -> None:
+        (first, _), (second, _) = changes
+        self.values[:] = [self.get(counter) + by for counter, by in changes]
+        self.which[0] = first + 1 | (second + 1) << 16
+        if counted:
+            self.counters[first] = self.values[0]

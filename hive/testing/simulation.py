@@ -5,8 +5,9 @@
 
 Clock, process table and transport are simulated; everything between them is what runs in production. Processes lose the
 processor for a while, messages take their time, doorbells get lost or come twice, mailboxes are full, processes are
-killed and stopped at any await, and in the middle of a slot's transition. All of it follows from the seed: the same
-seed is the same schedule, so a failure can be had again. Virtual time makes minutes of waiting cost nothing.
+killed and stopped at any await, and in the middle of a slot's transition or of an entry in an account; restarts are
+lost with the fork server. All of it follows from the seed: the same seed is the same schedule, so a failure can be had
+again. Virtual time makes minutes of waiting cost nothing.
 
 It does not simulate what the native tests show on real threads: the order in which memory becomes visible.
 """
@@ -15,13 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import NoReturn
 
 from hive import _native
 from hive.clock import VirtualClock
@@ -32,18 +35,20 @@ from hive.runtime.messages import Tree
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.outcome import Journal, Outcome
 from hive.runtime.plan import Plan, PlanChannel
-from hive.runtime.processes import Exit, OnExit
+from hive.runtime.processes import Exit, OnExit, StartLost
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.runtime.views import Views
-from hive.testing.places import NEVER, Killed, Place, PlacedLoop, current_place
-from hive.testing.seams import At, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from hive.testing.places import NEVER, Place, PlacedLoop, current_place
+from hive.testing.seams import At, DyingPage, DyingSlab, Faults, Half, LocalMemory, Pages, SimulatedTransport
 
 __all__ = ["Simulation", "simulate"]
 
 ADDRESS = "simulated://run/supervisor"
 LIMIT_S = 300.0  # of virtual time: beyond it a run that was to end by itself counts as stuck
 NO_LIMIT = 1 << 30
+MOST_TORN = 32  # deaths in the middle of something, each some 20 calls deep on top of the last; others die at an await
+UNSAID_S = 0.05  # of virtual time: how long one lives at most whose start is lost; by then it has long begun
 LOOK_S = 0.03  # of virtual time, between two looks at the accounts
 
 
@@ -80,12 +85,21 @@ class SimulatedProcesses:
             views=world.views,
             open_log=lambda name: world.log,
         )
-        self.places[process] = place
-        node = self.nodes[process] = place.context.run(Node, context)
+        node = place.context.run(Node, context)
         task = world.loop.create_task(node.main(), context=place.context)
         self.tasks.append((place, task))
+        if incarnation and world.faults.unsaid and world.chance.random() < world.faults.unsaid:
+            await self._lose(place)
+        self.places[process], self.nodes[process] = place, node
         task.add_done_callback(lambda task: self._ended(place, task), context=contextvars.Context())
         return self.pids
+
+    async def _lose(self, place: Place) -> NoReturn:
+        """What was started lives for a while and dies; nobody was told of it but by itself."""
+        await asyncio.sleep(self.world.chance.random() * UNSAID_S)
+        place.dead = True
+        self.world.story.append(f"{self.world.loop.time():.4f} lost the start of {place}")
+        raise StartLost("the fork server died")
 
     def _ended(self, place: Place, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -159,6 +173,7 @@ class _World:
         ends += [("kill", self.chance.random() < faults.torn) for _ in range(faults.deaths)]
         self.ends = sorted(((self.chance.randrange(faults.after), *end) for end in ends), reverse=True)
         self.torn_due = False
+        self.torn = 0
         self.seen: dict[str, int] = {}  # board -> latest version seen
         self.views = Views(plan, self.memory.open, topology.layouts)
         self.slabs = {s.name: self.memory.views.slab(s.name) for s in plan.segments if s.kind == "slab"}
@@ -222,7 +237,7 @@ class _World:
         if how == "stop":
             place.stopped = True
             self.story.append(f"{self.loop.time():.4f} stopped {place}")
-        elif torn:
+        elif torn and self.torn < MOST_TORN:
             self.torn_due = True
         else:
             self.processes.kill(place.name)
@@ -235,15 +250,19 @@ class _World:
         place = current_place()
         return self.torn_due and place is not None and not place.dead and self.chance.random() < 0.5
 
-    def tear(self, half: Callable[[bool], None]) -> None:
-        """The process that runs dies in the middle of a transition."""
+    def tear(self, what: str, half: Half) -> NoReturn:
+        """The process that runs dies in the middle of a transition, or of an entry in an account."""
         self.torn_due = False
+        self.torn += 1
         place = current_place()
         assert place is not None
         half(self.chance.random() < 0.5)
-        self.story.append(f"{self.loop.time():.4f} torn a transition of {place}")
+        self.story.append(f"{self.loop.time():.4f} torn {what} of {place}")
         self.processes.kill(place.name)
-        raise Killed
+        try:
+            self.loop.leave_here()
+        finally:
+            place.ghost = True
 
     # --- promises that hold at every moment
 
@@ -301,20 +320,25 @@ def simulate(
     loop = PlacedLoop(chance, faults.away, faults.away_s)  # type: ignore[abstract]  # it has what asyncio asks for
     world = _World(topology, plan, faults, loop)
     world.plan_faults(at)
-    with _slots_that_tear(world) if (faults.deaths and faults.torn) or at else nullcontext():
+    with _changes_that_tear(world) if (faults.deaths and faults.torn) or at else nullcontext():
         result: Simulation = loop.run_until_complete(_simulate(world, settings or Settings(restarts=NO_LIMIT), limit_s))
+        loop.run_until_complete(world.processes.close())
     return result
 
 
 @contextmanager
-def _slots_that_tear(world: _World) -> Iterator[None]:
-    """Slot words ask the world, while it lasts, whether their caller dies."""
+def _changes_that_tear(world: _World) -> Iterator[None]:
+    """Slot words and status pages ask the world, while it lasts, whether their caller dies."""
     words = SlabView.Words
+    dies = staticmethod(world.dies_torn)
     hooks = {
-        "dies": staticmethod(world.dies_torn),
-        "die": staticmethod(world.tear),
+        "dies": dies,
+        "die": staticmethod(functools.partial(world.tear, "a transition")),
         "done": staticmethod(world.committed),
     }
+    entries = {"dies": dies, "die": staticmethod(functools.partial(world.tear, "an entry"))}
+    assert isinstance(world.memory.pages, Pages)
+    world.memory.pages.page_type = type("DyingPage", (DyingPage,), entries)
     SlabView.Words = type("DyingSlab", (DyingSlab, words) if words is not _native.Slab else (DyingSlab,), hooks)
     try:
         yield
@@ -341,7 +365,6 @@ async def _simulate(world: _World, settings: Settings, limit_s: float) -> Simula
     result.errors = world.processes.errors
     result.wrong += loop.problems
     result.callbacks, result.virtual_s = loop.ran, loop.time()
-    await world.processes.close()
     return result
 
 

@@ -14,6 +14,7 @@ from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
 from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replica import Replica, replica_slots
 
@@ -48,5 +49,6 @@ __all__ = [
     "Update",
     "UpdateHook",
     "Weights",
+    "evaluate",
     "replica_slots",
 ]

@@ -226,7 +226,7 @@ class GradientWorkerActor(Actor):
             parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])
             return merged([Moments(*part["moments"].tolist()) for part in parts])
         _, block = await self.state.pin(sequence // self.bootstrap_rounds)
-        mean, deviation = self.blueprint.moments_in(block)
+        mean, deviation = self.blueprint.state.moments(block)
         self.state.unpin()
         return float(mean), float(deviation)
 

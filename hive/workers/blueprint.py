@@ -14,20 +14,24 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hive.algorithms import Algorithm, describe_policy, make_algorithm
-from hive.config import Config
+from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
+from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
-from hive.errors import RecordError
+from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks import (
-    ALIGNMENT,
     ActionDistribution,
     FlatParameters,
     NetworkWrapper,
     Spaces,
+    StateLayout,
+    aligned_block,
+    build_network,
+    buffers_that_training_changes,
     copy_arrays,
     distribution_for,
     network_parameters,
+    observed_elements,
 )
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
@@ -41,6 +45,8 @@ from hive.workers.replica import Replica
 
 __all__ = ["Blueprint"]
 
+BUFFERS_SHOWN = 3  # in an error: those of one BatchNorm
+
 
 class Blueprint:
     """Everything that follows from the config and the environment. Raises what environments and networks raise."""
@@ -53,13 +59,19 @@ class Blueprint:
         collection = config.collection
         self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
-        self.parameters = network_parameters(config.network, config.algorithm.learning_rate)
-        self.distribution: ActionDistribution = distribution_for(self.environment.action)
-        self.flat = FlatParameters(self.network())
-        self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         self.collectors = collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
-        self.state_bytes = self.flat.block_bytes + ALIGNMENT  # the learner's state: weights, then a round's moments
+        algorithm = self.algorithm()
+        self.distribution: ActionDistribution = algorithm.distribution
+        self.heads = heads_of_algorithm(algorithm)
+        self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
+        network = build_network(self.parameters, self.spaces, self._generator())
+        self._check_buffers(network)
+        self.flat = FlatParameters(network)
+        self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
+        if resume is None and config.run.init_from is not None:  # a mistake is told before there are processes
+            self._copy_weights(config.run.init_from, aligned_block(self.flat.block_bytes))
+        self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         self.ledger_bytes = self.learner().layout.bytes
         observation, action = self.environment.observation, self.environment.action
         self.rollout_layout = rollout_layout(
@@ -70,24 +82,52 @@ class Blueprint:
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
         )
 
+    def _generator(self) -> torch.Generator:
+        """Draws the run's initial weights."""
+        return torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
+
     def wrapper(self) -> NetworkWrapper:
-        """The network copies of one process, with the run's initial weights."""
-        generator = torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
+        """The networks of one process: copies in the learner's state, made as far as the process asks for them."""
         return NetworkWrapper(
-            self.parameters, has_target=False, has_global=False, name="main", spaces=self.spaces, generator=generator
+            self.parameters,
+            has_target=self.state.has_target,
+            has_global=True,
+            name="main",
+            spaces=self.spaces,
+            generator=self._generator(),
+            state=self.state,
         )
 
     def network(self) -> nn.Module:
+        """A network of its own for this process, with the run's initial weights."""
         return self.wrapper().online_network.module
+
+    def _check_buffers(self, network: nn.Module) -> None:
+        """Raises NetworkError for one that learns in its buffers: only parameters travel from worker to worker."""
+        if changed := buffers_that_training_changes(network, self.spaces):
+            shown = ", ".join(changed[:BUFFERS_SHOWN]) + (", ..." if len(changed) > BUFFERS_SHOWN else "")
+            raise NetworkError(
+                f"`{type(network).__name__}` changes buffers of its own while it trains: {shown}",
+                hint="whoever acts would go on with their first values: use LayerNorm or GroupNorm in the place of "
+                "BatchNorm, or track_running_stats=False",
+            )
 
     def policy(self) -> dict[str, Any]:
         """What `hive.load` makes this run's policy of, besides the weights; for JSON."""
-        return describe_policy(self.environment.observation, self.environment.action, self.config.network)
+        environment = self.environment
+        return describe_policy(
+            environment.observation, environment.action, self.config.network, self.heads, self.distribution
+        )
 
-    def algorithm(self) -> Algorithm:
-        """The algorithm. Asynchronous workers share no rounds, so each normalises by itself, as if it were alone."""
-        alone = self.config.gradients.communication == "asynchronous"
-        return make_algorithm(self.config.algorithm, self.distribution, 1 if alone else self.gradient_workers)
+    def algorithm(self, *, alone: bool = False) -> Algorithm:
+        """The algorithm. `alone`: its worker shares no rounds with others, and normalises by itself.
+
+        That is so of all asynchronous ones.
+        """
+        alone |= self.config.gradients.communication == "asynchronous"
+        collection, action = self.config.collection, distribution_for(self.environment.action)
+        round_steps = self.collectors * collection.envs * collection.rollout
+        return make_algorithm(self.config.algorithm, action, 1 if alone else self.gradient_workers, round_steps)
 
     def collector(
         self,
@@ -100,7 +140,7 @@ class Blueprint:
         return Collector(
             self.vector() if vector is None else vector,
             self.environment.observation,
-            self.network(),
+            self.wrapper(),
             self.distribution,
             seed=self.config.run.seed,
             source=source,
@@ -124,12 +164,12 @@ class Blueprint:
 
     def replica(self) -> Replica:
         """A gradient worker's own copy of the state, before its first turn."""
-        return Replica(self.learner(), self.state_bytes)
+        return Replica(self.learner(), self.state.bytes)
 
     def gradient_worker(self, source: int, status: Status | None = None) -> GradientWorker:
         """Gradient worker number `source` of the run, with a network of its own."""
         return GradientWorker(
-            self.network(),
+            self.wrapper(),
             self.algorithm(),
             seed=self.config.run.seed,
             source=source,
@@ -141,10 +181,11 @@ class Blueprint:
         config = self.config
         return Learner(
             config.algorithm,
-            self.flat.parameter_elements,
+            self.wrapper(),
             config.run.steps,
             workers=self.gradient_workers,
             codec=self.codec,
+            normalizer=self.flat.buffer_arrays if config.network.normalize_observations else None,
             status=status,
         )
 
@@ -154,10 +195,12 @@ class Blueprint:
             state[:] = _bytes_of(self.resume, "weights", len(state))
             self._resume_ledger(self.resume, ledger)
             return self.resume.update
-        self.flat.initialize_into(state[: self.flat.block_bytes])
+        self.flat.initialize_into(self.state.weights(state))
         if self.config.run.init_from is not None:
             self._copy_weights(self.config.run.init_from, state)
-        self.moments_in(state)[:] = 0.0, 1.0
+        self.state.moments(state)[:] = 0.0, 1.0
+        if self.state.has_target:
+            self.state.begin_target(state)
         ledger[:] = 0
         return 0
 
@@ -200,10 +243,10 @@ class Blueprint:
 
     @functools.cached_property
     def cuts(self) -> Cuts:
-        """Where this run can be taken up again."""
+        """Where this run can be taken up again byte for byte; a loose one nowhere, so nothing is cut for that."""
         collection = self.config.collection
         return Cuts(
-            every=int(self.config.checkpoint.every.get("updates", 0)),
+            every=0 if self.config.loose else int(self.config.checkpoint.every.get("updates", 0)),
             per_round=self.algorithm().gradients_per_round,
             per_turn=self.config.gradients.bootstrap_rounds,
             interval=collection.broadcast_interval,
@@ -211,15 +254,16 @@ class Blueprint:
             resumed_at=self.first_round,
         )
 
-    def moments_in(self, state: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Mean and deviation of a round's advantages over all workers, as they lie in a block of the state."""
-        start = self.flat.block_bytes
-        return state[start : start + 16].view(np.float64)
-
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
         """`count` environments, by default as many as a collector has; `options` go before those of the config."""
         env = self.config.env
         return make_vector(env.id, {**env.options, **options}, count or self.config.collection.envs, env.vector)
+
+    @property
+    def observed(self) -> int:
+        """Elements of what a gradient says about the observations of its round; 0 where they are not normalised."""
+        normalizes = self.config.network.normalize_observations
+        return observed_elements(self.environment.observation.shape) if normalizes else 0
 
     def gradient_layout(self, collectors: int) -> Layout:
         """The layout of the gradient of a share of `collectors` collectors."""
@@ -230,6 +274,7 @@ class Blueprint:
             len(self.algorithm().statistics),
             most,
             self.codec,
+            self.observed,
         )
 
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
-from hive.networks import ActionDistribution, FlatParameters
+from hive.networks import ActionDistribution, NetworkWrapper, SharedNetwork
 from hive.runtime import Status
 from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
 
@@ -46,15 +46,16 @@ class _Prepared:
 class Collector:
     """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
 
-    observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases
-    are shown; None in library use. log_probs: whether rollouts get those of the acting policy.
+    observation: what one observation is. network: its online network acts, with the weights of `bind`. distribution:
+    reads actions from its first output. status: where its phases are shown; None in library use. log_probs: whether
+    rollouts get those of the acting policy.
     """
 
     def __init__(
         self,
         vector: VectorEnvironment,
         observation: ObservationSpec,
-        policy: torch.nn.Module,
+        network: NetworkWrapper,
         distribution: ActionDistribution,
         *,
         seed: int,
@@ -64,8 +65,8 @@ class Collector:
         status: Status | None = None,
     ) -> None:
         self.vector = vector
-        self.policy = policy
-        self.flat = FlatParameters(policy)
+        self.network = network
+        self.policy = network.online_network.module.eval()
         self.distribution = distribution
         self.seed = seed
         self.source = source
@@ -76,11 +77,12 @@ class Collector:
         self.observation = observation
         self.current: NDArray[Any]  # [B, ...]: what the next rollout begins with; `reset` makes it
         self._prepared: dict[int, _Prepared] = {}
-        policy.eval()
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Acts with these weights from now on; they are read in place."""
-        self.flat.bind(weights, read_only=True)
+        assert isinstance(self.network.global_network, SharedNetwork)
+        self.network.global_network.at(weights)
+        self.network.update_online_network()
 
     def reset(self, start: int = 0) -> None:
         """Starts an episode in every environment, before the first rollout and after a cut. Raises EnvironmentFailed.
@@ -119,14 +121,16 @@ class Collector:
         finals = prepared.finals
         observations, actions = rollout["observations"], rollout["actions"]
         steps, envs = rollout["rewards"].shape
-        noise = self._noise(sequence, (steps, envs))
-        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         enter = self.status.enter if self.status else _nothing
         policy_phase, env_phase = self.phases
+        enter(policy_phase)  # its noise, of all steps at once, is what it acts by
+        distribution = self.distribution.for_rollout(sequence)
+        noise = self._noise(sequence, (steps, envs))
+        torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         observations[0] = self.current
         finals.count, length = 0, steps
-        kept = np.empty((steps, envs, self.distribution.width), np.float32) if self.log_probs else None
-        policy, sample, step = self.policy, self.distribution.sample_numpy, self.vector.step
+        kept = np.empty((steps, envs, distribution.width), np.float32) if self.log_probs else None
+        policy, sample, step = self.policy, distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
                 if finals.room < envs:
@@ -143,7 +147,8 @@ class Collector:
                     length = t + 1
                     break
             if kept is not None:  # of all steps at once: one call instead of one a step
-                chosen = self.distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
+                enter(policy_phase)
+                chosen = distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
                 rollout["log_probs"][:length] = chosen.numpy()
         self.current[...] = observations[length]
         header = rollout["header"]

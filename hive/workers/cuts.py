@@ -61,11 +61,21 @@ class Cuts:
         """Whether a cut lies before round `number`."""
         return self.every > 0 and number >= self.period + self.delay and (number - self.delay) % self.period == 0
 
+    def is_first_end(self, turn: int, every: int) -> bool:
+        """Whether `turn` ends a round as the first to do so since a multiple of `every` turns; 0: none does."""
+        apart = self.per_round // gcd(self.per_turn, self.per_round)  # turns between two that end rounds
+        return every > 0 and turn % apart == 0 and turn // every > (turn - apart) // every
+
     def policy(self, number: int) -> int:
         """The behaviour version that round `number` is collected with."""
         return max(self.start(number) // self.interval, number // self.interval - self.lag, 0)
 
     def state(self, sequence: int, lag: int) -> int:
-        """The state version that gradient `sequence` is computed on, `lag` turns behind."""
+        """The state version that gradient `sequence` is computed on, `lag` turns behind.
+
+        A run that was saved in the middle of a round begins with the rest of it, of which no rollout is left, before
+        its first cut: those gradients, of zero samples, never wait for a version that they are a part of.
+        """
+        now = sequence // self.per_turn
         begin = self.start(sequence // self.per_round) * self.per_round // self.per_turn
-        return max(begin, sequence // self.per_turn - lag, 0)
+        return max(min(begin, now), now - lag, 0)

@@ -1,4 +1,4 @@
-"""The evaluator: whole episodes of the deterministic policy, with the weights of one turn.
+"""The evaluator: whole episodes of the policy, without its noise unless that is wanted, with the weights of one turn.
 
     begin(due)    every environment is reset by its seed
     step()        actions = mode(policy(observations))      phase "policy"
@@ -8,9 +8,9 @@ Each environment plays a number of episodes that is settled beforehand; what it 
 yet done, does not count. (Whoever takes the first E episodes that end, of whichever environment, prefers the short
 ones: where an end is a failure, the bad ones; where it is the goal, the good ones.)
 
-Randomness belongs to the turn: seeds of the environments, and of torch where the network itself draws, follow from the
-run's seed and the turn, so the same weights get the same evaluation in whichever process, as far as the environments
-draw from their own generators and a reset makes them forget.
+Randomness belongs to the turn: seeds of the environments, of actions that are drawn, and of torch where the network
+itself draws, follow from the run's seed and the turn, so the same weights get the same evaluation in whichever process,
+as far as the environments draw from their own generators and a reset makes them forget.
 
 A synchronous object without ports. One step is short, so whoever drives it may do something else between two. It sets
 no limit to an episode: one that never ends is an evaluation that never ends.
@@ -19,6 +19,7 @@ no limit to an episode: one that never ends is an evaluation that never ends.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from hive.envs import ObservationSpec, StepRow, VectorEnvironment
 from hive.networks import ActionDistribution, FlatParameters
 from hive.runtime import Status
-from hive.storage import Purpose, stream_seed, stream_seeds
+from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["Evaluator"]
@@ -38,8 +39,9 @@ TORCH_SEEDS = 1 << 63  # what torch's generators take
 class Evaluator:
     """Plays `episodes` episodes, dealt out to the environments of `vector`, with the weights of `bind`.
 
-    observation: what one observation is. policy: the module whose weights `bind` exchanges. status: where its phases
-    are shown; None in library use. Raises ValueError when there are fewer episodes than environments.
+    observation: what one observation is. policy: the module whose weights `bind` exchanges; until then it has its own.
+    sample: actions are drawn, as in training. status: where its phases are shown; None in library use.
+    Raises ValueError when there are fewer episodes than environments.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Evaluator:
         *,
         seed: int,
         episodes: int,
+        sample: bool = False,
         status: Status | None = None,
     ) -> None:
         if episodes < vector.count:
@@ -60,6 +63,7 @@ class Evaluator:
         self.flat = FlatParameters(policy)
         self.distribution = distribution
         self.seed = seed
+        self.sample = sample
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         numbers = np.arange(vector.count)
@@ -92,7 +96,8 @@ class Evaluator:
         self._lengths: list[int] = []
         self._left = self.quota.copy()  # [B]
         self._steps = 0
-        self._noise = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
+        self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
+        self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
         seeds = stream_seeds(self.seed, Purpose.evaluation, 0, count, due.turn)
         self.vector.reset(seeds, self.row.observations)
         self._rest()
@@ -106,9 +111,9 @@ class Evaluator:
             raise RuntimeError("no evaluation has begun")
         self._enter(self.phases[0])
         # Before every step, because actors that share a process share the generator too.
-        torch.default_generator.manual_seed((self._noise + self._steps) % TORCH_SEEDS)
+        torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)
         with torch.inference_mode():
-            actions = self.distribution.mode(self.policy(self.observations)[0]).numpy()
+            actions = self._actions(self.policy(self.observations)[0])
         self._enter(self.phases[1])
         self.row.finals.count = 0  # an episode's last observation is of no use here
         self.vector.step(actions, self.row)
@@ -119,6 +124,17 @@ class Evaluator:
         self._left -= ended
         self._rest()
         return None if self._left.any() else self._end(self._due)
+
+    def _actions(self, outputs: torch.Tensor) -> NDArray[Any]:
+        if not self.sample:
+            return self.distribution.mode(outputs).numpy()
+        noise = self.distribution.draw_noise(self._noise, self.vector.count)
+        return self.distribution.sample_numpy(outputs.numpy(), noise)
+
+    @property
+    def done(self) -> int:
+        """How many of the episodes have ended, since `begin`."""
+        return len(self._returns)
 
     def _end(self, due: EvaluationDue) -> Evaluation:
         self._due = None

@@ -122,8 +122,9 @@ class GWorker:
         blueprint = self.local_worker.blueprint
         codec = _codec(compress_grads_to_send, blueprint.codec)
         self.exchange: GradientExchange | None = None
+        algorithm = blueprint.algorithm(alone=True)  # who collects for it, collects for nobody else
         self.worker = GradientWorker(
-            blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=index_worker, codec=codec
+            blueprint.wrapper(), algorithm, seed=blueprint.config.run.seed, source=index_worker, codec=codec
         )
         self.actor = self.worker.network
         self.algo: Algorithm = self.worker.algorithm
@@ -301,7 +302,12 @@ class GWorker:
         episodes = rollouts * blueprint.config.collection.rollout * blueprint.config.collection.envs
         flat = self.worker.flat
         return gradient_layout(
-            flat.parameter_elements, len(flat.parameters), len(self.algo.statistics), episodes, codec
+            flat.parameter_elements,
+            len(flat.parameters),
+            len(self.algo.statistics),
+            episodes,
+            codec,
+            blueprint.observed,
         )
 
     def _slot_for(self, rollouts: int) -> tuple[NDArray[np.uint8], Layout]:

@@ -1,17 +1,16 @@
 """The gradient worker: turns one share of a round of rollouts into gradients, in place.
 
-    rollouts -> algorithm.steps -> forward -> loss -> backward -> one copy into the gradient slot
+    rollouts -> algorithm.gradients -> forward, loss, backward -> one copy into the gradient slot
 
-A synchronous object without ports. The weights are read where they lie (`bind`). The gradient enters its slot by one
-copy, or compressed (hive.gradients.codecs): what that keeps back lies here. An algorithm makes S gradients of a round,
-each on its own version of the weights; gradient g is number g mod S of round g // S. What it cannot make (a share
-without samples, a round that a dead worker began) is a gradient of zero samples: the numbers stay whole. One that is
-not finite says so in its header and is never applied; `on_not_finite` hears of it while all that made it is there.
+A synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper, which read the
+learner's state where it lies (`bind`). An algorithm makes S gradients of a round, each on its own version of the weights;
+gradient g is number g mod S of round g // S. What it cannot make (a share without samples, a round that a killed worker
+began) is a gradient of zero samples: the numbers stay whole. One that is not finite is noted in its header and never
+applied; `on_not_finite` is called while all that made it is there.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,13 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive import _native
-from hive.algorithms import Algorithm, Evaluate, Moments, Step, Steps
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, PLAIN, POLICY, SAMPLES, Codec, clear, put_episodes
-from hive.networks import FlatParameters, aligned_block
+from hive.algorithms import Algorithm, Gradients, Moments
+from hive.approximation import SharedTarget
+from hive.gradients import ENV_STEPS, PLAIN, POLICY, Codec, clear, put_episodes
+from hive.networks import NetworkWrapper, SharedNetwork, moments_of
 from hive.runtime import Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
-from hive.workers.numerics import Finding, find
+from hive.workers.gradient_slot import GradientSlot
+from hive.workers.numerics import Finding
 
 __all__ = ["GradientWorker"]
 
@@ -33,11 +33,11 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class GradientWorker:
-    """Computes gradients of `network` by `algorithm`. `source` is its number in the run."""
+    """Computes gradients of the networks of `wrapper` by `algorithm`. `source` is its number in the run."""
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        wrapper: NetworkWrapper,
         algorithm: Algorithm,
         *,
         seed: int,
@@ -45,26 +45,44 @@ class GradientWorker:
         codec: Codec = PLAIN,
         status: Status | None = None,
     ) -> None:
-        self.network = network
-        self.flat = FlatParameters(network)
+        self.wrapper = wrapper
+        self.network = wrapper.online_network.module
+        self.flat = wrapper.online_network.flat
+        self.slot = GradientSlot(self.flat, codec)
+        target = None
+        if wrapper.target_network is not None:
+            target = SharedTarget(self.network, wrapper.target_network.module)
+        algorithm.connect(self.network, self.slot, target)
         self.codec = codec
-        self.residual = codec.residual(self.flat.parameter_elements)
-        """What the codec has kept back so far."""
-        elements = 0 if codec.in_place else self.flat.parameter_elements
-        self._gradient = aligned_block(4 * elements).view(np.float32)  # before it is compressed
         self.algorithm = algorithm
         self.seed = seed
         self.source = source
         self.status = status
         self.phase = status.phase("gradient") if status else 0
         self._noise: np.random.Generator | None = None  # of the round in progress
-        self._round: tuple[int, Steps] | None = None  # the round in progress and the steps that are left of it
+        self._round: tuple[int, Gradients] | None = None  # the round in progress and what is left of it
         self._rollouts: Sequence[Rollout] = ()  # what it is made of
-        self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
 
-    def bind(self, weights: NDArray[np.uint8]) -> None:
-        """Computes with these weights from now on; they are read in place."""
-        self.flat.bind(weights, read_only=True)
+    @property
+    def on_not_finite(self) -> Callable[[Finding, NDArray[np.int64]], None]:
+        """Called with the cause and the header of a gradient that is not finite."""
+        return self.slot.on_not_finite
+
+    @on_not_finite.setter
+    def on_not_finite(self, call: Callable[[Finding, NDArray[np.int64]], None]) -> None:
+        self.slot.on_not_finite = call
+
+    @property
+    def residual(self) -> NDArray[np.float32]:
+        """What the codec has kept back so far."""
+        return self.slot.residual
+
+    def bind(self, state: NDArray[np.uint8]) -> None:
+        """Computes with this block of the learner's state from now on; it is read in place."""
+        assert isinstance(self.wrapper.global_network, SharedNetwork)
+        self.wrapper.global_network.at(state)
+        self.wrapper.update_online_network()
+        self.slot.rebound()
 
     def let_go(self) -> None:
         """Forgets what the codec has kept back, at a cut."""
@@ -93,6 +111,8 @@ class GradientWorker:
         if self._round is not None and self._round[0] == number:
             torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.training_forward, self.source, sequence))
             self._advance(self._round[1], out, moments)
+            if "observed" in out and step == self.algorithm.gradients_per_round - 1:
+                self._observe(out["observed"])
         if self.status:
             self.status.enter(self.status.runtime)
 
@@ -104,30 +124,21 @@ class GradientWorker:
         self._round = None
         if samples:
             self._noise = stream(self.seed, Purpose.minibatches, self.source, number, self._noise)
-            self._round, self._rollouts = (number, self.algorithm.steps(views, self._noise)), views
+            self._round, self._rollouts = (number, self.algorithm.gradients(views, self._noise)), views
 
-    def _advance(self, steps: Steps, out: Arrays, moments: tuple[float, float] | None) -> None:
-        item = next(steps, None) if moments is None else steps.send(moments)
-        while isinstance(item, Evaluate):
-            with torch.no_grad():
-                item = steps.send(self.network(item.inputs))
-        if isinstance(item, Moments):
-            out["moments"][:] = item.count, item.total, item.squares
-        elif isinstance(item, Step) and item.samples:
-            self._differentiate(item, out)
+    def _observe(self, out: NDArray[np.float64]) -> None:
+        """What the rollouts of the round saw: with its last gradient, so that a round is of one normalisation."""
+        for view in self._rollouts:
+            moments_of(view.observations[: view.length][view.valid != 0], out)
 
-    def _differentiate(self, step: Step, out: Arrays) -> None:
-        loss = step.loss(self.network(step.inputs))
-        self.flat.release_gradients()
-        torch.autograd.backward(loss.total)
-        gradient = out["gradient"] if self.codec.in_place else self._gradient
-        out["mask"][:] = self.flat.gradient(gradient)
-        out["statistics"][: len(loss.statistics)] = loss.statistics
-        out["header"][SAMPLES] = step.samples
-        if not (_native.norm_and_finite(gradient)[1] and math.isfinite(loss.total.item())):
-            finding = find(self.flat, self._rollouts, step.inputs, loss, gradient)
-            out["header"][CAUSE] = CAUSES.index(finding.cause)
-            self.codec.clear(out)
-            self.on_not_finite(finding, out["header"])
-        elif not self.codec.in_place:
-            self.codec.encode(gradient, out, self.residual)
+    def _advance(self, gradients: Gradients, out: Arrays, moments: tuple[float, float] | None) -> None:
+        """Runs the algorithm to its next yield, and so to the next gradient; one that is through makes none."""
+        self.slot.open(out, self._rollouts)
+        try:
+            made = next(gradients, None) if moments is None else gradients.send(moments)
+        except StopIteration:
+            made = None
+        finally:
+            self.slot.close()
+        if isinstance(made, Moments):
+            out["moments"][:] = made.count, made.total, made.squares

@@ -2,12 +2,13 @@
 
 The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
 
-    weights block     parameters and buffers, read in place by gradient workers
+    weights block     the global network, and the target network (hive.networks.state): read in place by workers
     ledger block      counters [16] int64 · applied [workers] int64 · returns [100] float32
                       moments [m, parameter_elements] float32
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
-killed anywhere has lost at most the turn in progress. A turn is an update, except when there is nothing to apply:
+killed anywhere has lost at most the turn in progress. In it, the accumulator reduces the gradients, the global network
+of the NetworkWrapper goes from block v to block v + 1, and its target follows. A turn is an update, except when there is nothing to apply:
 gradients of zero samples, or one that is not finite or would make weights that are not: that is never applied. Then the
 weights pass on unchanged.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.config import AlgorithmConfig
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, SAMPLES, Codec, combine
-from hive.networks import FlatOptimizer, OptimizerSettings
+from hive.config import AlgorithmConfig, TargetConfig
+from hive.errors import NetworkError
+from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, Codec, combine
+from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout", "mean_statistics"]
@@ -81,20 +83,27 @@ class Turn:
 
 
 class Learner:
-    """Applies gradients to flat blocks of `parameter_elements` floats. A linear schedule ends at `total_steps`."""
+    """Applies gradients to the global network of `network`. A linear schedule of the rate ends at `total_steps`."""
 
     def __init__(
         self,
         config: AlgorithmConfig,
-        parameter_elements: int,
+        network: NetworkWrapper,
         total_steps: int,
         *,
         workers: int = 1,
         codec: Codec = PLAIN,
+        normalizer: Callable[[NDArray[np.uint8]], Arrays] | None = None,
         status: Status | None = None,
     ) -> None:
+        """`normalizer`: the buffers of a network that normalises observations, in a block of weights."""
+        assert isinstance(network.global_network, SharedNetwork)
+        self.network = network
+        self.shared = network.global_network
         self.reconfigure(config)
-        self.layout = ledger_layout(self.optimizer.moment_blocks, parameter_elements, workers)
+        self.normalizer = normalizer
+        parameter_elements = self.shared.layout.flat.parameter_elements
+        self.layout = ledger_layout(self.shared.optimizer.moment_blocks, parameter_elements, workers)
         self.total_steps = total_steps
         self.codec = codec
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
@@ -105,7 +114,7 @@ class Learner:
     def reconfigure(self, config: AlgorithmConfig) -> None:
         """Works by these keys from the next turn on. They must ask for as many moments as before."""
         self.config = config
-        self.optimizer = FlatOptimizer(optimizer_settings(config))
+        self.shared.configure(optimizer_settings(config), config.clip_gradients)
 
     def views(self, ledger: NDArray[np.uint8]) -> Arrays:
         """The fields of a ledger block; made once for each block."""
@@ -154,27 +163,22 @@ class Learner:
         samples, reduction = combine(gradients, self.gradient, factors, self.codec)
         cause, bad = _blame(headers, reduction)
         rate = self.learning_rate(int(counters[Count.env_steps]))
-        size = 4 * len(self.gradient)
+        self.shared.between(Version(weights, before["moments"]), Version(weights_out, after["moments"]))
         if samples and not cause:
-            finite = self.optimizer.step(
-                weights[:size].view(np.float32),
-                weights_out[:size].view(np.float32),
-                self.gradient,
-                list(before["moments"]),
-                list(after["moments"]),
-                step=int(counters[Count.updates]) + 1,
-                learning_rate=rate,
-                gradient_scale=clip_scale(reduction.norm, self.config.clip_gradients),
-            )
-            cause = "" if finite else "update"
+            try:
+                self.network.apply_gradients_to_global_network(
+                    self.gradient, norm=reduction.norm, step=int(counters[Count.updates]) + 1, learning_rate=rate
+                )
+            except NetworkError:  # the new weights are not finite
+                cause = "update"
         applied = samples > 0 and not cause
-        if applied:
-            weights_out[size:] = weights[size:]
-        else:
-            weights_out[:] = weights
-            after["moments"][:] = before["moments"]
+        if not applied:
+            self.shared.keep()
         counters[Count.updates] += applied
         counters[Count.skipped] += cause != ""
+        if self.normalizer is not None and not cause:
+            merge([gradient["observed"] for gradient in gradients], self.normalizer(weights_out))
+        self._update_target(int(counters[Count.updates]), applied)
         counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):
@@ -183,6 +187,12 @@ class Learner:
         if self.status:
             self.status.enter(self.status.runtime)
         return Turn(applied, samples, reduction.norm, rate, cause, bad)
+
+    def _update_target(self, updates: int, applied: bool) -> None:
+        """After every `target_interval`-th update, on the newest weights; a turn without an update keeps the target."""
+        if isinstance(self.config, TargetConfig):
+            due = applied and updates % self.config.target_interval == 0
+            self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 
 def _count_episodes(returns: NDArray[np.float32], ledger: Arrays) -> None:
@@ -213,21 +223,21 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
     )
 
 
-def clip_scale(norm: float, limit: float) -> float:
-    """What brings a gradient of this global norm within `limit` (0: off), as torch's clip_grad_norm_ does."""
-    return min(1.0, limit / (norm + 1e-6)) if limit > 0 else 1.0
-
-
 def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
     """The mean of the last 100 returns, or of as many as there are; NaN before the first."""
     held = returns[: min(episodes, RETURNS_KEPT)]
-    return float(held.mean(dtype=np.float64)) if len(held) else float("nan")
+    # What `mean` computes, without the Python around it, which takes longer on caches that a turn has emptied.
+    return float(np.add.reduce(held, dtype=np.float64)) / len(held) if len(held) else float("nan")
 
 
-def mean_statistics(gradients: Sequence[Arrays]) -> NDArray[np.float64]:
-    """The statistics of all samples that these gradients were made of. One without any may hold anything."""
-    weights = [gradient["header"].item(SAMPLES) for gradient in gradients]
-    counted = [g["statistics"] * weight for g, weight in zip(gradients, weights, strict=True) if weight]
-    total: NDArray[np.float64] = sum(counted, start=np.zeros_like(gradients[0]["statistics"]))
-    total /= max(sum(weights), 1)
+def mean_statistics(parts: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
+    """The statistics of all samples that gradients were made of: (samples, statistics) of each gradient.
+
+    One without samples may hold anything.
+    """
+    total = np.zeros_like(parts[0][1])
+    for samples, statistics in parts:
+        if samples:
+            total += statistics * samples
+    total /= max(sum(samples for samples, _ in parts), 1)
     return total

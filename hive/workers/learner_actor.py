@@ -22,6 +22,7 @@ from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Count, Turn, mean_return, mean_statistics
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
+from hive.workers.saving import SaveSchedule
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -47,16 +48,15 @@ class LearnerActor(Actor):
         self.blueprint = blueprint
         self.free = config.gradients.communication == "asynchronous"
         self.ordered = config.collection.communication != "asynchronous"
-        self.loose = self.free or not self.ordered
         self.per_turn = config.gradients.bootstrap_rounds
         self.per_version = blueprint.per_version
         # Workers without a collector make gradients of nothing, or asynchronously none at all.
         self.shares = range(min(blueprint.gradient_workers, blueprint.collectors))
+        self.behind = list(self.shares)  # those not seen yet to be through with the round of the next version
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
-        self.cuts = blueprint.cuts
-        self.saved_ns = self.clock.now_ns()  # the last checkpoint by the clock, of asynchronous runs
+        self.saves = SaveSchedule(config, blueprint.cuts, self.clock)
         self.shown = {name: self.status.counter(name) for name in RESULTS}
         self.now: dict[str, float] = {}  # what the ledger counts
         self.window: list[_Taken] = []  # since the last Metrics
@@ -127,8 +127,8 @@ class LearnerActor(Actor):
         """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
         weights, ledger = self.weights.board, self.ledger.board
         weights_out, ledger_out = weights.begin(), ledger.begin()
-        headers = [slot.arrays["header"] for slot in held]
-        lags = [self.turn - int(header[VERSION]) for header in headers]
+        headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in held]
+        lags = [self.turn - header[VERSION] for header in headers]
         gradients = [slot.arrays for slot in held]
         turn = self.learner.turn(
             gradients,
@@ -142,20 +142,15 @@ class LearnerActor(Actor):
         for slot in held:
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
-        parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
-        if any(part.count for part in parts):
-            self.blueprint.moments_in(weights_out)[:] = merged(parts)
+        if self.algorithm.asks_for_moments:
+            parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
+            if any(part.count for part in parts):
+                self.blueprint.state.moments(weights_out)[:] = merged(parts)
         self.turn += 1
         weights.seal(self.turn)
         ledger.publish(self.turn)
         weights.ring()
-        policy = [int(header[POLICY]) for header in headers if header[POLICY] >= 0]
-        used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
-        if not self.learner.codec.in_place:
-            self.errors += [float(slot.arrays["coding"][ERROR]) for slot in held if slot.arrays["header"][SAMPLES]]
-            self.sent_bytes = self.learner.codec.sent_bytes(held[0].arrays)
-        policy_lag = self.behaviour.latest - min(policy) if policy else 0
-        taken = _Taken(turn, mean_statistics(gradients), max(used, default=0), policy_lag)
+        taken = self._taken(turn, held, headers, lags)
         self.window.append(taken)
         self._show()
         if self.hook is not None and turn.applied:
@@ -164,13 +159,27 @@ class LearnerActor(Actor):
         if turn.cause:
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
 
+    def _taken(self, turn: Turn, held: list[Slot], headers: list[list[int]], lags: list[int]) -> _Taken:
+        """What there is to tell of a turn, taken from the slots before they are given back."""
+        policy = [header[POLICY] for header in headers if header[POLICY] >= 0]
+        used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
+        if not self.learner.codec.in_place:
+            coded = [slot.arrays["coding"] for slot, header in zip(held, headers, strict=True) if header[SAMPLES]]
+            self.errors += [float(coding[ERROR]) for coding in coded]
+            self.sent_bytes = self.learner.codec.sent_bytes(held[0].arrays)
+        parts = [
+            (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(held, headers, strict=True)
+        ]
+        policy_lag = self.behaviour.latest - min(policy) if policy else None
+        return _Taken(turn, parts, max(used, default=0), policy_lag)
+
     def _count_time(self, counters: NDArray[np.int64]) -> None:
         """Training time is from the first turn to the last one, less the pauses in between."""
-        last, resumed = int(counters[Count.last_ns]), self.hosting.resumed_ns
+        first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
+        resumed, now_ns = self.hosting.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
-            counters[Count.first_ns] += resumed - last
-        counters[Count.last_ns] = self.clock.now_ns()
-        counters[Count.first_ns] = counters[Count.first_ns] or counters[Count.last_ns]
+            first += resumed - last
+        counters[Count.first_ns], counters[Count.last_ns] = first or now_ns, now_ns
 
     def _call_hook(self, hook: UpdateHook, taken: _Taken) -> None:
         """Shows an update to a user's own function; numbers that it returns go into the metrics."""
@@ -196,14 +205,18 @@ class LearnerActor(Actor):
 
     async def _checkpoint(self) -> None:
         """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
-        if self._checkpoint_is_due() and not await self._hold(scheduled=self.config.exact):
-            self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+        if self.saves.due(self.turn):
+            if not await self._hold(scheduled=self.config.exact):
+                self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+        elif self.saves.overdue(self.turn):
+            await self._hold(scheduled=False)
 
     async def _hold(self, *, scheduled: bool) -> bool:
         """Holds this turn's blocks for the recorder and tells it so; False while it still writes another one."""
         reader = len(self.gradients.producers)  # the recorder comes after the workers
         if not self.weights.board.hold(reader, self.turn):
             return False
+        self.saves.saved()
         self.ledger.board.hold(0, self.turn)
         now = self.now
         await self.checkpoints.send(
@@ -221,17 +234,6 @@ class LearnerActor(Actor):
         """A checkpoint of the last committed turn, whenever somebody asks. It changes nothing of what is learned."""
         while not await self._hold(scheduled=False):
             await asyncio.sleep(SAVE_AGAIN_S)
-
-    def _checkpoint_is_due(self) -> bool:
-        """Deterministic runs have cuts; asynchronous ones count turns, or look at the clock."""
-        cuts, seconds = self.cuts, self.config.checkpoint.every.get("seconds")
-        if seconds is not None:
-            now_ns = self.clock.now_ns()
-            due: bool = now_ns - self.saved_ns >= seconds * 1e9
-            self.saved_ns = now_ns if due else self.saved_ns
-            return due
-        rounds, rest = divmod(self.turn * cuts.per_turn, cuts.per_round)
-        return bool(cuts.every and not rest) and (self.turn % cuts.every == 0 if self.loose else cuts.is_cut(rounds))
 
     async def _evaluate(self) -> None:
         """Holds this turn's weights for the evaluator, if an evaluation is due and the last one is done."""
@@ -264,14 +266,23 @@ class LearnerActor(Actor):
         """
         board = self.behaviour.board
         if self.ordered:
-            done = min(self.gradients.lines.first_left(worker) for worker in self.shares)
-            due = done // self.per_round // self.config.collection.broadcast_interval
+            due = self._version_due(self.per_round * self.config.collection.broadcast_interval)
         else:
             pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held)
             due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
+
+    def _version_due(self, gradients: int) -> int:
+        """The behaviour version that every worker is far enough for: each stands for so many gradients of a worker."""
+        lines, latest = self.gradients.lines, self.behaviour.board.latest
+        while self.behind and lines.first_left(self.behind[-1]) >= (latest + 1) * gradients:
+            self.behind.pop()  # a worker never goes back: the next look begins with who was missing
+        if self.behind:
+            return latest
+        self.behind = list(self.shares)
+        return min(lines.first_left(worker) for worker in self.shares) // gradients
 
     def _ledger(self) -> Mapping[str, NDArray[Any]]:
         return self.learner.views(self.ledger.board.read(self.turn))
@@ -280,15 +291,14 @@ class LearnerActor(Actor):
 
     def _counters(self) -> dict[str, float]:
         views = self._ledger()
-        counters = views["counters"]
-        train_s = (int(counters[Count.last_ns]) - int(counters[Count.first_ns])) / 1e9
+        counters: list[int] = views["counters"].tolist()
         return {
-            "updates": int(counters[Count.updates]),
-            "env_steps": int(counters[Count.env_steps]),
-            "episodes": int(counters[Count.episodes]),
-            "skipped": int(counters[Count.skipped]),
-            "train_s": train_s,
-            "mean_return_100": mean_return(views["returns"], int(counters[Count.episodes])),
+            "updates": counters[Count.updates],
+            "env_steps": counters[Count.env_steps],
+            "episodes": counters[Count.episodes],
+            "skipped": counters[Count.skipped],
+            "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
+            "mean_return_100": mean_return(views["returns"], counters[Count.episodes]),
         }
 
     def _show(self) -> None:
@@ -306,22 +316,22 @@ class LearnerActor(Actor):
 
     async def _report(self, *, force: bool = False) -> None:
         """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now = self.now
-        if not self.window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
+        now, window = self.now, [taken for taken in self.window if taken.counts]
+        if not window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
             return
         since = now["train_s"] - self.reported_s
         values = {
             "return/mean_100": now["mean_return_100"],
             "episodes": now["episodes"],
-            "learner/gradient_norm": float(np.mean([taken.turn.norm for taken in self.window])),
-            "learner/learning_rate": self.window[-1].turn.learning_rate,
-            **lag_values("gradient", [taken.gradient_lag for taken in self.window]),
-            **lag_values("policy", [taken.policy_lag for taken in self.window]),
+            "learner/gradient_norm": float(np.mean([taken.turn.norm for taken in window])),
+            "learner/learning_rate": window[-1].turn.learning_rate,
+            **lag_values("gradient", [taken.gradient_lag for taken in window]),
+            **lag_values("policy", [taken.policy_lag for taken in self.window if taken.policy_lag is not None]),
             "learner/skipped": now["skipped"],
             "rate/env_steps_per_s": (now["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(taken.turn.applied for taken in self.window) / since if since > 0 else 0.0,
+            "rate/updates_per_s": sum(taken.turn.applied for taken in window) / since if since > 0 else 0.0,
         }
-        means = np.mean([taken.statistics for taken in self.window], axis=0)
+        means = np.mean([taken.statistics for taken in window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
         if self.errors:
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
@@ -341,9 +351,18 @@ class _Taken(NamedTuple):
     """One turn, and what the learner tells of it besides."""
 
     turn: Turn
-    statistics: NDArray[np.float64]
+    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient: most turns are told together
     gradient_lag: int
-    policy_lag: int
+    policy_lag: int | None  # of the rollouts that it was the first to use
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is part of any mean. Others brought moments, or nothing: the rest of a round cut short."""
+        return self.turn.applied or bool(self.turn.cause)
+
+    @property
+    def statistics(self) -> NDArray[np.float64]:
+        return mean_statistics(self.parts)
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
@@ -361,7 +380,9 @@ LAGS_SHOWN = 8  # buckets of a lag histogram; the last one holds what is beyond
 
 
 def lag_values(name: str, lags: list[int]) -> dict[str, float]:
-    """A histogram of lags as metrics: lag/policy_0 ... lag/policy_8, shares of the turns, with mean and maximum."""
+    """A histogram of lags as metrics: lag/policy_0 ... lag/policy_8, shares of all, with mean and maximum."""
+    if not lags:
+        return {}
     counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
     shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
     return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

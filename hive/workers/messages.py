@@ -6,6 +6,8 @@ and hive.workers.learner. `Metrics` travels as a message.
 
 from __future__ import annotations
 
+import math
+
 from hive.runtime import Message
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "RolloutReady",
     "Weights",
 ]
+
+NORMAL_95 = 1.96  # standard errors on both sides of a mean that contain 95 % of a normal distribution
 
 
 class RolloutReady(Message):
@@ -77,3 +81,8 @@ class Evaluation(Message):
     max: float
     mean_length: float  # steps
     wall_s: float  # what the evaluation took
+
+    @property
+    def interval(self) -> float:
+        """Half the width of the 95 % interval of the mean return; NaN for a single episode. (Central limit theorem.)"""
+        return NORMAL_95 * self.deviation / math.sqrt(self.episodes - 1) if self.episodes > 1 else math.nan

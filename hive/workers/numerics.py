@@ -8,6 +8,7 @@ Called when a gradient is known to be bad, so it may take its time. What it find
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.algorithms import Loss
 from hive.networks import FlatParameters
 from hive.storage import Rollout
 
@@ -37,23 +37,28 @@ class Finding:
 def find(
     flat: FlatParameters,
     rollouts: Sequence[Rollout],
-    inputs: torch.Tensor,
-    loss: Loss,
+    inputs: Sequence[torch.Tensor],
+    losses: Sequence[float],
     gradient: NDArray[np.float32],
 ) -> Finding:
-    """The cause of a gradient that is not finite. `flat` holds the weights that it was made with."""
+    """The cause of a gradient that is not finite. `flat` holds the weights that it was made with.
+
+    inputs: of its forward passes. losses: of its backward passes.
+    """
     weights = flat.arrays(flat.block)
     gradients = dict(zip(flat.names, flat.gradient_arrays(gradient), strict=True))
     cause, text = (
         _in_rollouts(rollouts)
         or _in("weight", weights)
-        or (None if bool(torch.isfinite(loss.total)) else ("loss", f"the loss is {loss.total.item()}"))
+        or next((("loss", f"the loss is {loss}") for loss in losses if not math.isfinite(loss)), None)
         or _in("gradient", gradients)
         or ("gradient", "the gradient is not finite")
     )
     arrays = {f"rollout-{r.source}-{r.sequence}.{name}": getattr(r, name) for r in rollouts for name in FIELDS}
     arrays |= {f"weights.{name}": array for name, array in weights.items()}
-    return Finding(cause, text, {"inputs": inputs.detach().numpy(), **arrays})
+    names = ["inputs", *(f"inputs-{number}" for number in range(1, len(inputs)))]
+    shown = {name: tensor.detach().numpy() for name, tensor in zip(names, inputs, strict=False)}
+    return Finding(cause, text, {**shown, **arrays})
 
 
 def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:

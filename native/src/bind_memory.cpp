@@ -99,6 +99,7 @@ void bind_memory(py::module_& m) {
       .def("commit", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i) { return s.commit(slot, owner(a, i)); }, "slot"_a, "actor"_a, "incarnation"_a)
       .def("abandon", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i) { s.abandon(slot, owner(a, i)); }, "slot"_a, "actor"_a, "incarnation"_a)
       .def("claim", [](PySlab& s, std::uint32_t a, std::uint32_t i, std::int64_t q) { return s.claim(owner(a, i), q); }, "actor"_a, "incarnation"_a, "sequence"_a = -1)
+      .def("first_left", &Slab::first_left)
       .def("retire", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i, int reason) { s.retire(slot, owner(a, i), reason); }, "slot"_a, "actor"_a, "incarnation"_a, "reason"_a = 0)
       .def("recover", [](PySlab& s, std::uint32_t a, std::uint32_t i, bool reoffer, int reason) { return s.recover(owner(a, i), reoffer, checked_reason(reason)); }, "actor"_a, "incarnation"_a, "reoffer"_a, "reason"_a)
       .def("drain", [](PySlab& s, int reason) { return s.drain(checked_reason(reason)); }, "reason"_a)
@@ -141,6 +142,10 @@ void bind_memory(py::module_& m) {
       .def_property_readonly("pages", &PyStatus::pages)
       .def("page", [](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }, "index"_a)
       .def("ring", [](PyStatus& s, int i) { s.at(i).bell.ring(); }, "index"_a)
+      .def("mailed", [](PyStatus& s, int i) {
+        s.at(i).mail.fetch_add(1, std::memory_order_seq_cst);
+        s.at(i).bell.ring();
+      }, "index"_a)
       .def("rouse", [](PyStatus& s, const py::sequence& actors) {
         py::list dozing;
         for (const py::handle actor : actors)
@@ -149,24 +154,14 @@ void bind_memory(py::module_& m) {
       }, "indices"_a)
       .def("rouse_one", [](PyStatus& s, const py::sequence& actors, std::uint32_t channel, std::size_t first) {
         py::list dozing;
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // after the commit that this is about
-        const std::size_t count = actors.size();
-        bool done = false;
-        for (std::size_t k = 0; k < count; ++k) {
-          const py::object actor = actors[(first + k) % count];
-          Page& page = s.at(actor.cast<int>());
-          const auto asks = page.asks.load(std::memory_order_relaxed);
-          if (asks != (channel | kEvery) && asks != kEvery) {
-            if (done || !picked(page, channel)) continue;
-            done = true;
-          }
-          if (rouse(page)) dozing.append(actor);
-        }
+        rouse_one(actors.size(), first, channel, [&](std::size_t i) -> Page& { return s.at(py::object(actors[i]).cast<int>()); },
+                  [&](std::size_t i) { dozing.append(actors[i]); });
         return dozing;
       }, "indices"_a, "channel"_a, "first"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
   py::class_<PyPage>(m, "StatusPage", "One actor's own page; only that actor writes it.")
+      .def(py::init([](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }), "pages"_a, "index"_a)
       .def("open", [](PyPage& p, const std::string& name, std::uint32_t pid, std::uint32_t incarnation) {
         if (name.size() >= sizeof(p.page->name)) throw py::value_error("the name `" + name + "` is longer than 47 bytes");
         std::copy_n(name.c_str(), name.size() + 1, p.page->name);
@@ -176,6 +171,7 @@ void bind_memory(py::module_& m) {
         p.page->pulse_ns = 0;
         p.page->dozing = 0;
         p.page->asks = 0;
+        complete(*p.page);  // what an earlier incarnation left half done
         p.page->magic = 1;
       }, "name"_a, "pid"_a, "incarnation"_a)
       .def("phase", [](PyPage& p, const std::string& name, int kind) {
@@ -197,6 +193,11 @@ void bind_memory(py::module_& m) {
         auto& c = p.page->counters[i];
         c.store(c.load(std::memory_order_relaxed) + delta, std::memory_order_relaxed);
       }, "counter"_a, "delta"_a)
+      .def("add_both", [](PyPage& p, int i, double delta, int j, double delta_j) {
+        if (i < 0 || i >= kCounters || j < 0 || j >= kCounters || i == j) throw py::index_error("no such counters, or only one");
+        add_both(*p.page, i, delta, j, delta_j);
+      }, "first"_a, "by"_a, "second"_a, "by_second"_a)
+      .def("complete", [](PyPage& p) { complete(*p.page); })
       .def("get", [](PyPage& p, int i) {
         if (i < 0 || i >= kCounters) throw py::index_error("no such counter");
         return p.page->counters[i].load();
@@ -204,6 +205,7 @@ void bind_memory(py::module_& m) {
       .def_property("state", [](PyPage& p) { return p.page->state.load(); }, [](PyPage& p, std::uint32_t s) { p.page->state = s; })
       .def_property("version", [](PyPage& p) { return p.page->version.load(); }, [](PyPage& p, std::int64_t v) { p.page->version = v; })
       .def_property("lag", [](PyPage& p) { return p.page->lag.load(); }, [](PyPage& p, std::int64_t v) { p.page->lag = v; })
+      .def_property_readonly("mail", [](PyPage& p) { return p.page->mail.load(); })
       .def("seen", [](PyPage& p) { return p.page->bell.seen(); })
       .def("ring", [](PyPage& p) { p.page->bell.ring(); })
       .def("doze", [](PyPage& p) { doze(*p.page); })

@@ -8,9 +8,14 @@ namespace {
 constexpr std::uint64_t kMagic = 0x68697665626f6172;  // "hiveboar"
 constexpr std::uint32_t kMaxWords = 65536;            // bounds what a torn header can ask for
 
-// The mark WRITING of a block that held `version`. Its own inverse: a block that is not taken gets its version back.
-constexpr std::int64_t mark(std::int64_t version) { return -3 - version; }
-constexpr bool writing(std::int64_t word) { return word < kNoVersion; }
+// The marks of a block that held `version`: -2, -4, ... TRYING, -3, -5, ... WRITING.
+constexpr std::int64_t trying(std::int64_t version) { return -2 * version - 4; }
+constexpr std::int64_t writing(std::int64_t version) { return -2 * version - 5; }
+constexpr bool is_marked(std::int64_t word) { return word < kNoVersion; }
+constexpr bool is_writing(std::int64_t word) { return is_marked(word) && word % 2 != 0; }
+constexpr std::int64_t unmarked(std::int64_t word) { return is_marked(word) ? (-word - 4 + (word % 2)) / 2 : word; }
+static_assert(trying(kNoVersion) == -2 && writing(kNoVersion) == -3 && trying(7) == -18 && writing(7) == -19);
+static_assert(unmarked(-2) == -1 && unmarked(-3) == -1 && unmarked(-18) == 7 && unmarked(-19) == 7 && unmarked(7) == 7);
 }  // namespace
 
 std::size_t Board::control_bytes(std::uint32_t blocks, std::uint32_t readers) noexcept {
@@ -43,8 +48,7 @@ Board::Board(void* memory, std::size_t bytes, Board* commit)
 }
 
 std::int64_t Board::version(int block) const noexcept {
-  const auto v = word(block);
-  return writing(v) ? mark(v) : v;
+  return unmarked(word(block));
 }
 
 bool Board::pinned(int block) const noexcept {
@@ -59,7 +63,7 @@ int Board::oldest() const noexcept {
   for (int b = 0; b < static_cast<int>(blocks()); ++b) {
     const auto v = word(b);
     const bool kept = v >= 0 && v + static_cast<std::int64_t>(header_->keep) > newest;
-    if (!writing(v) && !kept && (oldest < 0 || v < word(oldest))) oldest = b;
+    if (!is_marked(v) && !kept && (oldest < 0 || v < word(oldest))) oldest = b;
   }
   return oldest;
 }
@@ -67,18 +71,19 @@ int Board::oldest() const noexcept {
 int Board::begin() noexcept {
   const auto count = static_cast<int>(blocks());
   for (int b = 0; b < count; ++b)
-    if (writing(word(b))) return b;  // begun and never sealed: still the writer's
+    if (is_writing(word(b))) return b;  // begun and never sealed: still the writer's
   // Oldest first: a version stays readable as long as there is room. A block that turns out to be pinned stays marked
   // while the next is tried, so that no reader can change over to it: of readers + 1 marked blocks one is free.
   int found = -1;
   for (int b; found < 0 && (b = oldest()) >= 0;) {
-    block_[b].version.store(mark(word(b)), std::memory_order_seq_cst);
+    block_[b].version.store(trying(word(b)), std::memory_order_seq_cst);
     if (!pinned(b)) found = b;
   }
   for (int b = 0; b < count && found < 0; ++b)
-    if (writing(word(b)) && !pinned(b)) found = b;
+    if (is_marked(word(b)) && !pinned(b)) found = b;
+  if (found >= 0) block_[found].version.store(writing(version(found)), std::memory_order_seq_cst);
   for (int b = 0; b < count; ++b)  // the others are as they were: nobody wrote to them
-    if (b != found && writing(word(b))) block_[b].version.store(mark(word(b)), std::memory_order_seq_cst);
+    if (b != found && is_marked(word(b))) block_[b].version.store(version(b), std::memory_order_seq_cst);
   return found;
 }
 
@@ -92,6 +97,8 @@ int Board::find(std::int64_t wanted) const noexcept {
 }
 
 int Board::pin(int reader, std::int64_t wanted) noexcept {
+  const auto own = static_cast<int>(pin_[reader].block_plus_1.load(std::memory_order_seq_cst)) - 1;
+  if (own >= 0 && wanted >= 0 && version(own) == wanted) return own;  // perhaps marked TRYING, and never taken
   while (true) {
     const auto newest = latest();
     const auto target = wanted < 0 ? newest : wanted;
@@ -113,8 +120,9 @@ void Board::unpin(int reader) noexcept { pin_[reader].block_plus_1.store(0, std:
 void Board::recover_writer() noexcept {
   const auto newest = latest();
   for (std::uint32_t b = 0; b < blocks(); ++b) {
-    const auto v = word(static_cast<int>(b));
-    if (writing(v) || v > newest) block_[b].version.store(kNoVersion, std::memory_order_seq_cst);
+    const auto w = word(static_cast<int>(b));
+    const bool is_void = is_writing(w) || unmarked(w) > newest;
+    block_[b].version.store(is_void ? kNoVersion : unmarked(w), std::memory_order_seq_cst);
   }
 }
 

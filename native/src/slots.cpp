@@ -1,45 +1,11 @@
 #include "hive/slots.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <climits>
-#include <ctime>
 #include <new>
 #include <stdexcept>
 #include <string>
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include "hive/clock.hpp"
-#include "hive/futex.hpp"
-
 namespace hive {
-
-namespace {
-constexpr std::uint64_t kSpinNs = 100'000;  // a megabyte is copied in less
-}
-
-void Bell::ring() noexcept {
-  word.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) != 0) {
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
-}
-
-bool Bell::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
-  // A peer that is just about to ring: to sleep and be woken costs more than it takes, most of all in a virtual machine.
-  for (const auto until = monotonic_ns() + std::min(limit_ns, kSpinNs); monotonic_ns() < until; sched_yield()) {
-    if (seen() != seen_word) return true;
-  }
-  timespec limit{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
-  sleepers.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen_word, &limit, nullptr, 0);
-  sleepers.fetch_sub(1, std::memory_order_seq_cst);
-  return seen() != seen_word;
-}
 
 namespace {
 
@@ -154,6 +120,17 @@ int Slab::claim(Owner owner, std::int64_t sequence) noexcept {
     const auto claimed = pack(SlotState::claimed, 0, owner, header_->epoch, sequence_of(best_word));
     if (swap(best, best_word, claimed)) return best;  // else another consumer was quicker: look for the next
   }
+}
+
+std::uint64_t Slab::first_left() const noexcept {
+  const auto made = produced();  // read first, as in claim: what is committed meanwhile is the next one to come, at least
+  std::int32_t oldest = 0;
+  for (int i = 0; i < static_cast<int>(slots()); ++i) {
+    const auto word = slot_[i].word.load(std::memory_order_acquire);
+    if (state_of(word) != SlotState::full && state_of(word) != SlotState::committing) continue;
+    oldest = std::max(oldest, static_cast<std::int32_t>(static_cast<std::uint32_t>(made) - static_cast<std::uint32_t>(sequence_of(word))));
+  }
+  return made - static_cast<std::uint64_t>(oldest);
 }
 
 void Slab::retire(int slot, Owner owner, int reason) {

@@ -1,9 +1,40 @@
 #include "hive/status.hpp"
 
+#include <algorithm>
+#include <climits>
 #include <cstring>
+#include <ctime>
 #include <stdexcept>
 
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 namespace hive {
+
+namespace {
+constexpr std::uint64_t kSpinNs = 100'000;  // a megabyte is copied in less
+}
+
+void Bell::ring() noexcept {
+  word.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+bool Bell::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
+  // A peer that is just about to ring: to sleep and be woken costs more than it takes, most of all in a virtual machine.
+  for (const auto until = monotonic_ns() + std::min(limit_ns, kSpinNs); monotonic_ns() < until; sched_yield()) {
+    if (seen() != seen_word) return true;
+  }
+  timespec limit{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen_word, &limit, nullptr, 0);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return seen() != seen_word;
+}
 
 void enter(Page& page, int phase) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;  // one writer; readers want a recent value, not an order
@@ -34,6 +65,31 @@ bool unask(Page& page) noexcept { return page.asks.exchange(0, std::memory_order
 
 bool picked(Page& page, std::uint32_t channel) noexcept {
   return page.asks.load(std::memory_order_seq_cst) == channel && page.asks.compare_exchange_strong(channel, 0, std::memory_order_seq_cst);
+}
+
+// Values before the word that they are meant, the word before the counters, the counters before the word is taken back: a
+// process that dies leaves what it had stored, and each of these is stored after all that is before it.
+void prepare(Page& page, int first, double by, int second, double by_second) noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  page.change.values[0].store(page.counters[first].load(relaxed) + by, relaxed);
+  page.change.values[1].store(page.counters[second].load(relaxed) + by_second, relaxed);
+  page.change.which.store(static_cast<std::uint32_t>(first + 1) | static_cast<std::uint32_t>(second + 1) << 16,
+                          std::memory_order_release);
+}
+
+void complete(Page& page) noexcept {
+  const auto which = page.change.which.load(std::memory_order_acquire);
+  if (which == 0) return;
+  const std::uint32_t counters[] = {(which & 0xffff) - 1, (which >> 16) - 1};
+  for (int i = 0; i < 2; ++i) {
+    if (counters[i] < kCounters) page.counters[counters[i]].store(page.change.values[i].load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  page.change.which.store(0, std::memory_order_release);
+}
+
+void add_both(Page& page, int first, double by, int second, double by_second) noexcept {
+  prepare(page, first, by, second, by_second);
+  complete(page);
 }
 
 namespace {

@@ -158,6 +158,61 @@ void recovery_of_the_writer() {
   CHECK(board.begin() >= 0 && board.find(2) >= 0 && board.find(1) >= 0);
 }
 
+// A writer that dies while it looks for a block has written to none of those that it has only marked.
+void what_was_only_tried_is_what_it_was_after_the_writers_death() {
+  Memory memory(4, 2, 1);
+  Board board = memory.board();
+  for (std::int64_t v = 0; v < 4; ++v) write(board, v);
+  const int held = board.pin(0, 0), free = board.find(1), writing = board.find(2);
+  memory.block(held).version = -2 * 0 - 4;  // TRYING
+  memory.block(free).version = -2 * 1 - 4;
+  memory.block(writing).version = -2 * 2 - 5;  // WRITING
+  CHECK(board.version(held) == 0 && board.version(free) == 1 && board.version(writing) == 2);
+  CHECK(board.pin(1, 1) == -1 && board.pin(1, 2) == -1 && board.pin(0, 0) == held);  // its own pin is as good as ever
+  board.recover_writer();
+  CHECK(board.find(0) == held && board.find(1) == free && board.find(2) == -1);
+  CHECK(memory.block(writing).version == kNoVersion && board.latest() == 3 && board.pin(1, 1) == free);
+}
+
+// The writer pins a version in a reader's name and tells it so; the reader asks for it while the writer goes on, and looks
+// at that very block again and again. The goods are plain memory, as in the hammer.
+void a_version_that_is_held_is_there(int turns) {
+  constexpr int kOthers = 3, kBlocksHere = kOthers + 1 + 1 + 1;
+  Memory memory(kBlocksHere, kOthers + 1, 1);
+  Board board = memory.board();
+  std::int64_t goods_of[kBlocksHere]{};
+  std::int64_t version = -1;
+  const auto turn = [&] {
+    const int block = board.begin();
+    CHECK(block >= 0);
+    goods_of[block] = ++version;
+    board.seal(block, version);
+    board.publish(version);
+  };
+  turn();
+  std::atomic<std::int64_t> due{-1}, done{-1};
+  std::thread reader([&] {
+    Board mine = memory.board();
+    for (std::int64_t last = -1; last != -2;) {
+      const auto wanted = due.load();
+      if (wanted == last) { std::this_thread::yield(); continue; }
+      if ((last = wanted) == -2) break;
+      const int block = mine.pin(kOthers, wanted);
+      CHECK(block >= 0 && mine.version(block) == wanted && goods_of[block] == wanted);
+      mine.unpin(kOthers);
+      done.store(wanted);
+    }
+  });
+  for (int n = 0; n < turns; ++n) {
+    CHECK(!board.pins(kOthers) && board.pin(kOthers, version) >= 0);
+    const auto held = version;
+    for (int i = 0; i < kBlocksHere + 2; ++i) turn();
+    for (due.store(held); done.load() != held;) turn();
+  }
+  due.store(-2);
+  reader.join();
+}
+
 void recovery_of_a_reader() {
   Memory memory(3, 1, 1);
   Board board = memory.board();
@@ -409,6 +464,8 @@ int main(int argc, char** argv) {
         for (const std::int64_t newest : {-1, 0, 1, 4, 20}) begin_for_every_placement(readers, keep, spare, newest);
   recovery_of_the_writer();
   recovery_of_a_reader();
+  what_was_only_tried_is_what_it_was_after_the_writers_death();
+  a_version_that_is_held_is_there(2000 * scale);
   Hammer(5000 * scale).run();
   the_writer_is_never_locked_out(50000 * scale);
   the_latest_is_always_there(200000 * scale);

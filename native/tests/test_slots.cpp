@@ -256,6 +256,38 @@ void a_commit_during_the_look_does_not_overtake() {
   CHECK(memory.slab().claim(kOther, 7) == 0);
 }
 
+void the_first_that_is_left() {
+  Memory empty(2, 6);
+  CHECK(empty.slab().first_left() == 6);
+  Memory memory(4, kWrap + 2);
+  const auto left = [&](SlotState state, std::uint64_t sequence) {
+    memory.slot(1).word = word(state, kMe, sequence);
+    return memory.slab().first_left();
+  };
+  for (const auto state : {SlotState::free, SlotState::filling, SlotState::claimed, SlotState::retiring}) CHECK(left(state, kWrap - 1) == kWrap + 2);
+  memory.slot(0).word = word(SlotState::full, kMe, kWrap + 1);
+  CHECK(left(SlotState::full, kWrap - 1) == kWrap - 1 && left(SlotState::full, kWrap) == kWrap);
+  CHECK(left(SlotState::committing, kWrap - 2) == kWrap - 2 && left(SlotState::committing, kWrap + 2) == kWrap + 1);
+  memory.slot(0).word = 0;
+  CHECK(left(SlotState::committing, kWrap + 2) == kWrap + 2);
+  CHECK(left(SlotState::full, kWrap + 3) == kWrap + 2);  // two commits during the look, of which it sees the second
+}
+
+// Nobody claims, so the first is left whenever one looks.
+void what_comes_during_the_look_is_left(int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    Memory memory(4);
+    std::atomic<bool> done{false};
+    std::thread producer([&] {
+      auto slab = memory.slab();
+      for (int i = 0; i < 4; ++i) slab.commit(slab.reserve(kMe), kMe);
+      done = true;
+    });
+    for (const auto slab = memory.slab(); !done;) CHECK(slab.first_left() == 0);
+    producer.join();
+  }
+}
+
 // As many claims as full slots: none may come back empty because another consumer was quicker.
 void a_lost_race_is_not_an_empty_slab(int rounds) {
   constexpr int kThreads = 4, kEach = 64;
@@ -453,30 +485,6 @@ struct Hammer {
   std::atomic<bool> over{false};
 };
 
-// Two threads that take turns: one lost wake-up and a wait runs into its limit. (It may end early for nothing.)
-void the_bell_wakes(int turns) {
-  constexpr std::uint64_t kMinute = 60'000'000'000;
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  hive::Bell bells[2]{};
-  CHECK(!bells[0].wait(bells[0].seen(), 1));
-  CHECK(bells[0].wait(bells[0].seen() - 1, kMinute));
-  std::atomic<int> turn{0};
-  const auto play = [&](int me) {
-    for (int mine = me; mine < turns; mine += 2) {
-      for (auto seen = bells[me].seen(); turn.load() != mine; seen = bells[me].seen()) {
-        const auto begin = now();
-        if (turn.load() != mine) CHECK(bells[me].wait(seen, kMinute) || now() - begin < std::chrono::seconds(30));
-      }
-      turn.store(mine + 1);
-      bells[1 - me].ring();
-    }
-  };
-  std::thread other(play, 1);
-  play(0);
-  other.join();
-  CHECK(bells[0].sleepers == 0 && bells[1].sleepers == 0);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -488,7 +496,8 @@ int main(int argc, char** argv) {
   death_at_every_point_counts_once();
   sequences_wrap();
   a_commit_during_the_look_does_not_overtake();
+  the_first_that_is_left();
+  what_comes_during_the_look_is_left(500 * scale);
   a_lost_race_is_not_an_empty_slab(20 * scale);
   Hammer(25000 * scale).run();
-  the_bell_wakes(2000 * scale);
 }

@@ -84,6 +84,7 @@ name = "impala"
 learning_rate = 1e-5
 [network]
 middleware = {middleware}
+separate_networks = false
 [checkpoint]
 every = {kind.every}
 keep = 1

@@ -33,7 +33,7 @@ from hive.records import RunDirectory, write_checkpoint
 SEEN = ObservationSpec((3,), "float32")
 ACTIONS: dict[str, ActionSpec] = {
     "discrete": Discrete(4, start=10),
-    "multi-discrete": MultiDiscrete((2, 3)),
+    "multi-discrete": MultiDiscrete((2, 3), (10, 20)),
     "box": Box((2,), (-0.01, -math.inf), (0.01, math.inf)),
 }
 NETWORK = NetworkConfig(middleware=(8,))
@@ -81,6 +81,8 @@ def test_it_acts_as_the_network_that_trained(tmp_path: Path, kind: str) -> None:
     drawn = distribution.sample_numpy(outputs.numpy(), distribution.draw_noise(np.random.default_rng(1), 50))
     if isinstance(action, Discrete):
         expected, drawn = expected + 10, drawn + 10
+    if isinstance(action, MultiDiscrete):
+        expected, drawn = (actions + np.array([10, 20]) for actions in (expected, drawn))
     if isinstance(action, Box):
         expected, drawn = (np.clip(a, np.float32(action.low), np.float32(action.high)) for a in (expected, drawn))
         assert {-0.01, 0.01} <= {round(float(a), 4) for a in drawn[:, 0]}  # some would have been beyond

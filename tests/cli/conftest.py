@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hive.cli import main
+from hive.config import load_config, render
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
 from hive.runtime.control import PROTOCOL
 
@@ -55,7 +56,9 @@ class Place:
         return path
 
     def never_begun(self, name: str = "cartpole") -> RunDirectory:
-        return RunDirectory.create(self.runs, name)
+        directory = RunDirectory.create(self.runs, name)
+        directory.resolved_file.write_text(render(load_config(f"{name}.toml", text=ENV)))
+        return directory
 
     def lost(self, name: str = "cartpole", *, started: float = 1.7e9) -> RunDirectory:
         """A run whose supervisor is gone."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -45,13 +47,13 @@ def topology(config):
 
 @pytest.mark.parametrize("more", ["", "[evaluation]\nevery = { updates = 2 }\n[gradients]\nworkers = 2\n"])
 def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> None:
-    before = dict(os.environ)
+    before = os.environ.get("HIVE_HOME")
     done = place.hive("check", place.config(SMALL + more))
     assert (done.code, done.err) == (0, "")
     last = done.out.splitlines()[-1]
     assert re.fullmatch(r"tried in this process: 2\d\d steps, [78] updates in \d+\.\d s", last), last
     assert not place.runs.exists()
-    assert dict(os.environ) == before
+    assert os.environ.get("HIVE_HOME") == before
 
 
 def test_as_json_it_says_what_was_tried(place: Place) -> None:
@@ -64,7 +66,7 @@ def test_what_breaks_in_the_first_steps_is_found(place: Place) -> None:
     (place.folder / "breaks_in_check.py").write_text(RAISES)
     done = place.hive("check", place.config('[env]\nid = "breaks_in_check:Env"\n[collection]\nenvs = 2\n'))
     assert done.code == 1
-    assert "breaks_in_check:Env raised RuntimeError: the wheels came off in step" in done.err
+    assert "breaks_in_check:Env raised RuntimeError: the wheels came off (breaks_in_check.py:12) in step" in done.err
     assert "Traceback" not in done.err
     assert not place.runs.exists()
 
@@ -77,6 +79,58 @@ def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypa
     assert done.code == 0, done.err
     assert json.loads(done.out)["tried"]["state"] == "stopped"
     assert time.monotonic() - begun < 60
+
+
+HANGS = """
+import sys, time
+import gymnasium, numpy as np
+from hive.cli import check, main
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(3, np.float32), {}
+    def step(self, action):
+        time.sleep(1000)
+
+if __name__ == "__main__":
+    check.LIMIT_S = check.GRACE_S = 0.3
+    sys.exit(main(["check", sys.argv[1]]))
+"""
+
+
+def test_an_environment_that_does_not_come_back_is_named_and_left(place: Place) -> None:
+    """No signal gets through to a loop that is not running."""
+    script = place.folder / "hangs_in_check.py"
+    script.write_text(HANGS)
+    config = place.config('[env]\nid = "hangs_in_check:Env"\n')
+    command = [sys.executable, "-P", str(script), str(config)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place.folder), *sys.path]), "TMPDIR": str(place.folder)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place.folder, env=env, timeout=120)
+    assert (done.returncode, "learner.metrics" in done.stdout) == (1, True)
+    assert done.stderr.startswith("error: it has not come back for 0.3 s from hangs_in_check.py:12\n\nhint: ")
+    assert not [*place.folder.glob("hive-check-*")]
+
+
+def test_a_network_that_learns_nothing_is_found(place: Place) -> None:
+    (place.folder / "nan_in_check.py").write_text(NOT_A_NUMBER)
+    done = place.hive("check", place.config(SMALL), "-s", "network.module=nan_in_check:Net")
+    assert done.code == 1
+    assert done.err.startswith("error: none of its gradients could be applied: the loss is nan, found by gradient-wo")
+
+
+NOT_A_NUMBER = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+    def forward(self, observations):
+        outputs = self.layer(observations) * float("nan")
+        return outputs[:, :2], outputs[:, 2]
+"""
 
 
 def test_a_picture_is_written_where_it_can_be(place: Place) -> None:

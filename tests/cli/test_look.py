@@ -250,6 +250,19 @@ def talk(place: Place) -> RunDirectory:
     return run
 
 
+def test_what_was_printed_is_pointed_at(place: Place) -> None:
+    """It has no times, so it is in no log. The supervisor runs nothing of a user's."""
+    run = place.ended()
+    for name, text in (("collector-0", "hello\n"), ("collector-1", ""), ("learner-0", "bye\n"), ("supervisor", "!")):
+        (run.logs / f"{name}.out").write_text(text)
+        (run.logs / f"{name}.log").write_text("")
+    of_all = f"printed besides: {run.logs / 'collector-0.out'}, {run.logs / 'learner-0.out'}\n"
+    assert place.hive("logs").err == of_all
+    assert place.hive("logs", "cartpole-1", "learner-0").err == f"printed besides: {run.logs / 'learner-0.out'}\n"
+    assert place.hive("logs", "cartpole-1", "collector-1").err == ""
+    assert place.hive("logs", "--json").err == ""
+
+
 def test_logs_are_merged_by_time(place: Place, talk: RunDirectory) -> None:
     done = place.hive("logs")
     assert (done.code, done.err) == (0, "")

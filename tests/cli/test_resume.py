@@ -38,7 +38,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     directory = RunDirectory.create(tmp_path, "cart")
     for update, scheduled in ((100, True), (150, False)):
         part = {"weights": np.full(64, update, np.uint8)}
-        write_checkpoint(directory.checkpoints, update, tensors={}, parts=part, state={"scheduled": scheduled})
+        state = {"scheduled": scheduled, "env_steps": 100 * update}
+        write_checkpoint(directory.checkpoints, update, tensors={}, parts=part, state=state)
+    directory.resolved_file.write_text(render(load_config("cart.toml", text='[env]\nid = "CartPole-v1"\n')))
     metrics = JsonlWriter(directory.metrics_file)
     for updates in (50, 100, 120, 150, 170):
         metrics.write({"updates": updates})
@@ -86,10 +88,40 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(
     assert "000150" in capsys.readouterr().err
 
 
-def test_a_finished_run_is_refused(run: RunDirectory) -> None:
-    dataclasses.replace(ENDED, state="finished").write(run.summary_file)
-    with pytest.raises(UsageError, match="cart-1 has finished"):
-        prepare("cart-1", exact=False)
+@pytest.fixture
+def finished(run: RunDirectory) -> RunDirectory:
+    dataclasses.replace(ENDED, state="finished", stop_reason="15,000 steps").write(run.summary_file)
+    return run
+
+
+@pytest.mark.parametrize("sets", [[], ["algorithm.learning_rate=0.1"], ["run.steps=500000"]])
+def test_a_finished_run_is_refused_without_another_goal(finished: RunDirectory, sets: list[str]) -> None:
+    before = finished.resolved_file.read_bytes()
+    with pytest.raises(UsageError, match=r"^cart-1 has finished: 15,000 steps$") as error:
+        prepare("cart-1", exact=False, sets=sets)
+    assert error.value.hint.startswith("give it another goal: hive resume cart-1 --set run.steps=30000")
+    assert finished.resolved_file.read_bytes() == before
+    assert not finished.resume_file.exists()
+
+
+def test_a_goal_that_it_has_reached_is_none(finished: RunDirectory) -> None:
+    with pytest.raises(UsageError, match=r"^cart-1 has 15,000 steps, and run\.steps = 15,000 is no more$"):
+        prepare("cart-1", exact=False, sets=["run.steps=15000"])
+    assert not finished.resume_file.exists()
+
+
+@pytest.mark.parametrize("change", ["run.steps=15001", "run.stop_at_return=500.0", "custom.curriculum.levels=9"])
+def test_a_finished_run_goes_on_with_another_goal(finished: RunDirectory, change: str) -> None:
+    prepare("cart-1", exact=False, sets=[change])
+    assert chosen(finished)["update"] == 150
+    assert load_config(finished.resolved_file) == load_config("cart.toml", [change], text='[env]\nid = "CartPole-v1"\n')
+
+
+def test_the_return_that_ended_a_run_can_be_taken_away(finished: RunDirectory) -> None:
+    config = load_config("cart.toml", ["run.stop_at_return=9.0"], text='[env]\nid = "CartPole-v1"\n')
+    finished.resolved_file.write_text(render(config))
+    prepare("cart-1", exact=False, sets=["run.stop_at_return=none"])
+    assert load_config(finished.resolved_file).run.stop_at_return is None
 
 
 def test_a_living_run_is_refused(run: RunDirectory) -> None:
@@ -127,13 +159,6 @@ def test_a_cut_after_an_inexact_resumption_is_not_exact_one_before_is(
 # --- onto another config
 
 
-@pytest.fixture
-def configured(run: RunDirectory) -> RunDirectory:
-    config = load_config("cart.toml", text='[env]\nid = "CartPole-v1"\n')
-    run.resolved_file.write_text(render(config))
-    return run
-
-
 def config_of(run: RunDirectory) -> Config:
     return load_config(run.resolved_file)
 
@@ -142,13 +167,13 @@ def config_of(run: RunDirectory) -> Config:
     "change", ["run.steps=9", "record.every_s=5.0", "supervision.restarts=9", "run.stop_at_return=9.0"]
 )
 def test_what_changes_nothing_of_training_stays_exact_and_is_told(
-    configured: RunDirectory, change: str, capsys: pytest.CaptureFixture[str]
+    run: RunDirectory, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key, _, value = change.partition("=")
-    before = config_of(configured).value(key)
+    before = config_of(run).value(key)
     prepare("cart-1", exact=True, sets=[change])
-    assert chosen(configured) == {"update": 100, "exact": True}
-    assert str(config_of(configured).value(key)) == value
+    assert chosen(run) == {"update": 100, "exact": True}
+    assert str(config_of(run).value(key)) == value
     shown = "none" if before is None else str(before)
     assert capsys.readouterr().err.splitlines()[1].replace("_", "") == f"  {key}: {shown} -> {value}".replace("_", "")
 
@@ -162,24 +187,24 @@ def test_what_changes_nothing_of_training_stays_exact_and_is_told(
     ],
 )
 def test_what_breaks_exactness_is_refused_when_it_was_asked_for(
-    configured: RunDirectory, sets: list[str], keys: str, capsys: pytest.CaptureFixture[str]
+    run: RunDirectory, sets: list[str], keys: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = configured.resolved_file.read_bytes()
+    before = run.resolved_file.read_bytes()
     with pytest.raises(UsageError, match=f"cart-1 would not go on exactly with another {keys}"):
         prepare("cart-1", exact=True, sets=sets)
-    assert configured.resolved_file.read_bytes() == before
-    assert len(list_checkpoints(configured.checkpoints)) == 2  # nothing was taken away
-    assert not configured.resume_file.exists()
+    assert run.resolved_file.read_bytes() == before
+    assert len(list_checkpoints(run.checkpoints)) == 2  # nothing was taken away
+    assert not run.resume_file.exists()
     prepare("cart-1", exact=False, sets=sets)
-    assert chosen(configured)["exact"] is False
+    assert chosen(run)["exact"] is False
     assert f"{keys.split(', ')[-1]}: " in capsys.readouterr().err
-    assert config_of(configured) != load_config("cart.toml", text=before.decode())
+    assert config_of(run) != load_config("cart.toml", text=before.decode())
 
 
-def test_from_a_cut_too_it_is_another_run(configured: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
-    remove_folder(configured.checkpoints / "000150")
+def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    remove_folder(run.checkpoints / "000150")
     prepare("cart-1", exact=False, sets=["algorithm.learning_rate=0.1"])
-    assert chosen(configured) == {"update": 100, "exact": False}
+    assert chosen(run) == {"update": 100, "exact": False}
     assert "-> 0.1 (not the same run from here on)" in capsys.readouterr().err
 
 
@@ -193,28 +218,28 @@ def test_from_a_cut_too_it_is_another_run(configured: RunDirectory, capsys: pyte
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_weights_were_made_for_cannot_change(configured: RunDirectory, change: str, key: str, exact: bool) -> None:
-    before = configured.resolved_file.read_bytes()
+def test_what_weights_were_made_for_cannot_change(run: RunDirectory, change: str, key: str, exact: bool) -> None:
+    before = run.resolved_file.read_bytes()
     with pytest.raises(UsageError, match=rf"cannot go on with another .*{key}"):
         prepare("cart-1", exact=exact, sets=[change])
-    assert configured.resolved_file.read_bytes() == before
+    assert run.resolved_file.read_bytes() == before
 
 
-def test_a_config_of_another_name_is_the_same_run_with_its_values(configured: RunDirectory, tmp_path: Path) -> None:
+def test_a_config_of_another_name_is_the_same_run_with_its_values(run: RunDirectory, tmp_path: Path) -> None:
     given = tmp_path / "other.toml"
     given.write_text('[env]\nid = "CartPole-v1"\n[algorithm]\nlearning_rate = 0.5\n')
     prepare("cart-1", exact=False, given=given)
-    after = config_of(configured)
+    after = config_of(run)
     assert (after.run.name, after.algorithm.learning_rate) == ("cart", 0.5)
 
 
-def test_the_same_config_changes_nothing(configured: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_config_changes_nothing(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     prepare("cart-1", exact=True, sets=["run.seed=1"])
-    assert chosen(configured)["exact"] is True
+    assert chosen(run)["exact"] is True
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_bad_value_is_a_config_error(configured: RunDirectory) -> None:
+def test_a_bad_value_is_a_config_error(run: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"run\.seed=many: expected"):
         prepare("cart-1", exact=False, sets=["run.seed=many"])
-    assert not configured.resume_file.exists()
+    assert not run.resume_file.exists()

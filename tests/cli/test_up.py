@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned_status import actor, results, starting, status
+from diary_lines import event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
-from hive.cli.up import SHOWN, _detached, _Events, _Foreground, _keys, _report
+from hive.cli.diary import NewEvents
+from hive.cli.up import _detached, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
@@ -26,16 +28,6 @@ from hive.records import RunDirectory, home_folder, write_checkpoint
 
 if TYPE_CHECKING:
     from conftest import Place
-
-
-def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
-    with run.events_file.open("a") as file:
-        file.write(json.dumps({"t": 1.7e9, "kind": kind, "text": text, **fields}) + "\n")
-
-
-def said(out: io.StringIO) -> list[str]:
-    """The lines, without their times."""
-    return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in out.getvalue().splitlines()]
 
 
 @pytest.fixture(autouse=True)
@@ -58,55 +50,6 @@ def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakePr
         return process
 
     return begin
-
-
-# --- the diary
-
-
-def test_only_new_events_that_matter_are_shown(place: Place) -> None:
-    run, out = place.never_begun(), io.StringIO()
-    events, line = _Events(run), StatusLine(out)
-    events.show(line)
-    assert said(out) == []
-    event(run, "started", "run cartpole-1")
-    event(run, "running", "4 actors in 4 processes")
-    events.show(line)
-    events.show(line)
-    event(run, "died", "collector-0 died: killed by SIGKILL", actor="collector-0")
-    events.show(line)
-    assert said(out) == [
-        "supervisor         4 actors in 4 processes",
-        "collector-0        collector-0 died: killed by SIGKILL",
-    ]
-
-
-def test_an_event_is_shown_once_it_is_whole(place: Place) -> None:
-    run, out = place.never_begun(), io.StringIO()
-    events, line = _Events(run), StatusLine(out)
-    run.events_file.write_text('{"kind": "died", "te')
-    events.show(line)
-    assert said(out) == []
-    with run.events_file.open("a") as file:
-        file.write('xt": "who"}\n')
-    events.show(line)
-    assert said(out) == ["supervisor         who"]
-
-
-def test_what_is_no_event_is_passed_over(place: Place) -> None:
-    """A full disk leaves pieces of lines."""
-    run, out = place.never_begun(), io.StringIO()
-    run.events_file.write_bytes(b'{"kind": "di\n[1]\n\xff\n\n{"text": "of no kind"}\n')
-    event(run, "lost", "a message is lost")
-    _Events(run).show(StatusLine(out))
-    assert said(out) == ["supervisor         a message is lost"]
-
-
-@pytest.mark.parametrize("kind", SHOWN)
-def test_each_kind_is_shown(place: Place, kind: str) -> None:
-    run, out = place.never_begun(), io.StringIO()
-    event(run, kind, "text")
-    _Events(run).show(StatusLine(out))
-    assert said(out) == ["supervisor         text"]
 
 
 # --- runs that could not start before
@@ -197,7 +140,7 @@ def test_a_run_that_was_stopped_says_how_it_goes_on(place: Place, capsys: pytest
 
 def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tuple[int, list[str]]:
     out = io.StringIO()
-    view = _Foreground(run, process, FakeClient(*now), StatusLine(out))  # type: ignore[arg-type]
+    view = _Foreground(run, process, FakeClient(*now), StatusLine(out), NewEvents(run))  # type: ignore[arg-type]
     return view.watch(), said(out)
 
 
@@ -233,6 +176,8 @@ def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
     with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$") as e:
         watch(run, FakeProcess(nothing, code=-signal.SIGKILL), status())
     assert e.value.hint == f"its files are in {run.path}"
+    with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(signal 40\)"):  # which Python has no name for
+        watch(run, FakeProcess(nothing, code=-40), status())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -424,6 +369,22 @@ def test_up_of_a_wrong_config_makes_nothing(place: Place, words: list[str], told
     done = place.hive("up", place.config(), *words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
+    assert not place.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--seed", "3"), "--seeds goes without --seed"),
+        (("-d", "--inline"), "--seeds goes without --detach and --inline"),
+        (("--resume", "cartpole-1"), "a resumed run has its seed"),
+    ],
+)
+def test_what_several_seeds_cannot_be_given_with(place: Place, words: tuple[str, ...], told: str) -> None:
+    """It would be left out without a word."""
+    done = place.hive("up", str(place.config()), "--seeds", "1..2", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {told}\n\nhint: ")
     assert not place.runs.exists()
 
 

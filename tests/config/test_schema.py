@@ -70,7 +70,8 @@ DEFAULTS = {
     "network.middleware": (64, 64),
     "network.activation": "tanh",
     "network.module": None,
-    "network.separate_networks": False,
+    "network.normalize_observations": False,
+    "network.separate_networks": True,
     "network.policy_head": None,
     "network.value_head": None,
     "record.every_s": 1.0,
@@ -80,6 +81,7 @@ DEFAULTS = {
     "evaluation.episodes": 10,
     "evaluation.envs": 10,
     "checkpoint.every": {"updates": 2000},
+    "checkpoint.autosave_s": 300.0,
     "checkpoint.keep": 3,
     "supervision.restarts": 5,
     "supervision.window_s": 60.0,
@@ -413,3 +415,12 @@ def test_the_config_needs_no_torch() -> None:
     code = "import sys, hive.config; print({'torch', 'numpy', 'gymnasium'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "keys"), [("a2c", A2CConfig), ("single", A2CConfig), ("rapid", PPOConfig), ("impala", IMPALAConfig)]
+)
+def test_an_algorithm_of_ones_own_has_the_keys_of_the_schemes(scheme: str, keys: type) -> None:
+    config = load_config("x", [f"run.scheme={scheme}", "algorithm.name=mine:Own"], text='[env]\nid = "x"\n')
+    assert type(config.algorithm) is keys
+    assert config.algorithm.name == "mine:Own"

@@ -76,7 +76,7 @@ class Scripted(Counting):
         if self.at != self.when:
             return usual
         observation, reward, result = self.scripted
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         if result is not None:
             return result

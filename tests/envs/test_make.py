@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def test_describe_a_registered_environment() -> None:
 def test_describe_a_class_of_the_user() -> None:
     spec = describe("fake_environments:Images", {})
     assert spec.observation == ObservationSpec((2, 3, 1), "uint8")
-    assert spec.action == MultiDiscrete((3, 4))
+    assert spec.action == MultiDiscrete((3, 4), (1, 2))
     assert spec.max_episode_steps is None
     assert describe("fake_environments:Cells", {}).observation == ObservationSpec((4,), "float32", first=5)
 
@@ -134,7 +135,8 @@ def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentFailed) as caught:
         make_environment("raises_on_import:Class", {})
-    assert str(caught.value) == "importing `raises_on_import` raised ZeroDivisionError: division by zero"
+    place = f"{tmp_path / 'raises_on_import.py'}:1"
+    assert str(caught.value) == f"importing `raises_on_import` raised ZeroDivisionError: division by zero ({place})"
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
@@ -158,7 +160,9 @@ def test_a_constructor_that_lacks_a_package() -> None:
 def test_a_constructor_that_raises(error: Exception, text: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         make_environment("fake_environments:Broken", {"error": error})
-    assert str(caught.value) == f"`fake_environments:Broken` cannot be built: its constructor raised {text}"
+    said, _, place = str(caught.value).rpartition(" (")
+    assert said == f"`fake_environments:Broken` cannot be built: its constructor raised {text}"
+    assert re.fullmatch(r".*fake_environments\.py:\d+\)", place)
     assert caught.value.__cause__ is error
     assert not caught.value.permanent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ class Answers(VectorEnv[Any, Any, Any]):
         return self.answer("step")
 
     def answer(self, method: str) -> Any:
-        if isinstance(self.answers[method], Exception):
+        if isinstance(self.answers[method], BaseException):
             raise self.answers[method]
         return self.answers[method]
 
@@ -277,14 +278,23 @@ def test_a_reset_that_returns_something_else() -> None:
         started(Answers(reset=(np.zeros((2, 3)), {})))
 
 
+def test_who_leaves_python_has_raised() -> None:
+    """It would end the process with a code of its own, and nobody would know why."""
+    with pytest.raises(EnvironmentFailed, match=r"raised SystemExit: 3 \(.*\.py:\d+\) in reset"):
+        started(Answers(reset=SystemExit(3)))
+    with pytest.raises(EnvironmentFailed, match=r"raised SystemExit \(.*\.py:\d+\) in step"):
+        stepped(*started(Answers(step=SystemExit())), 1)
+
+
 def test_what_raises_is_named_and_not_permanent() -> None:
     error = ValueError("no fuel")
     with pytest.raises(EnvironmentFailed) as caught:
         started(Answers(reset=error))
-    assert str(caught.value) == "Fake-v0 raised ValueError: no fuel in reset (step 0 of this collector)"
+    text = r"Fake-v0 raised ValueError: no fuel \(.*\.py:\d+\) in %s \(step %d of this collector\)"
+    assert re.fullmatch(text % ("reset", 0), str(caught.value))
     with pytest.raises(EnvironmentFailed) as caught:
         stepped(*started(Answers(step=error)), 1)
-    assert str(caught.value) == "Fake-v0 raised ValueError: no fuel in step (step 1 of this collector)"
+    assert re.fullmatch(text % ("step", 1), str(caught.value))
     assert caught.value.__cause__ is error
     assert not caught.value.permanent
 

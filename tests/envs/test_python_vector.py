@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -297,14 +298,23 @@ def test_what_breaks_the_contract_is_named_and_permanent(options: dict[str, Any]
     assert caught.value.permanent
 
 
+@pytest.mark.parametrize(("when", "method"), [(0, "reset"), (2, "step")])
+def test_who_leaves_python_has_raised(when: int, method: str) -> None:
+    """It would end the process with a code of its own, and nobody would know why."""
+    with pytest.raises(
+        EnvironmentFailed, match=rf"raised SystemExit: 3 \(.*\.py:\d+\) in {method} \(env 0, step {when} "
+    ):
+        stepped(*started([Scripted(when, result=SystemExit(3))]), 3)
+
+
 @pytest.mark.parametrize(("when", "method"), [(0, "reset"), (1, "step"), (3, "step")])
 def test_what_raises_is_named_and_not_permanent(when: int, method: str) -> None:
     error = ValueError("no fuel")
     environments = [Counting(), Scripted(when, result=error), Counting()]
     with pytest.raises(EnvironmentFailed) as caught:
         stepped(*started(environments), 3)
-    place = f"(env 1, step {when} of this collector)"
-    assert str(caught.value) == f"Fake-v0 raised ValueError: no fuel in {method} {place}"
+    place = rf"\(env 1, step {when} of this collector\)"
+    assert re.fullmatch(rf"Fake-v0 raised ValueError: no fuel \(.*\.py:\d+\) in {method} {place}", str(caught.value))
     assert caught.value.__cause__ is error
     assert not caught.value.permanent
 
@@ -315,7 +325,7 @@ def test_a_reset_that_raises_in_the_middle_of_a_run() -> None:
     vector, row = started([Counting(), environment])
     stepped(vector, row, 4)
     environment.when = 0
-    with pytest.raises(EnvironmentFailed, match=r"raised OSError: lost in reset \(env 1, step 5 of this"):
+    with pytest.raises(EnvironmentFailed, match=r"raised OSError: lost \(.*\) in reset \(env 1, step 5 of this"):
         stepped(vector, row, 1)
 
 

@@ -356,6 +356,14 @@ def test_a_round_that_is_replaced_keeps_its_weight() -> None:
     assert one[0] == grads(7.0, 7.0, 7.0)
 
 
+@by_store
+def test_what_was_cleared_is_in_no_later_sum(store: Store) -> None:
+    one = filled(grads(7.0, 7.0, 7.0), store=store)
+    one.clear()
+    one.accumulate(grads(1.0, 1.0, 1.0), weight=0)
+    assert one.sum_reduce() == grads(0.0, 0.0, 0.0)
+
+
 def test_a_running_accumulator_keeps_no_rounds() -> None:
     one = filled(grads(1.0, 1.0, 1.0), store="running")
     attempts: list[Callable[[], object]] = [

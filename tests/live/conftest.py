@@ -21,6 +21,9 @@ from typing import Any
 
 import pytest
 
+# A shell that starts the suite in the background has it ignore SIGINT, and so would every command that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 LIMIT_S = 60.0  # for anything to become true on a busy machine
 CARTPOLE = """
 [run]
@@ -98,8 +101,8 @@ class House:
         return {row["name"]: row for row in json.loads(answer.stdout)}
 
     def until_steps(self, run: str, steps: int) -> None:
-        """Waits until the learner has applied so many environment steps."""
-        self.until(lambda: self.ps(run)["learner-0"]["counters"]["env_steps"] >= steps)
+        """Waits until the learner has applied so many environment steps. Before it is ready, it counts nothing."""
+        self.until(lambda: self.ps(run)["learner-0"]["counters"].get("env_steps", 0) >= steps)
 
     @staticmethod
     def until(condition: Callable[[], bool], limit_s: float = LIMIT_S, poll_s: float = 0.02) -> None:

@@ -46,6 +46,26 @@ def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     assert house.ps("quiet-1")["learner-0"]["state"] == "stopped"
 
 
+def test_a_finished_run_is_judged_goes_on_with_another_goal_and_is_judged_again(house: House) -> None:
+    normalised = "[network]\nnormalize_observations = true\n"
+    done = house.hive("up", house.cartpole(6400, more=normalised))
+    assert done.returncode == 0, done.stderr
+    refused = house.hive("resume", "cart-1")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "error: cart-1 has finished: 6,400 steps")
+    before = house.summary("cart-1")
+    done = house.hive("resume", "cart-1", "--set", "run.steps=12800")
+    assert done.returncode == 0, done.stderr
+    assert "6,400 steps" not in done.stderr.partition("run cart-1")[2]  # of the diary only what is new
+    after = house.summary("cart-1")
+    assert (before["env_steps"], after["env_steps"]) == (6400, 12800)
+    assert (after["state"], after["stop_reason"]) == ("finished", "12,800 steps")
+    judged = house.hive("eval", "cart", "--checkpoint", "all", "--episodes", "4", "--json")
+    assert judged.returncode == 0, judged.stderr
+    rows = json.loads(judged.stdout)
+    assert [(row["env_steps"], row["episodes"]) for row in rows] == [(6400, 4), (12800, 4)]
+    assert all(8 <= row["min"] <= row["mean_return"] <= row["max"] <= 500 for row in rows)
+
+
 def test_logs_of_an_actor_that_is_not_there(house: House) -> None:
     house.hive("up", house.cartpole(), "-d")
     done = house.hive("logs", "cart-1", "lerner-0")
@@ -111,6 +131,7 @@ def test_a_failed_start_leaves_no_trace_in_the_run_that_goes_on(house: House) ->
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 2_000)
     assert house.hive("down").returncode == 0
+    before = house.summary("cart-1")
     resolved = house.home / "cart-1" / "resolved.toml"
     text = resolved.read_text()
     resolved.write_text(text.replace("CartPole-v1", "CartPol-v1"))
@@ -119,6 +140,7 @@ def test_a_failed_start_leaves_no_trace_in_the_run_that_goes_on(house: House) ->
     assert "no environment `CartPol-v1`" in done.stderr
     failure = house.home / "cart-1" / "failure.json"
     assert failure.exists()
+    assert house.summary("cart-1") == before  # it is what it was
     resolved.write_text(text)
     assert house.hive("resume", "cart-1", "-d").returncode == 0
     assert not failure.exists()

@@ -92,6 +92,22 @@ def test_a_stopped_fork_server_is_replaced(house: House) -> None:
     assert house.hive("down").returncode == 0
 
 
+def test_whoever_was_forked_and_not_told_of_is_replaced_by_another(house: House) -> None:
+    """It says Hello to the supervisor by itself, and may have begun when it is found that nobody knows of it."""
+    house.env["STOPPED_ONCE"] = str(house.folder / "stopped")
+    config = house.config('[run]\nname = "lost"\ntopology = "stopped_server:topology"\n[env]\nid = "CartPole-v1"\n')
+    assert house.hive("up", config, "-d").returncode == 0
+    os.kill(house.ps("lost-1")["worker-0"]["pid"], signal.SIGKILL)
+    house.until(lambda: house.ps("lost-1")["worker-0"]["restarts"] == 1)
+    house.until((house.folder / "stopped").exists)
+    house.until(lambda: "fork-server is back" in [event["text"] for event in house.events("lost-1")])
+    house.until(lambda: house.ps("lost-1")["worker-0"]["state"] == "running")
+    sent = house.ps("lost-1")["worker-0"]["counters"]["sent"]
+    house.until(lambda: house.ps("lost-1")["worker-0"]["counters"]["sent"] > sent + 5)
+    assert house.hive("down").returncode == 0
+    house.ended("lost-1")
+
+
 def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> None:
     started(house)
     assert len(house.processes()) >= 6
@@ -125,7 +141,7 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     _, err = up.communicate()
     assert up.returncode == 1
     assert "error: gradient-worker-0 failed in `" in err
-    assert "killed by SIGKILL (1 times within 60 s; [supervision] restarts = 0)" in err
+    assert "killed by SIGKILL (once within 60 s; [supervision] restarts = 0)" in err
     summary = house.ended("cart-1")
     assert summary["state"] == "failed"
     assert summary["stop_reason"] == "gradient-worker-0 failed"

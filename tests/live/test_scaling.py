@@ -19,9 +19,11 @@ def workers(house: House) -> Counter[str]:
     return Counter(name.rpartition("-")[0] for name in house.ps("cart-1") if name[-1].isdigit())
 
 
-@pytest.mark.parametrize("mode", ["pipelined", "asynchronous"])
+@pytest.mark.parametrize("mode", ["pipelined", "asynchronous", "ppo"])
 def test_up_and_down_on_a_running_trainer(house: House, mode: str) -> None:
+    """PPO makes many turns of a round, and nearly always ends within one."""
     sets = [f"--set={table}.communication={mode}" for table in ("collection", "gradients")]
+    sets = ["--set=run.scheme=ppo"] if mode == "ppo" else sets
     assert house.hive("up", house.cartpole(), "-d", *sets).returncode == 0
     house.until_steps("cart-1", 1_000)
     reached = 0.0

@@ -18,7 +18,7 @@ def test_network_parameters_are_those_of_coach() -> None:
     assert (parameters.middleware_parameters.widths, parameters.middleware_parameters.activation) == ([4], "relu")
     assert list(parameters.input_embedders_parameters) == ["observation"]
     assert (parameters.learning_rate, parameters.module) == (0.125, None)
-    assert parameters.use_separate_networks_per_head is False
+    assert parameters.use_separate_networks_per_head is True
 
 
 def test_classes_are_loaded_by_name() -> None:

@@ -21,6 +21,7 @@ from hive.networks import (
     Network,
     NetworkParameters,
     Spaces,
+    buffers_that_training_changes,
     build_network,
     from_module,
 )
@@ -253,6 +254,20 @@ def test_the_probe_leaves_training_modes_as_they_were() -> None:
     module.layer.eval()
     from_module(module, spaces(Discrete(2)))
     assert (module.training, module.layer.training) == (True, False)
+
+
+def test_buffers_that_training_changes_are_found_and_left_as_they_were() -> None:
+    module = Own(spaces(Discrete(2)))
+    assert buffers_that_training_changes(module, spaces(Discrete(2))) == []
+    module.layer = nn.Sequential(module.layer, nn.BatchNorm1d(module.layer.out_features), nn.Dropout())
+    module.register_buffer("constant", torch.ones(2))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    generator = torch.random.get_rng_state()
+    found = buffers_that_training_changes(module, spaces(Discrete(2)))
+    assert found == ["layer.1.running_mean", "layer.1.running_var", "layer.1.num_batches_tracked"]
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(torch.random.get_rng_state(), generator)
+    assert module.training
 
 
 @pytest.mark.parametrize(

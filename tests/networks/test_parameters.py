@@ -55,7 +55,8 @@ def test_every_field_and_default_is_coachs() -> None:
     parameters = NetworkParameters()
     for name, default in COACH.items():
         assert getattr(parameters, name) == default, name
-    assert names[len(COACH) :] == ["weight_decay", "momentum", "module", "gradient_averaging", "clip_stage"]
+    mine = ["weight_decay", "momentum", "module", "normalize_observations", "gradient_averaging", "clip_stage"]
+    assert names[len(COACH) :] == mine
 
 
 def test_enums_have_coachs_numbers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from hive import _native
 from hive.clock import VirtualLoop
+from hive.runtime import protocol
 from hive.runtime.accounting import holds
 from hive.runtime.channels import ChannelFull, MessageReceiver, MessageSender, account_of
-from hive.runtime.memory import Segment
+from hive.runtime.memory import Bytes, Segment
 from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
 from hive.runtime.status import PAGE_BYTES, WAIT_OUT, Status, read_status
 from hive.runtime.waiting import RESCAN_S, Waiter
+from hive.testing.seams import DyingPage, Pages
 
 PRODUCER = 0
 Identity = tuple[int, int]
@@ -31,10 +33,10 @@ class Number(Message):
     value: int
 
 
-def pages_for(actors: int) -> _native.Status:
+def memory_for(actors: int) -> Bytes:
     segment = Segment.create("status", actors * PAGE_BYTES)
     segment.close()
-    return _native.Status(segment.memory)
+    return segment.memory
 
 
 class Channel:
@@ -46,7 +48,8 @@ class Channel:
     def __init__(
         self, pattern: Pattern = "balance", when_full: WhenFull = "wait", window: int = 2, consumers: int = 1
     ) -> None:
-        self.pages = pages_for(consumers + 1)
+        self.memory = memory_for(consumers + 1)
+        self.pages = _native.Status(self.memory)
         self.pattern: Pattern = pattern
         self.when_full: WhenFull = when_full
         self.window = window
@@ -76,10 +79,11 @@ class Channel:
         identity = (consumer, incarnation)
         waiter = Waiter(Status(self.pages.page(consumer), f"consumer-{consumer}", 1, incarnation), False)
 
-        def acknowledge(producer: Identity, consumed: int, dropped: int, window: int) -> None:
+        def acknowledge(producer: Identity, consumed: int, dropped: int, window: int) -> protocol.Ack:
             ack = (identity, producer, consumed, dropped, window)
             self.acks.append(ack)
             self.latest_acks[identity, producer] = ack
+            return protocol.Ack(0, producer[0], consumer, incarnation, producer[1], consumed, dropped, window)
 
         self.receivers[identity] = MessageReceiver("out", self.window, self.when_full, waiter, acknowledge)
         self.mail[identity] = []
@@ -318,6 +322,22 @@ async def test_fail_says_at_once_that_there_is_no_room(pattern: Pattern) -> None
 # --- acknowledgements
 
 
+async def test_who_is_done_tells_all_its_totals_once_more_and_what_it_told() -> None:
+    """Also those that it has told before: whoever missed them hears them now."""
+    channel = Channel(window=8)
+    await channel.send(1, 2, 3, 4, 5)
+    channel.deliver((1, 0))
+    for _ in range(2):
+        channel.receivers[1, 0].receive_nowait()
+    channel.acks.clear()
+    assert channel.receivers[1, 0].conclude() == [protocol.Ack(0, PRODUCER, 1, 0, 0, 2, 0, 8)]
+    assert channel.acks == [((1, 0), (PRODUCER, 0), 2, 0, 8)]
+    channel.start_producer()  # the one before is dead: nobody is there whom it could be told
+    await channel.send(6)
+    channel.deliver((1, 0))
+    assert channel.receivers[1, 0].conclude() == [protocol.Ack(0, PRODUCER, 1, 0, 1, 0, 0, 8)]
+
+
 async def test_a_lost_acknowledgement_is_made_good_by_the_next() -> None:
     channel = Channel(window=4)
     await channel.send(1, 2, 3)
@@ -417,7 +437,7 @@ def receiver_with(
     window: int = 4, when_full: WhenFull = "wait"
 ) -> tuple[MessageReceiver, list[tuple[Identity, int, int, int]]]:
     acks: list[tuple[Identity, int, int, int]] = []
-    waiter = Waiter(Status(pages_for(1).page(0), "consumer-0", 1, 0), False)
+    waiter = Waiter(Status(_native.Status(memory_for(1)).page(0), "consumer-0", 1, 0), False)
     return MessageReceiver("out", window, when_full, waiter, lambda *ack: acks.append(ack)), acks
 
 
@@ -555,6 +575,56 @@ async def test_a_producers_next_incarnation_counts_what_nobody_can_acknowledge_n
     assert channel.account == account(4, 2, process_died=2)
     channel.start_producer()
     assert channel.account == account(4, 2, process_died=2)
+
+
+class Killed(BaseException):
+    """SIGKILL, as far as one process can play it."""
+
+
+def killed_at_its_next_entry(channel: Channel, counted: bool) -> None:
+    """From now on the producer dies in the middle of the first entry that it makes in its account."""
+    page = DyingPage(Pages(channel.memory), PRODUCER)
+
+    def die(half: Callable[[bool], None]) -> None:
+        half(counted)
+        raise Killed
+
+    page.dies, page.die = lambda: True, die
+    channel.sender.account.status.add_both = page.add_both
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (lambda c: c.sender.acknowledged((1, 0), 1, 0, 2), {"consumed": 1, "in_flight": 1}),
+        (lambda c: c.sender.acknowledged((1, 0), 0, 2, 2), {"overflow": 2}),
+        (lambda c: c.sender.left(1), {"consumer_died": 2}),
+        (lambda c: c.sender.send_many([Number(3)]), {"produced": 3, "in_flight": 3}),
+    ],
+    ids=["consumed", "overflow", "died", "sent"],
+)
+async def test_an_account_adds_up_wherever_its_producer_is_killed(
+    entry: Callable[[Channel], Awaitable[None] | None], expected: dict[str, int], counted: bool
+) -> None:
+    channel = Channel(window=3)
+    await channel.send(1, 2)
+    killed_at_its_next_entry(channel, counted)
+
+    async def work() -> None:
+        if (sending := entry(channel)) is not None:
+            await sending
+
+    with pytest.raises(Killed):
+        await work()
+    channel.pages.page(PRODUCER).complete()
+    after = channel.account
+    assert holds(after)
+    flat = {key: value for key, value in {**after, **after["dropped"]}.items() if key != "dropped"}
+    assert flat == {"produced": 2, "consumed": 0, "in_flight": 0, **expected}
+    channel.start_producer()
+    assert holds(channel.account)
+    assert channel.account["in_flight"] == 0
 
 
 def test_the_account_of_a_channel_is_read_from_its_own_counters() -> None:

@@ -4,104 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from mortal_worlds import Restarting, World
 
-from hive.clock import VirtualClock, VirtualLoop
 from hive.errors import ActorFailed
 from hive.runtime.actor import Actor
-from hive.runtime.membership import Settings
-from hive.runtime.outcome import Death, Journal, Outcome
-from hive.runtime.processes import InlineProcesses, SharedMemory
+from hive.runtime.messages import Message
+from hive.runtime.ports import Inlet, Outlet
+from hive.runtime.processes import Exit, StartLost
+from hive.runtime.states import ActorState
 from hive.runtime.supervisor import EVENTS_TOLD, Supervisor
 from hive.runtime.topology import Topology
-from hive.runtime.transport import MemoryTransport
-
-ADDRESS = "memory://inline/supervisor"
-
-
-class Bystander(Actor):
-    """Runs until it is told to stop."""
-
-    async def run(self) -> None:
-        self.note("hello", f"from {self.name}")
-        await asyncio.Event().wait()
-
-
-class Falls(Actor):
-    """Raises in its first lives, 0.1 s after each began; then ends the run."""
-
-    lives = 1
-
-    def __init__(self, lives: int = 1) -> None:
-        self.lives = lives
-
-    async def run(self) -> None:
-        await asyncio.sleep(0.1)
-        if self.incarnation < self.lives:
-            raise ValueError(f"fell in life {self.incarnation}")
-        self.end_run("stands")
-
-
-class Restarting(InlineProcesses):
-    """Inline processes that are started again. The starts whose numbers are `refused` (0: the first) fail."""
-
-    restarts = True
-    refused: Sequence[int] = ()
-    starts = -1
-
-    async def start(self, process: str, incarnation: int, address: str) -> int:
-        if process == "falls-0":
-            self.starts += 1
-            if self.starts in self.refused:
-                raise ActorFailed(f"{process} cannot be started: no room", hint="make room")
-        return await super().start(process, incarnation, address)
-
-    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
-        return {name: f"File x, in {name}" for name in processes}
-
-
-class World:
-    """One run of a falling actor beside two others."""
-
-    def __init__(self, lives: int, refused: Sequence[int] = (), **settings: Any) -> None:
-        topology = Topology()
-        topology.add(Bystander, count=2)
-        topology.add(Falls, count=1, lives=lives)
-        plan = topology.plan()
-        memory = SharedMemory(plan)
-        self.deaths: list[Death] = []
-        self.events: list[tuple[str, str, dict[str, Any]]] = []
-
-        async def main() -> Outcome:
-            clock, transport = VirtualClock(asyncio.get_running_loop()), MemoryTransport()
-            processes = Restarting(topology, plan, memory, transport, clock, ADDRESS)
-            processes.refused = refused
-            journal = Journal(lambda *event: self.events.append(event), self._report)
-            supervisor = Supervisor(plan, processes, transport, memory, clock, Settings(**settings), journal, ADDRESS)
-            self.supervisor = supervisor
-            try:
-                return await supervisor.run()
-            finally:
-                await processes.close()
-
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            self.outcome = runner.run(main())
-        memory.close()
-
-    def _report(self, death: Death) -> str:
-        self.deaths.append(death)
-        return f"crash/{death.actor}-{len(self.deaths)}.txt"
-
-    def texts(self, kind: str) -> list[str]:
-        return [text for happened, text, _ in self.events if happened == kind]
 
 
 def own(text: str) -> str:
-    """Without the line of this file, which must be there."""
-    without, count = re.subn(r" \([^()]*test_deaths\.py:\d+\)", "", text)
+    """Without the line of mortal_worlds.py, which must be there."""
+    without, count = re.subn(r" \([^()]*mortal_worlds\.py:\d+\)", "", text)
     assert count == 1, text
     return without
 
@@ -165,3 +85,133 @@ def test_where_there_is_no_room_for_long_the_run_ends() -> None:
 def test_a_first_start_without_room_is_the_end_of_it() -> None:
     with pytest.raises(ActorFailed, match="falls-0 cannot be started: no room"):
         World(lives=0, refused=[0])
+
+
+# --- done, beside others that are not
+
+
+class Number(Message):
+    value: int
+
+
+class Numbers(Actor):
+    numbers = Outlet(Number, pattern="broadcast", when_full="wait")
+
+    async def run(self) -> None:
+        for value in range(100):
+            await self.numbers.send(Number(value))
+
+
+class Hears(Actor):
+    numbers = Inlet(Number)
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    async def run(self) -> None:
+        for _ in range(self.most):
+            await self.numbers.receive()
+
+
+@pytest.mark.parametrize("process", [None, "both"])
+def test_who_is_done_is_waited_for_by_nobody_wherever_it_lives(process: str | None) -> None:
+    topology = Topology()
+    numbers, one, all_ = (
+        topology.add(Numbers),
+        topology.add(Hears, group="one", process=process, most=1),
+        topology.add(Hears, group="all", process=process, most=100),
+    )
+    topology.connect(numbers.numbers, one.numbers)
+    topology.connect(numbers.numbers, all_.numbers)
+    world = World(topology=topology)
+    assert (world.outcome.state, world.outcome.reason) == ("finished", "all actors are done")
+
+
+# --- starts
+
+
+class Waiting(Restarting):
+    """The second start of falls-0 waits for 8 s, as for a new fork server."""
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        if (process, incarnation) == ("falls-0", 1):
+            await asyncio.sleep(8.0)
+        return await super().start(process, incarnation, address)
+
+
+def test_who_is_not_there_yet_is_not_stuck() -> None:
+    world = World(lives=1, table=Waiting, phase_limit_s=5.0)
+    assert (world.outcome.state, world.texts("killed")) == ("finished", [])
+    assert world.texts("restarted") == ["falls-0 is back after 8000 ms"]
+
+
+class Cancelled(Waiting):
+    """Somebody kills falls-0 while it waits."""
+
+    def begin(self, supervisor: Supervisor) -> None:
+        process = supervisor.table["falls-0"]
+        asyncio.get_running_loop().call_later(4.0, lambda: supervisor.kill(process, "killed by hand"))
+
+
+def test_who_is_killed_before_it_is_there_dies_when_it_is() -> None:
+    world = World(lives=1, table=Cancelled)
+    assert world.outcome.state == "finished"
+    assert [death.error for death in world.deaths[1:]] == ["killed by hand"]
+    assert world.outcome.restarts["falls-0"] == 2
+
+
+class Losing(Restarting):
+    """The second start of falls-0 is lost, when what was started has begun already; it is dead for certain by then."""
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        pid = await super().start(process, incarnation, address)
+        if (process, incarnation) == ("falls-0", 1):
+            await asyncio.sleep(0.05)
+            assert self.supervisor_.machines[-1].state is ActorState.running
+            tell, self.on_exit = self.on_exit, lambda *_: None
+            self.kill(process)
+            await asyncio.gather(self.tasks[process], return_exceptions=True)
+            self.on_exit = tell
+            raise StartLost("the fork server died")
+        return pid
+
+    def begin(self, supervisor: Supervisor) -> None:
+        self.supervisor_ = supervisor
+
+
+def test_a_start_that_is_lost_is_made_again_by_another_incarnation() -> None:
+    """The one that nobody knows of has said Hello, and was told to begin: its number may never be used again."""
+    world = World(lives=1, table=Losing)
+    assert (world.outcome.state, world.outcome.reason) == ("finished", "stands")
+    assert world.supervisor.table["falls-0"].incarnation == 2
+    assert world.outcome.restarts["falls-0"] == 1  # nobody counts what was not its fault
+    assert [own(death.error) for death in world.deaths] == ["ValueError: fell in life 0"]
+
+
+# --- faults of our own
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(9, "killed by SIGKILL"), (40, "killed by signal 40"), (34, "killed by SIGRTMIN")]
+)
+def test_every_signal_has_a_name(number: int, text: str) -> None:
+    assert str(Exit.of_status(number)) == text
+
+
+class Faulty(Restarting):
+    """What it says of an exit cannot be understood."""
+
+    def begin(self, supervisor: Supervisor) -> None:
+        def bury(*_: Any) -> None:
+            raise ZeroDivisionError("our fault")
+
+        supervisor.recovery.bury = bury  # type: ignore[method-assign]
+
+
+def test_a_fault_of_the_supervisor_ends_the_run_loudly() -> None:
+    """It has burying to do that it cannot: the run would wait for the dead for ever."""
+    world = World(lives=1, table=Faulty, drain_s=1.0)
+    assert (world.outcome.state, world.outcome.reason) == ("failed", "the supervisor failed")
+    assert world.outcome.error == "the supervisor failed: ZeroDivisionError: our fault"
+    assert world.deaths[-1].actor == "supervisor"
+    assert "raise ZeroDivisionError" in world.deaths[-1].traceback

@@ -822,8 +822,10 @@ def test_an_actor_that_raises_while_it_is_told_to_stop() -> None:
     t = Topology()
     t.add(Faulty, where="drain", error=ValueError("cannot stop"))
     t.add(Worker, work=end_it)
-    outcome = run(t)
+    seen: list[Supervisor] = []
+    outcome = run(t, watch=seen.append)
     assert outcome.state == "finished", "the run had reached its goal"
+    assert "died: faulty-0 died in `runtime`: ValueError: cannot stop (" in seen[0].recent[-1]
 
 
 def test_neighbours_in_the_process_of_a_failed_actor_are_torn_down() -> None:

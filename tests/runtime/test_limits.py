@@ -8,7 +8,7 @@ import pytest
 
 from hive.errors import PlatformError
 from hive.runtime import limits
-from hive.runtime.limits import PER_PROCESS, SPARE, check_limits, raise_descriptor_limit
+from hive.runtime.limits import PER_PROCESS, PER_SEGMENT, SPARE, check_limits, raise_descriptor_limit
 from hive.runtime.plan import Plan, PlanActor, PlanSegment
 
 
@@ -30,7 +30,7 @@ def test_more_memory_than_there_is() -> None:
 
 @pytest.mark.parametrize(("limit", "fits"), [(0, True), (-1, False)])
 def test_more_descriptors_than_a_process_may_have(monkeypatch: pytest.MonkeyPatch, limit: int, fits: bool) -> None:
-    needed = 7 + 3 * PER_PROCESS + SPARE
+    needed = 7 * PER_SEGMENT + 3 * PER_PROCESS + SPARE
     monkeypatch.setattr(resource, "getrlimit", lambda which: (needed + limit, needed + limit))
     if fits:
         check_limits(plan_of(processes=3, segments=7))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hive import _native
 from hive.errors import PlatformError, TopologyError, VersionGone
+from hive.runtime.limits import PER_SEGMENT
 from hive.runtime.memory import (
     ALIGNMENT,
     PAGE,
@@ -126,6 +127,24 @@ def test_another_process_opens_it_through_proc() -> None:
     assert in_child(work)
     assert segment.memory[8] == 43
     segment.close()
+
+
+def test_it_is_given_back_at_once_whoever_still_looks() -> None:
+    segment = Segment.create("released", 1 << 20)
+    segment.memory[:] = 7
+    other, view = os.dup(segment.fd), segment.memory[100:]
+    assert os.fstat(other).st_blocks * 512 >= 1 << 20
+    segment.release()
+    assert (os.fstat(other).st_blocks, int(view.max()), segment.fd) == (0, 0, -1)
+    os.close(other)
+
+
+def test_it_takes_as_many_descriptors_as_are_counted_for_it() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    segments = [Segment.create(f"one-{number}", 4096) for number in range(5)]
+    assert len(os.listdir("/proc/self/fd")) == before + 5 * PER_SEGMENT
+    for segment in segments:
+        segment.close()
 
 
 def test_it_cannot_be_resized_by_anyone() -> None:

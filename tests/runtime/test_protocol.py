@@ -15,7 +15,7 @@ from hive.runtime import protocol
 from hive.runtime.batches import decode_batch, encode_batch
 from hive.runtime.messages import MAX_TEXT_BYTES, Message, decode, encode
 from hive.runtime.node import Node
-from hive.runtime.protocol import NODE_TYPES, SUPERVISOR_TYPES, Deliver, Failed, Joined, Member, Note, Reply
+from hive.runtime.protocol import NODE_TYPES, SUPERVISOR_TYPES, Ack, Deliver, Failed, Joined, Member, Note, Reply
 from hive.runtime.supervisor import Supervisor
 
 CLASSES: list[type[Message]] = [
@@ -33,6 +33,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": texts,
     "bool": st.booleans(),
     "Tree": trees,
+    "tuple[Ack, ...]": st.lists(st.builds(Ack, *[numbers] * len(Ack.__annotations__)), max_size=3).map(tuple),
 }
 members = st.dictionaries(numbers, st.builds(Member, numbers, texts, st.booleans()), max_size=3)
 

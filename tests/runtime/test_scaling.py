@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 from collections import namedtuple
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +17,22 @@ from hive.config import Config, load_config, render
 from hive.errors import ConfigError, UsageError
 from hive.records import RunDirectory
 from hive.runtime import scaling
+from hive.runtime.actor import Actor
+from hive.runtime.live_run import LiveRun
+from hive.runtime.memory import Layout
+from hive.runtime.messages import Message
 from hive.runtime.outcome import Outcome
-from hive.runtime.scaling import added_up, changed_config, description, live_change
+from hive.runtime.plan import Plan
+from hive.runtime.ports import Inlet, Outlet
+from hive.runtime.processes import SharedMemory
+from hive.runtime.run import _stages
+from hive.runtime.scaling import SCALED, added_up, changed_config, description, live_change
+from hive.runtime.topology import Topology
+
+
+class Empty(Message):
+    pass
+
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -121,6 +139,47 @@ def account(produced: int, consumed: int, **dropped: int) -> dict[str, Any]:
 def test_one_stage_is_its_outcome() -> None:
     only = outcome(state="finished", restarts={"a-0": 1}, channels={"out": account(3, 2, stale=1)}, digest="d")
     assert added_up([only]) == only
+
+
+class Producer(Actor):
+    out = Outlet(Empty)
+
+
+class Consumer(Actor):
+    inn = Inlet(Empty)
+
+
+def test_the_next_stage_has_the_room_of_the_last() -> None:
+    """A plan that only fits a machine that is empty can be scaled, down at least: the last stage's memory is gone."""
+    descriptors: list[int] = []
+    taken: list[int] = []
+
+    async def build() -> Plan:
+        taken.append(sum(os.fstat(fd).st_blocks for fd in descriptors))
+        while descriptors:
+            os.close(descriptors.pop())
+        topology = Topology()
+        producers, consumer = topology.add(Producer, count=2), topology.add(Consumer)
+        topology.connect(producers.out, consumer.inn, layout=Layout({"x": ("uint8", (1 << 20,))}), slots=2)
+        return topology.plan()
+
+    async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
+        for segment in memory.segments.values():
+            segment.memory[:] = 1
+        held.append(memory)  # somebody forgets to let go of it
+        descriptors[:] = [os.dup(segment.fd) for segment in memory.segments.values()]
+        assert sum(os.fstat(fd).st_blocks for fd in descriptors) * 512 > 4 << 20
+        return Outcome(SCALED if len(held) < 3 else "finished", "", "", "", True, {}, {}, {}, "")
+
+    async def at_once(building: Coroutine[Any, Any, Plan]) -> Plan:
+        return await building
+
+    held: list[SharedMemory] = []
+    run = SimpleNamespace(unless_asked=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
+    outcome = asyncio.run(_stages(cast(LiveRun, run), build, begin))
+    assert (outcome.state, taken) == ("finished", [0, 0, 0])
+    for fd in descriptors:
+        os.close(fd)
 
 
 def test_stages_add_up_and_are_not_exact() -> None:

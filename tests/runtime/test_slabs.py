@@ -157,13 +157,16 @@ async def test_the_oldest_or_exactly_the_one_asked_for() -> None:
     for version in range(SLOTS):
         await sender.send(rollout(version))
     assert receiver.waiting(0) == [0, 1, 2]
+    assert receiver.first_left(0) == 0
     middle = await receiver.claim(0, 1)
     assert (middle.sequence, int(middle.arrays["version"])) == (1, 1)
     assert receiver.claim_nowait(0, 1) is None
     assert receiver.claim_nowait(0, 3) is None
     assert receiver.waiting(0) == [0, 2]
+    assert receiver.first_left(0) == 0
     assert [(await receiver.claim()).sequence for _ in range(2)] == [0, 2]
     assert receiver.waiting(0) == []
+    assert receiver.first_left(0) == 3
     receiver.retire(middle)
     await sender.send(rollout(3))
     assert (await receiver.claim(0, 3)).index == middle.index

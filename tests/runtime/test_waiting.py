@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,7 @@ from hive import _native
 from hive.runtime import waiting
 from hive.runtime.memory import Segment, SlabPlan, SlabView
 from hive.runtime.status import PAGE_BYTES, WAIT_IN, Status, read_status
-from hive.runtime.waiting import Asks, Waiter
+from hive.runtime.waiting import BRIEF_NS, CALLS_NS, Asks, Waiter
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -403,3 +404,33 @@ async def test_who_is_cancelled_after_a_pick_passes_it_on(pages: _native.Status)
         with pytest.raises(asyncio.CancelledError):
             await task
         assert bool(told) is picked
+
+
+# --- messages for one that sleeps on its bell
+
+
+def test_its_loop_runs_often_while_a_message_is_on_its_way(
+    pages: _native.Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bell wakes it before ZeroMQ has the message: it must not sleep through the 50 ms in which it arrives."""
+    now_ns = 10**9
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    rescan_ns = int(waiting.RESCAN_S * 1e9)
+    pages.mailed(0)  # to an incarnation that is gone
+    waiter = Waiter(Status(pages.page(0), "one-0", 1, 1), solo=True)
+    seen = pages.page(0).seen()
+    assert waiter._slice_ns() == rescan_ns
+    pages.mailed(0)
+    assert pages.page(0).seen() == seen + 1  # it has rung, too
+    assert waiter._slice_ns() == BRIEF_NS
+    waiter.heard += 1
+    assert waiter._slice_ns() == rescan_ns
+    pages.mailed(0)  # a message that is lost
+    assert waiter._slice_ns() == BRIEF_NS
+    now_ns += rescan_ns + 1
+    assert waiter._slice_ns() == rescan_ns
+    pages.mailed(0)
+    assert waiter._slice_ns() == BRIEF_NS  # one that was lost costs the next ones nothing
+    waiter.heard += 1
+    waiter.calls = ["one that is being answered"]
+    assert waiter._slice_ns() == CALLS_NS

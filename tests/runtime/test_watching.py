@@ -48,7 +48,7 @@ class Watched:
         self.while_asked: Callable[[], None] = lambda: None
         for number, record in enumerate(self.table.values()):
             record.begin("memory://x", self.clock.now_ns())
-            record.pid = 100 + number
+            record.forked(100 + number, self.clock.now_ns())
 
     def stopped(self) -> list[str]:
         return self.still

@@ -10,7 +10,7 @@ from small_runs import GRID, check_end, check_grid, modes, train
 from small_trainer import config_of
 
 from hive.config import load_config
-from hive.records import read_jsonl
+from hive.records import list_checkpoints, read_jsonl
 from hive.runtime import Slot, Topology
 from hive.schemes import impala
 from hive.storage import Rollout
@@ -143,3 +143,10 @@ def test_collectors_that_belong_to_a_gradient_worker(tmp_path: Path) -> None:
     assert rollouts.by_share
     run = train(tmp_path, "impala", **modes(FREE, FREE, 4, 2), collection__ownership='"gradient_worker"')
     check_end(run)
+
+
+def test_a_checkpoint_cuts_no_episode(tmp_path: Path) -> None:
+    """Saving is for the deterministic modes to cut environments for: here it must change nothing."""
+    runs = [train(tmp_path, "impala", run__steps=640, checkpoint__every=every) for every in ("{}", "{updates=1}")]
+    assert runs[0].results["episodes"] == runs[1].results["episodes"] > 20
+    assert len(list_checkpoints(runs[1].directory.checkpoints)) > 1

@@ -191,7 +191,7 @@ def test_weights_and_ledger_change_together() -> None:
     weights, ledger = segment(plan, "weights"), segment(plan, "ledger")
     assert weights.commit_with == "ledger"
     assert ledger.commit_with == ""
-    assert weights.item_bytes == blueprint.state_bytes
+    assert weights.item_bytes == blueprint.state.bytes
     assert segment(plan, "behaviour").item_bytes == blueprint.flat.block_bytes
     assert ledger.item_bytes == blueprint.ledger_bytes
     assert weights.count >= weights.readers + weights.keep + 1
@@ -200,7 +200,7 @@ def test_weights_and_ledger_change_together() -> None:
 def test_the_summary_shows_the_learner_and_its_parameters() -> None:
     plan, blueprint = plan_of(), Blueprint(config_of(ENV))
     assert (plan.results_actor, plan.results) == ("learner-0", RESULTS)
-    assert (plan.digest_segment, plan.digest_bytes) == ("weights", blueprint.flat.parameter_bytes)
+    assert (plan.digest_segment, plan.digest_bytes) == ("weights", blueprint.flat.block_bytes)
 
 
 def test_mistakes_are_found_before_any_actor_starts() -> None:

@@ -62,6 +62,7 @@ def test_purposes_keep_their_numbers() -> None:
         "minibatches": 5,
         "evaluation": 6,
         "evaluation_forward": 7,
+        "evaluation_action": 8,
     }
 
 

@@ -505,3 +505,90 @@ def test_being_killed_ends_the_task_and_passes_except_exception() -> None:
     loop = make_loop()
     run(main(), loop)
     assert (caught, loop.problems) == ([], [])
+
+
+def test_being_killed_by_a_message_ends_its_callback_and_nothing_else() -> None:
+    went_on: list[str] = []
+
+    def hears() -> None:
+        raise Killed
+
+    async def main() -> None:
+        here().call_soon(hears)
+        here().call_soon(went_on.append, "the next one")
+        await asyncio.sleep(1)
+
+    loop = make_loop()
+    run(main(), loop)
+    assert (went_on, loop.problems) == (["the next one"], [])
+
+
+class Leaver:
+    """Leaves in the middle of something; says what of it runs all the same."""
+
+    def __init__(self) -> None:
+        self.place = Place("victim", 0)
+        self.said: list[str] = []
+
+    async def work(self) -> None:
+        try:
+            self.said.append("begun")
+            await asyncio.sleep(0.5)
+            self.die()
+            self.said.append("went on")
+        except Exception:
+            self.said.append("caught")
+        finally:
+            self.said.append("finally")
+
+    def die(self) -> None:
+        self.place.dead = True
+        here().leave_here()
+
+
+def test_who_leaves_in_the_middle_runs_nothing_more_until_all_is_over() -> None:
+    one, other = Leaver(), Leaver()
+    seen: list[tuple[float, list[str]]] = []
+
+    async def main() -> str:
+        for leaver in (one, other):
+            at(leaver.place, leaver.work())
+        soon(one.place, here().call_later, 0.7, one.said.append, "timer")
+        for _ in range(4):
+            await asyncio.sleep(0.3)
+            seen.append((here().time(), [*one.said, *other.said]))
+        assert asyncio.current_task() is not None
+        return "over"
+
+    assert run(main()) == "over"
+    assert [said for _, said in seen] == [["begun"] * 2] * 4
+    assert [time for time, _ in seen] == pytest.approx([0.3, 0.6, 0.9, 1.2])
+    assert one.said == other.said == ["begun", "finally"], "taken apart when it was over"
+
+
+def test_a_callback_that_leaves_is_no_problem_and_those_behind_it_run() -> None:
+    leaver, seen = Leaver(), []
+
+    async def main() -> None:
+        soon(leaver.place, leaver.die)
+        here().call_soon(seen.append, "the next one")
+        await asyncio.sleep(1)
+        assert seen == ["the next one"]
+
+    loop = make_loop()
+    run(main(), loop)
+    assert loop.problems == []
+
+
+def test_an_end_without_a_result_reaches_who_asked_past_everybody_who_left() -> None:
+    """It is raised on top of two callbacks that left, where it would be taken for an error of theirs."""
+    leavers = Leaver(), Leaver()
+
+    async def main() -> None:
+        for leaver in leavers:
+            at(leaver.place, leaver.work())
+        await here().create_future()
+
+    with pytest.raises(RuntimeError, match="everything in it waits for ever"):
+        run(main())
+    assert [leaver.said for leaver in leavers] == [["begun", "finally"]] * 2

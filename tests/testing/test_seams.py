@@ -21,7 +21,7 @@ from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.protocol import Ack, Deliver, Doorbell, Drain, Hello, Left, RunOver
 from hive.runtime.topology import Topology
 from hive.testing.places import Killed, Place, PlacedLoop
-from hive.testing.seams import DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from hive.testing.seams import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 
 LAYOUT = Layout({"value": ("int64", ())})
 QUIET = Faults(slow=0.0, lost=0.0)  # nothing goes wrong, nothing is late
@@ -452,3 +452,58 @@ def test_whoever_lives_makes_whole_transitions() -> None:
         with pytest.raises(RuntimeError, match="cannot retire slot"):
             slab.retire(slab.claim(*CONSUMER), *PRODUCER)
     assert memory.tobytes() == wanted.tobytes()
+
+
+# --- accounts that tear
+
+
+class TornPage(DyingPage):
+    """Dies in every entry, with its first change made or not."""
+
+    counted = False
+
+    def __init__(self, pages: Pages, index: int) -> None:
+        super().__init__(pages, index)
+        self.dies = lambda: True
+        self.die = self.tear
+
+    def tear(self, half: Callable[[bool], None]) -> None:
+        half(self.counted)
+        raise Killed
+
+
+def page_of(kind: type[DyingPage]) -> tuple[DyingPage, int, int]:
+    """The second of two pages, and those of its 64 counters that are to change: the first and the last."""
+    memory = np.zeros(3 * PAGE, np.uint8)
+    pages = Pages(memory[-memory.ctypes.data % PAGE :][: 2 * PAGE])
+    page = kind(pages, 1)
+    page.open("collector-1", 1, 0)
+    counters = [page.counter(f"counter {number}") for number in range(64)]
+    page.set(counters[0], 10.0)
+    page.set(counters[-1], 5.0)
+    return page, counters[0], counters[-1]
+
+
+@WHEN
+@pytest.mark.parametrize("finish", [lambda page: page.complete(), lambda page: page.open("collector-1", 2, 1)])
+def test_an_entry_that_tears_is_finished_by_the_supervisor_or_a_successor(
+    counted: bool, finish: Callable[[DyingPage], None]
+) -> None:
+    page, first, second = page_of(TornPage)
+    page.counted = counted  # type: ignore[attr-defined]
+    with pytest.raises(Killed):
+        page.add_both(first, 2.0, second, -2.0)
+    assert (page.get(first), page.get(second)) == (12.0 if counted else 10.0, 5.0), "half of it"
+    for _ in range(2):
+        finish(page)
+        assert (page.get(first), page.get(second)) == (12.0, 3.0)
+
+
+def test_whoever_lives_makes_whole_entries() -> None:
+    page, first, second = page_of(DyingPage)
+    page.add_both(first, 2.0, second, -2.0)
+    page.complete()
+    assert (page.get(first), page.get(second)) == (12.0, 3.0)
+    for other in (first, 64, -1):
+        with pytest.raises(IndexError, match="no such counters, or only one"):
+            page.add_both(first, 1.0, other, 1.0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hive.algorithms import A2C
-from hive.config import A2CConfig
+from hive.algorithms import A2C, PPO
+from hive.config import A2CConfig, PPOConfig
 from hive.workers import Update
 
 seen: list[Update] = []
@@ -21,6 +21,16 @@ class Cautious(A2C):
     def __init__(self, config: Any, distribution: Any, workers: int, *, entropy: float = 0.0) -> None:
         super().__init__(A2CConfig(entropy_weight=entropy), distribution, workers)
         self.statistics = ("own_loss", *self.statistics[1:])
+
+
+class Bolder(PPO):
+    """PPO as it is, with its keys, but that what it clips at is told."""
+
+    clipped_at: ClassVar[list[float]] = []
+
+    def reconfigure(self, config: PPOConfig) -> None:
+        super().reconfigure(config)
+        self.clipped_at.append(config.clip_range)
 
 
 class NotOne:

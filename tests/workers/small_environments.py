@@ -84,6 +84,15 @@ class Bandit(Small):
         return True
 
 
+class FarBandit(Bandit):
+    """The same, seen from far away: the contexts are 100 and 100.1."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def observation(self) -> Any:
+        return np.array([100.0 + 0.1 * super().observation()], np.float32)
+
+
 class Chain(Small):
     """Five states in a row, entered in the middle. The left end earns 0.2, the right end 1; both end it."""
 
@@ -171,13 +180,22 @@ class Dropping(nn.Module):
         return self.policy(features), self.value(features).squeeze(-1)
 
 
-class Normalising(Dropping):
+class Running(Dropping):
     """With BatchNorm, whose buffers are written by a forward pass in training mode; and a constant one."""
 
     def __init__(self, given: Any) -> None:
         super().__init__(given)
         self.body = nn.Sequential(self.body[0], self.body[1], nn.BatchNorm1d(16))
         self.register_buffer("scale", torch.tensor([1.0, 2.0]))
+
+
+class Normalising(Running):
+    """With a frozen BatchNorm, as of a network that somebody else has trained: its buffers stay as they are."""
+
+    def train(self, mode: bool = True) -> Normalising:
+        super().train(mode)
+        self.body[2].eval()
+        return self
 
 
 class Shaky(Dropping):

@@ -28,6 +28,7 @@ def config_of(id: str, **values: Any) -> Config:
         "collection.rollout": 8,
         "collection.communication": '"synchronous"',
         "network.middleware": [8],
+        "network.separate_networks": "false",
         **{name.replace("__", "."): value for name, value in values.items()},
     }
     text = f'[env]\nid = "{id}"\n'
@@ -63,8 +64,8 @@ class Page:
 
 def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:
     """A block with the initial weights."""
-    block = aligned_block(blueprint.flat.block_bytes)
-    blueprint.flat.initialize_into(block)
+    block = aligned_block(blueprint.state.bytes)
+    blueprint.initialize(block, aligned_block(blueprint.ledger_bytes))
     return block
 
 
@@ -73,7 +74,7 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
     collector = Collector(
         blueprint.vector(),
         blueprint.environment.observation,
-        blueprint.network(),
+        blueprint.wrapper(),
         blueprint.distribution,
         **{"seed": blueprint.config.run.seed, "source": source, **options},
     )
@@ -82,7 +83,7 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
 
 
 def worker_of(blueprint: Blueprint, source: int = 0) -> GradientWorker:
-    return GradientWorker(blueprint.network(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
+    return GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
 
 
 class Trainer:
@@ -92,10 +93,10 @@ class Trainer:
         self.blueprint = blueprint = Blueprint(config)
         self.collectors = [collector_of(blueprint, source) for source in range(collectors)]
         self.worker = worker_of(blueprint)
-        self.learner = Learner(config.algorithm, blueprint.flat.parameter_elements, config.run.steps)
+        self.learner = Learner(config.algorithm, blueprint.wrapper(), config.run.steps)
         self.rollouts = [allocate(blueprint.rollout_layout) for _ in self.collectors]
         self.gradient = allocate(blueprint.gradient_layout(collectors))
-        self.weights = [weights_of(blueprint), aligned_block(blueprint.flat.block_bytes)]
+        self.weights = [weights_of(blueprint), aligned_block(blueprint.state.bytes)]
         self.ledgers = [aligned_block(blueprint.ledger_bytes) for _ in range(2)]
         self.turns = 0
 

@@ -60,13 +60,13 @@ class Run:
         return folder
 
     def saved_sha256(self) -> str:
-        """Of the parameters in the checkpoint, laid out as in memory."""
+        """Of parameters and buffers in the checkpoint, laid out as in memory."""
         flat, (weights, _) = Blueprint(self.config).flat, load_weights(self.checkpoint())
         block = aligned_block(flat.block_bytes)
         for name, array in flat.arrays(block).items():
             array[...] = weights.pop(name)
         assert not weights
-        return hashlib.sha256(block[: flat.parameter_bytes]).hexdigest()
+        return hashlib.sha256(block).hexdigest()
 
 
 def train(

@@ -161,6 +161,16 @@ def test_a_module_that_breaks_the_contract() -> None:
     assert "policy [N, 2]" in caught.value.hint
 
 
+def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
+    """Nobody merges what the BatchNorm of each gradient worker has seen: collectors would know nothing of it."""
+    with pytest.raises(
+        NetworkError, match=r"`Running` changes buffers of its own .*: body\.2\.running_mean, "
+    ) as caught:
+        Blueprint(config(network__module='"small_environments:Running"'))
+    assert "LayerNorm" in caught.value.hint
+    Blueprint(config(network__module='"small_environments:Normalising"'))
+
+
 def test_heads_of_ones_own() -> None:
     blueprint = Blueprint(config(network__policy_head='"small_environments:Warm"'))
     policy, value = blueprint.wrapper().online_network.heads
@@ -194,7 +204,7 @@ def test_the_vector_has_the_environments_of_one_collector() -> None:
 
 def begun(blueprint: Blueprint) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8], int]:
     """Its first weights by name, its first ledger, and the turn."""
-    state, ledger = aligned_block(blueprint.state_bytes), aligned_block(blueprint.ledger_bytes)
+    state, ledger = aligned_block(blueprint.state.bytes), aligned_block(blueprint.ledger_bytes)
     turn = blueprint.initialize(state, ledger)
     return blueprint.flat.arrays(state[: blueprint.flat.block_bytes]), ledger, turn
 
@@ -228,23 +238,23 @@ def test_of_a_run_its_newest_checkpoint_is_taken(tmp_path: Path, monkeypatch: py
 def test_weights_of_another_network_are_refused_by_name(tmp_path: Path) -> None:
     there = saved(tmp_path, Blueprint(config(network__middleware="[8]")))
     with pytest.raises(RecordError, match=r"of .*000007 is float32\[8, 3\], this network has float32\[\d+, 3\]"):
-        begun(Blueprint(config(run__init_from=f'"{there}"', network__middleware="[9]")))
+        Blueprint(config(run__init_from=f'"{there}"', network__middleware="[9]"))  # before there is any process
 
 
 def test_a_place_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
     RunDirectory.create(tmp_path, "bare")
     with pytest.raises(RecordError, match="holds no complete checkpoint"):
-        begun(Blueprint(config(run__init_from='"bare-1"')))
+        Blueprint(config(run__init_from='"bare-1"'))
     with pytest.raises(UsageError, match="no run"):
-        begun(Blueprint(config(run__init_from='"nowhere-1"')))
+        Blueprint(config(run__init_from='"nowhere-1"'))
 
 
 @pytest.mark.parametrize(("collectors", "rollouts"), [(1, 7), (2, 14), (4, 28)])
 def test_a_ledger_of_other_numbers_of_workers_is_taken_over(tmp_path: Path, collectors: int, rollouts: int) -> None:
     """Counters, returns and moments stay; gradients are numbered anew; the policy's version does not go back."""
     old = Blueprint(config(gradients__workers=3, collection__workers=1))
-    state, ledger = aligned_block(old.state_bytes), aligned_block(old.ledger_bytes)
+    state, ledger = aligned_block(old.state.bytes), aligned_block(old.ledger_bytes)
     old.initialize(state, ledger)
     views = old.learner().views(ledger)
     views["counters"][[Count.updates, Count.rollouts, Count.episodes]] = 6, 7, 40

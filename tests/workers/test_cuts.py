@@ -79,3 +79,27 @@ def test_nobody_needs_an_older_version_than_the_boards_keep(cuts: Cuts, lag: int
         newest = number // cuts.interval  # when round `number` begins, all rounds before it may be consumed
         assert newest - cuts.policy(number) <= cuts.lag
         assert newest >= cuts.policy(number)
+
+
+@given(ANY, st.integers(0, 500), st.integers(0, 3))
+def test_a_run_resumed_anywhere_waits_for_nothing_that_is_still_to_come(cuts: Cuts, turn: int, lag: int) -> None:
+    """Whoever is asked to end, or to save, does so between two turns, wherever in a round that is."""
+    first = turn * cuts.per_turn
+    begun = -(-first // cuts.per_round)  # the first round that the checkpoint has not finished
+    resumed = Cuts(cuts.every, cuts.per_round, cuts.per_turn, cuts.interval, cuts.lag, resumed_at=begun)
+    for sequence in range(first, first + 3 * cuts.per_round * cuts.per_turn):
+        version = resumed.state(sequence, lag)
+        assert turn <= version <= sequence // cuts.per_turn  # it is there, or comes of gradients made before
+
+
+@given(every=st.integers(1, 60), per_round=st.integers(1, 20), per_turn=st.integers(1, 4))
+def test_a_schedule_of_turns_is_kept_at_the_ends_of_rounds(every: int, per_round: int, per_turn: int) -> None:
+    """Once for every multiple, unless several fall into one round: no seldomer, as common multiples would be."""
+    cuts = Cuts(every=0, per_round=per_round, per_turn=per_turn, interval=1, lag=4)
+    ends = [turn for turn in range(1, 2_000) if turn * per_turn % per_round == 0]
+    due = [turn for turn in range(1, 2_000) if cuts.is_first_end(turn, every)]
+    assert set(due) <= set(ends)
+    for multiple in range(every, ends[-1] + 1, every):
+        assert next(end for end in ends if end >= multiple) in due
+    assert len(due) <= len(range(every, ends[-1] + 1, every))
+    assert not any(cuts.is_first_end(turn, 0) for turn in range(100))

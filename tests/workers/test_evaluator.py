@@ -164,6 +164,41 @@ def test_actions_are_the_mode_of_the_distribution(actions: str) -> None:
     assert taken[0].dtype == blueprint.environment.action.dtype
 
 
+def test_actions_are_drawn_where_that_is_wanted() -> None:
+    """One in two is the likelier one: its logit is higher by 0.1. The same turn draws the same, another one others."""
+    drawn = []
+    for turn in (40, 40, 41):
+        vector = Scripted([400], [400])
+        scripted(vector, 2, sample=True).evaluate(due(turn))
+        drawn.append(np.array(vector.actions))
+    likelier = (1 - np.arange(400) % 2)[:, None]
+    assert 0.45 < (drawn[0] == likelier).mean() < 0.6
+    assert (drawn[0][:, 0] != drawn[0][:, 1]).any()  # noise of its own for each environment
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+
+
+def test_it_says_how_far_it_is() -> None:
+    evaluator = scripted(Scripted([1], [3]), 4)
+    evaluator.begin(DUE)
+    told = []
+    while evaluator.step() is None:
+        told.append(evaluator.done)
+    assert told == [1, 2, 3, 3, 3]  # the second environment ends its two episodes in the steps 3 and 6
+
+
+@pytest.mark.parametrize(("episodes", "deviation", "half"), [(101, 5.0, 0.98), (2, 1.0, 1.96), (50, 0.0, 0.0)])
+def test_the_interval_of_a_mean_is_that_of_the_central_limit_theorem(
+    episodes: int, deviation: float, half: float
+) -> None:
+    found = Evaluation(0, 0, 0, 0.0, episodes, 1.0, deviation, 0.0, 2.0, 1.0, 0.0)
+    assert found.interval == pytest.approx(half)
+
+
+def test_a_single_episode_has_no_interval() -> None:
+    assert np.isnan(Evaluation(0, 0, 0, 0.0, 1, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0).interval)
+
+
 def test_it_acts_with_the_weights_that_are_bound_and_leaves_them_alone() -> None:
     """Action 1 earns in context 1 only, action 0 in the other: of many episodes about half. No buffer is written."""
     blueprint = blueprint_of("Bandit", evaluation__episodes=200, network__middleware=[])

@@ -76,6 +76,29 @@ def test_it_learns(distributed: bool, compress: bool | str) -> None:
     assert np.mean(returns[-100:]) >= 0.95
 
 
+@pytest.mark.parametrize("scheme", ["a2c", "ppo"])
+def test_each_normalises_by_itself_however_many_a_run_of_that_config_had(scheme: str) -> None:
+    """A worker here has its own collectors, and its round is nobody else's."""
+    options = {"run__scheme": f'"{scheme}"', "algorithm__normalize_advantages": "true"}
+    found = []
+    for several in (1, 2):
+        with set_of(2, gradients__workers=several, **options) as made:
+            samples = [[info["NumberSamples"] for info in made.step()] for _ in range(3)]
+            assert samples[0] == [16, 16]
+            found.append((samples, made.actor_version, weights(made)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_what_all_have_seen_is_merged(distributed: bool) -> None:
+    """Observations are normalised by the same numbers everywhere, and each is counted once."""
+    with set_of(2, network__normalize_observations="true") as made:
+        seen = sum(info["NumberSamples"] for _ in range(6) for info in made.step(distributed))
+        assert len(weights(made)) == 1
+        flat = made.local_worker().worker.flat
+        assert flat.buffer_arrays(flat.block)["normalizer.seen"][0] == seen > 0
+
+
 def test_workers_collect_different_things() -> None:
     with set_of(3, collectors=2) as made:
         made.get_grads()

@@ -68,6 +68,18 @@ def test_its_options_matter(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
+def test_a_class_of_a_built_in_one_has_its_keys(tmp_path: Path) -> None:
+    """Those of the scheme's algorithm; what they are by default is that algorithm's, too."""
+    from own_code import Bolder
+
+    options = {"run__scheme": '"ppo"', "algorithm__epochs": 1, "algorithm__clip_range": 0.3}
+    plain = train(tmp_path / "plain", **options)
+    Bolder.clipped_at.clear()
+    own = train(tmp_path / "own", algorithm__name='"own_code:Bolder"', **options)
+    assert set(Bolder.clipped_at) == {0.3}
+    assert own.outcome.digest == plain.outcome.digest
+
+
 def test_what_is_no_algorithm_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"`own_code:NotOne` has no statistics, gradients_per_round"):
         train(tmp_path, algorithm__name='"own_code:NotOne"')

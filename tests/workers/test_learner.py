@@ -228,6 +228,10 @@ def test_training_goes_on_after_a_skipped_turn_as_if_it_had_not_been() -> None:
     assert disturbed.count(Count.updates) == clean.count(Count.updates) == 4
 
 
+def told(*gradients: Arrays) -> list[tuple[int, NDArray[np.float64]]]:
+    return [(int(gradient["header"][SAMPLES]), gradient["statistics"]) for gradient in gradients]
+
+
 def test_zero_samples_pass_everything_on() -> None:
     state = State(A2CConfig())
     state.turn(gradient(4, 1))
@@ -236,7 +240,7 @@ def test_zero_samples_pass_everything_on() -> None:
     lost["gradient"][:] = np.nan
     turn = state.turn(lost, lost)
     assert (turn.applied, turn.samples, turn.norm, turn.cause, turn.bad) == (False, 0, 0.0, "", -1)
-    assert not mean_statistics([lost, lost]).any()
+    assert not mean_statistics(told(lost, lost)).any()
     assert np.array_equal(state.weights[state.at], weights)
     assert np.array_equal(state.ledger["moments"], moments)
     counts = [state.count(which) for which in (Count.updates, Count.skipped, Count.env_steps)]
@@ -288,7 +292,7 @@ def test_what_workers_have_applied_passes_on() -> None:
 def test_statistics_are_means_by_samples() -> None:
     one, other, lost = gradient(30), gradient(10), gradient(0)
     one["statistics"][:], other["statistics"][:], lost["statistics"][:] = (1.0, -2.0), (5.0, 2.0), (9.0, 9.0)
-    assert mean_statistics([one, other, lost]).tolist() == pytest.approx([2.0, -1.0])
+    assert mean_statistics(told(one, other, lost)).tolist() == pytest.approx([2.0, -1.0])
 
 
 def test_the_last_hundred_returns_are_kept_in_the_order_given() -> None:

@@ -83,7 +83,7 @@ class Desk:
         source = t.add(source_of, group="source", versions=versions, due=list(due))
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
         t.connect(source.ledger, recorder.ledger, block_bytes=self.blueprint.ledger_bytes)
-        t.connect(source.weights, recorder.weights, block_bytes=self.blueprint.state_bytes, commit_with="ledger")
+        t.connect(source.weights, recorder.weights, block_bytes=self.blueprint.state.bytes, commit_with="ledger")
         t.connect(source.metrics, recorder.metrics)
         t.connect(source.checkpoints, recorder.checkpoints)
         if found is not None:

@@ -47,7 +47,7 @@ class WatchedBlueprint(Blueprint):
     """Its replicas share one notebook."""
 
     def replica(self) -> Replica:
-        replica = WatchedReplica(self.learner(), self.state_bytes)
+        replica = WatchedReplica(self.learner(), self.state.bytes)
         replica.seen, replica.size = self.__dict__.setdefault("seen", {}), self.flat.parameter_bytes
         return replica
 
@@ -116,7 +116,7 @@ def blueprint() -> Blueprint:
 
 def copied(blueprint: Blueprint) -> Replica:
     replica = blueprint.replica()
-    state, ledger = np.zeros(blueprint.state_bytes, np.uint8), np.zeros(blueprint.ledger_bytes, np.uint8)
+    state, ledger = np.zeros(blueprint.state.bytes, np.uint8), np.zeros(blueprint.ledger_bytes, np.uint8)
     replica.copy(blueprint.initialize(state, ledger), state, ledger)
     return replica
 

@@ -102,7 +102,7 @@ class WorkerDesk(Desk):
         super().__init__(gradients__communication='"pipelined"', gradients__max_lag=9)
         self.rollouts = [slab_of(self.blueprint.rollout_layout, slots=3) for _ in range(2)]
         self.gradients = slab_of(self.blueprint.gradient_layout(2), slots=6)
-        self.weights = board_of(self.blueprint.state_bytes)
+        self.weights = board_of(self.blueprint.state.bytes)
         self.blueprint.initialize(
             self.weights.blocks[self.weights.words.begin()], np.zeros(self.blueprint.ledger_bytes, np.uint8)
         )
@@ -281,8 +281,8 @@ def test_a_rollout_that_comes_while_it_looks_is_not_taken_for_lost() -> None:
     desk.collect(0)
 
     class Looks(SlabReceiver):
-        def waiting(self, producer: int) -> list[int]:
-            found = super().waiting(producer)
+        def first_left(self, producer: int) -> int:
+            found = super().first_left(producer)
             if producer == 1 and not self.views[1].words.produced:
                 desk.collect(1)
             return found
@@ -307,7 +307,7 @@ class LearnerDesk(Desk):
         )
         self.gradients = [slab_of(self.blueprint.gradient_layout(2), slots=6) for _ in range(WORKERS)]
         self.ledger = board_of(self.blueprint.ledger_bytes)
-        self.weights = board_of(self.blueprint.state_bytes, self.ledger)
+        self.weights = board_of(self.blueprint.state.bytes, self.ledger)
         self.behaviour = board_of(self.blueprint.flat.block_bytes)
         self.metrics = Line()
         for worker, slab in enumerate(self.gradients):
@@ -320,11 +320,16 @@ class LearnerDesk(Desk):
                 arrays["episode_returns"][0] = 10 * number + worker
                 slab.words.commit(index, 20 + worker, 0)
 
-    def live(self, cls: type[LearnerActor] = LearnerActor, incarnation: int = 0) -> LearnerActor:
+    def live(
+        self,
+        cls: type[LearnerActor] = LearnerActor,
+        incarnation: int = 0,
+        receiver: type[SlabReceiver] = SlabReceiver,
+    ) -> LearnerActor:
         """A learner's life, from its setup to its end; raises what ends it."""
         actor, waiter = self.seat(cls, incarnation)
         views = dict(enumerate(self.gradients))
-        line = SlabReceiver("gradients", Gradient, views, (9, incarnation), waiter, nobody)
+        line = receiver("gradients", Gradient, views, (9, incarnation), waiter, nobody)
         actor.gradients = cls.gradients.bind(line)
         for name in ("ledger", "weights", "behaviour"):
             setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
@@ -470,6 +475,27 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
     board = desk.behaviour
     newest, state = board.blocks[board.words.find(6)], desk.weights.blocks[desk.weights.words.find(3)]
     assert np.array_equal(newest, state[: len(newest)])
+
+
+def test_who_is_behind_is_asked_and_not_everybody_each_time() -> None:
+    """With as many workers as cores, asking all of them after every gradient would be most of what a learner does."""
+    asked: list[int] = []
+
+    class Counts(SlabReceiver):
+        def first_left(self, producer: int) -> int:
+            asked.append(producer)
+            return super().first_left(producer)
+
+    class Looks(LearnerActor):
+        async def _claim_all(self, held: list[Slot]) -> None:
+            for _ in range(100):  # as often as gradients come, where a learner takes them one by one
+                self._publish_behaviour(held)
+            await super()._claim_all(held)
+
+    desk = LearnerDesk()
+    desk.live(Looks, receiver=Counts)
+    assert desk.behaviour.latest == 5
+    assert 5 * 100 <= len(asked) < 5 * 100 + 6 * 3 * WORKERS
 
 
 def test_metrics_are_means_over_the_turns_since_the_last() -> None:

@@ -1,13 +1,16 @@
 // A board: the latest value, versioned, in N blocks of shared memory. One writer, many readers, nobody waits.
 //
 //   writer   begin(): a block that no reader has pinned and that is not among the `keep` newest versions; it is
-//            marked WRITING -> write it in place -> seal(block, version) -> publish(version)
+//            marked TRYING, and WRITING once it is known to be free -> write it in place -> seal(block, version)
+//            -> publish(version)
 //   reader   pin(version): the reader's own pin word names the block, then the block's version is checked again
 //            -> read in place -> unpin()
 //
-// Why it is never torn. The writer marks a block WRITING and then looks at the pins; a reader pins and then looks at
+// Why it is never torn. The writer marks a block TRYING and then looks at the pins; a reader pins and then looks at
 // the mark. Both do it sequentially consistent, so at least one of them sees the other: the writer takes another
-// block, or the reader tries again. (Hazard pointers, Michael 2004, with one hazard per reader.)
+// block, or the reader tries again. (Hazard pointers, Michael 2004, with one hazard per reader.) A reader that has the
+// block pinned already needs no look: nobody can have taken it. Nothing has been written to a block that is only
+// TRYING, so after the writer's death it is what it was; one that is WRITING holds nothing.
 //
 // Why the writer always finds a block: readers pin at most one block each, `keep` blocks are held back, so
 // N >= readers + keep + 1 leaves one. `keep` is what deterministic readers still need: with a lag of k versions,
@@ -23,7 +26,7 @@
 
 namespace hive {
 
-constexpr std::int64_t kNoVersion = -1;  // nothing written yet; what is below it is the mark WRITING
+constexpr std::int64_t kNoVersion = -1;  // nothing written yet; what is below it is a mark, TRYING or WRITING
 
 struct alignas(64) BoardHeader {
   std::uint64_t magic;
@@ -54,7 +57,8 @@ class Board {
   // The block that holds `version`, or -1. For the writer, which needs no pin to read its own blocks.
   int find(std::int64_t version) const noexcept;
 
-  // The block that holds `version` (the latest when negative), pinned; -1 when it is not there.
+  // The block that holds `version` (the latest when negative), pinned; -1 when it is not there. A version that this
+  // reader, or the writer in its name, has pinned is there.
   int pin(int reader, std::int64_t version) noexcept;
   void unpin(int reader) noexcept;
   bool pins(int reader) const noexcept;  // whether this reader holds a block

@@ -78,6 +78,8 @@ class Slab {
 
   // Consumer. The FULL slot of exactly this sequence, or with sequence < 0 the oldest; now CLAIMED. Or -1.
   int claim(Owner owner, std::int64_t sequence) noexcept;
+  // The first sequence that nobody has claimed: of a slot that is full or becoming so, or the next one to be committed.
+  std::uint64_t first_left() const noexcept;
   // CLAIMED -> FREE, counted under `reason`. Throws std::logic_error when the slot is not the caller's.
   void retire(int slot, Owner owner, int reason);
 

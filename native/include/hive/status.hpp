@@ -9,7 +9,9 @@
 //    912  phase names [32][24]                              1680  counter names [64][32]
 //   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)
 //   3736  dozing u32  (it waits in its event loop for shared memory to change: see doze)
-//   3740  asks u32  (the channel of which it waits for a message of anybody: see ask)         ends at 3744
+//   3740  asks u32  (the channel of which it waits for a message of anybody: see ask)
+//   3744  change: which u32 · values f64[2]  (of two counters that change together: see add_both)
+//   3768  mail u32  (messages sent to the actor's process so far)
 //
 // `enter(phase)` is the hot call: one clock reading, one addition, three stores.
 #pragma once
@@ -28,6 +30,12 @@ constexpr std::size_t kPageBytes = 4096;
 
 enum class Kind : std::uint8_t { busy = 0, wait_in = 1, wait_out = 2, runtime = 3 };
 
+// Two counters and what they are to become. `which` is 0, or  first + 1 | (second + 1) << 16  while that has to be done.
+struct Change {
+  std::atomic<std::uint32_t> which;
+  std::atomic<double> values[2];
+};
+
 struct alignas(64) Page {
   std::atomic<std::uint64_t> magic;
   Bell bell;
@@ -43,9 +51,12 @@ struct alignas(64) Page {
   std::atomic<std::uint64_t> pulse_ns;
   std::atomic<std::uint32_t> dozing;
   std::atomic<std::uint32_t> asks;
+  Change change;
+  std::atomic<std::uint32_t> mail;
 };
 static_assert(sizeof(Page) <= kPageBytes);
 static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) == 3728 && offsetof(Page, asks) == 3740);
+static_assert(offsetof(Page, change) == 3744 && offsetof(Change, values) == 8 && offsetof(Page, mail) == 3768);
 
 void enter(Page& page, int phase) noexcept;
 // An actor that shares its process cannot sleep on the bell: it dozes, and a message has to wake it.
@@ -68,6 +79,30 @@ constexpr std::uint32_t kEvery = 1u << 31;
 void ask(Page& page, std::uint32_t channel) noexcept;
 bool unask(Page& page) noexcept;  // whether it was picked since it asked last
 bool picked(Page& page, std::uint32_t channel) noexcept;
+// The ringer's part: looks at `count` pages, from the `first` on and around, as page_at(i); dozing(i) is told of those
+// that are to be sent a message.
+template <class PageAt, class Dozing>
+void rouse_one(std::size_t count, std::size_t first, std::uint32_t channel, PageAt&& page_at, Dozing&& dozing) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // after the commit that this is about
+  bool found = false;
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t i = (first + k) % count;
+    Page& page = page_at(i);
+    const auto asks = page.asks.load(std::memory_order_relaxed);
+    if (asks != (channel | kEvery) && asks != kEvery) {
+      if (found || !picked(page, channel)) continue;
+      found = true;
+    }
+    if (rouse(page)) dozing(i);
+  }
+}
+// Adds to two counters as one: what is taken from the one is in the other, or nothing has happened. An actor that is
+// killed within leaves word of what they were to become, and whoever speaks for it after its death `completes` that,
+// which does no harm a second time. Somebody who looks meanwhile can see the first changed and the second not yet.
+void add_both(Page& page, int first, double by, int second, double by_second) noexcept;
+void complete(Page& page) noexcept;
+// The half of it that a death can leave undone, for tests.
+void prepare(Page& page, int first, double by, int second, double by_second) noexcept;
 // Names a phase or counter; the same name gives the same index again. Throws std::length_error when the page is full
 // or the name too long.
 int name_phase(Page& page, const std::string& name, Kind kind);

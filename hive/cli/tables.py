@@ -1,0 +1,14 @@
+"""Tables of commands: a line a row, columns as wide as their widest cell, nothing at the end of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["print_table"]
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints to stdout. Every row has as many cells as the head."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (head, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

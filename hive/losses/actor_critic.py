@@ -1,0 +1,121 @@
+"""Losses of a policy and a value: A2C, PPO's clipped surrogate, IMPALA's V-trace.
+
+All take the outputs (policy [N, W], values [N]) of one forward pass and are
+
+    policy loss + value_loss_weight * value loss - entropy_weight * entropy
+
+as means over samples. They are of Mnih et al. 2016, Schulman et al. 2017 and Espeholt et al. 2018; hive.algorithms has
+the formulas of their targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from hive.losses.loss import Floats, LossValue, acted_rows, weighted_mean
+from hive.networks import ActionDistribution
+
+__all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class A2CLoss:
+    """The advantage actor-critic's. M of the N rows were acted on; the others only bootstrap.
+
+    inputs: [N, ...]. actions: [M, ...]. weights: float32 [M], what each row counts, with the sum 1.
+    sizes: as of `acted_rows`. targets: from the values float32 [N] of this forward pass to advantages and returns,
+        float32 [M] each.
+    statistics: policy loss, value loss, entropy, mean value.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    weights: Tensor
+    sizes: Sequence[int]
+    distribution: ActionDistribution
+    targets: Callable[[Floats], tuple[Floats, Floats]]
+    value_loss_weight: float = 0.5
+    entropy_weight: float = 0.01
+
+    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
+        advantages, returns = self.targets(outputs[1].detach().numpy())
+        policy, values = acted_rows(outputs[0], self.sizes), acted_rows(outputs[1], self.sizes)
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
+        policy_losses = -log_probs * torch.from_numpy(advantages)
+        value_losses = mse_loss(values, torch.from_numpy(returns), reduction="none")
+        terms = policy_losses, value_losses, entropies, values.detach()
+        return weighted_mean(terms, self.weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class VTraceLoss:
+    """IMPALA's. As A2CLoss, for actions of another policy, whose log probabilities are `behaviour_log_probs` [M].
+
+    targets: from values float32 [N] and log ratios log pi - log mu float32 [M] to advantages and value targets.
+    rho_clip: the greatest importance weight, for the statistics.
+    statistics: those of A2CLoss, and the mean clipped importance weight: 1 on-policy.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    behaviour_log_probs: Tensor
+    weights: Tensor
+    sizes: Sequence[int]
+    distribution: ActionDistribution
+    targets: Callable[[Floats, Floats], tuple[Floats, Floats]]
+    rho_clip: float = 1.0
+    value_loss_weight: float = 0.5
+    entropy_weight: float = 0.01
+
+    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
+        policy, values = acted_rows(outputs[0], self.sizes), acted_rows(outputs[1], self.sizes)
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
+        log_ratios = log_probs.detach() - self.behaviour_log_probs
+        advantages, targets = self.targets(outputs[1].detach().numpy(), log_ratios.numpy())
+        policy_losses = -log_probs * torch.from_numpy(advantages)
+        value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
+        # Rows that do not count may hold anything, also what makes an infinite ratio.
+        rhos = log_ratios.exp().clamp_max(self.rho_clip).where(self.weights > 0.0, 0.0)
+        terms = policy_losses, value_losses, entropies, values.detach(), rhos
+        return weighted_mean(terms, self.weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PPOLoss:
+    """PPO's clipped surrogate on N samples, all of which count alike.
+
+    inputs: [N, ...]. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
+    clip_range: the distance from 1 at which the ratio of probabilities is clipped.
+    statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    behaviour_log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    distribution: ActionDistribution
+    clip_range: float = 0.2
+    value_loss_weight: float = 0.5
+    entropy_weight: float = 0.01
+
+    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
+        policy, values = outputs[0], outputs[1]
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
+        log_ratio = log_probs - self.behaviour_log_probs
+        ratio, limit = log_ratio.exp(), self.clip_range
+        clipped = ratio.clamp(1.0 - limit, 1.0 + limit)
+        policy_losses = -torch.minimum(ratio * self.advantages, clipped * self.advantages)
+        value_losses = mse_loss(values, self.returns, reduction="none")
+        with torch.no_grad():
+            # k3 of Schulman, http://joschu.net/blog/kl-approx.html: unbiased and never negative.
+            change = ratio - 1.0
+            kl, outside = change - log_ratio, (change.abs() > limit).float()
+        terms = policy_losses, value_losses, entropies, kl, outside
+        weights = torch.full_like(kl, 1.0 / max(len(kl), 1))
+        return weighted_mean(terms, weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0))

@@ -1,0 +1,36 @@
+"""The loss of action values against targets: Q-learning (Watkins 1989; Mnih et al. 2015, 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import huber_loss, mse_loss
+
+from hive.losses.loss import LossValue, weighted_mean
+
+__all__ = ["QLoss"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QLoss:
+    """Of the values of the actions that were taken; the network gives those of all actions, [N, A].
+
+    inputs: [N, ...]. actions: int64 [N]. targets: float32 [N]. weights: float32 [N], what each row counts, with the
+        sum 1. huber: Huber's loss with delta 1 instead of the squared error.
+    statistics: loss, mean value of the actions taken, mean of the largest values, mean absolute error.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    targets: Tensor
+    weights: Tensor
+    huber: bool = False
+
+    def __call__(self, outputs: Tensor) -> LossValue:
+        taken = outputs.gather(-1, self.actions.unsqueeze(-1)).squeeze(-1)
+        losses = (huber_loss if self.huber else mse_loss)(taken, self.targets, reduction="none")
+        with torch.no_grad():
+            errors, largest = (taken - self.targets).abs(), outputs.amax(-1)
+        return weighted_mean((losses, taken.detach(), largest, errors), self.weights, (1.0, 0.0, 0.0, 0.0))

@@ -1,0 +1,95 @@
+"""Acting by action values: the best action, or at random with a probability that falls with the rollout's number.
+
+    epsilon(r) = start + (end - start) * min(1, r / rollouts)
+
+r is the number of the rollout, so the schedule needs no counter that somebody would have to save, and a rollout made
+again has the same epsilon. It is read from the values [..., n] as other distributions are from logits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hive.errors import NetworkError
+from hive.networks.distributions import ActionDistribution
+
+__all__ = ["EpsilonGreedy"]
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(ActionDistribution):
+    """The action of the largest of `n` values, or with probability `epsilon` any of them, that one included.
+
+    start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
+    rollout that is made; None: epsilon is `end`, as in evaluations that draw actions.
+    """
+
+    n: int
+    start: float = 1.0
+    end: float = 0.05
+    rollouts: int = 1
+    rollout: int | None = None
+    noise = "uniform"
+    action_dtype = "int64"
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.start <= 1.0 and 0.0 <= self.end <= 1.0 and self.rollouts >= 1):
+            raise NetworkError(
+                f"no exploration from {self.start} to {self.end} in {self.rollouts} rollouts",
+                hint="two probabilities, and at least one rollout",
+            )
+
+    def for_rollout(self, number: int) -> EpsilonGreedy:
+        return dataclasses.replace(self, rollout=number)
+
+    @property
+    def epsilon(self) -> float:
+        """The probability of an action that is drawn whatever the values are."""
+        done = 1.0 if self.rollout is None else min(1.0, self.rollout / self.rollouts)
+        return self.start + (self.end - self.start) * done
+
+    @property
+    def width(self) -> int:
+        return self.n
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        return (2,)  # whether to explore, and with which action
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def prepare_noise(self, noise: Floats) -> Floats:
+        return noise
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        return torch.where(noise[..., 0] < self.epsilon, (noise[..., 1] * self.n).long(), outputs.argmax(-1))
+
+    def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
+        drawn = (noise[..., 1] * self.n).astype(np.int64)
+        actions: npt.NDArray[Any] = np.where(noise[..., 0] < self.epsilon, drawn, outputs.argmax(-1))
+        return actions
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        greedy = outputs.argmax(-1) == actions
+        return (self.epsilon / self.n + (1.0 - self.epsilon) * greedy.float()).log()
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        other = self.epsilon / self.n
+        best = other + 1.0 - self.epsilon
+        terms = [p * math.log(p) * count for p, count in ((best, 1), (other, self.n - 1)) if p > 0.0]
+        return torch.full(outputs.shape[:-1], -sum(terms))
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(-1)

@@ -1,0 +1,111 @@
+"""Observations of mean 0 and deviation 1 over all that was seen: statistics that travel with the network.
+
+    gradient worker     observed(...)        count, means and sums of squared distances of a round's observations
+    learner             merge(...)           adds them, worker after worker, to those of the version before
+    whoever acts        NormalizedNetwork    clip((observation - shift) * scale)
+
+The statistics are buffers of the network, so they lie in the block of its version: who acts by version v normalises by
+version v, a gradient of version v is exact for it, and a checkpoint holds them. A forward pass changes none. All sums
+are float64 in a fixed order, so the same round gives the same bytes wherever it is merged.
+
+Sums of several parts: Chan, Golub and LeVeque 1979. Clipping at 10 deviations and 1e-8 in the root, as in OpenAI's
+Baselines and Stable-Baselines3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hive.errors import NetworkError
+from hive.networks.spaces import InputSpec
+
+__all__ = ["NormalizedNetwork", "Normalizer", "merge", "moments_of", "observed_elements"]
+
+NORMALIZER = "normalizer."  # what the names of its buffers begin with
+LIMIT = 10.0  # deviations from the mean
+EPSILON = 1e-8  # of the variance: what never changes stays 0
+
+Moments = NDArray[np.float64]
+"""[1 + 2 n]: the count of rows, then the n means, then the n sums of squared distances from them."""
+
+
+class Normalizer(nn.Module):
+    """float32 [N, *shape] -> the same, normalised. `seen` are the Moments that `shift` and `scale` follow from."""
+
+    seen: Tensor
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1 + 2 * prod(shape), dtype=torch.float64))
+        self.register_buffer("shift", torch.zeros(tuple(shape)))
+        self.register_buffer("scale", torch.ones(tuple(shape)))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return observations.sub(self.shift).mul_(self.scale).clamp_(-LIMIT, LIMIT)
+
+
+class NormalizedNetwork(nn.Module):
+    """`network`, called with normalised observations."""
+
+    def __init__(self, observation: InputSpec, network: nn.Module) -> None:
+        """Raises NetworkError for observations that are bytes, which are scaled already."""
+        super().__init__()
+        if observation.dtype != "float32":
+            raise NetworkError(
+                f"observations of {observation.dtype} cannot be normalised",
+                hint="bytes are divided by 255 anyway: leave network.normalize_observations out",
+            )
+        self.normalizer = Normalizer(observation.shape)
+        self.network = network
+
+    def forward(self, observations: Tensor) -> Any:
+        return self.network(self.normalizer(observations))
+
+
+def observed_elements(shape: Sequence[int]) -> int:
+    """The length of Moments of rows of this shape."""
+    return 1 + 2 * prod(shape)
+
+
+def moments_of(rows: NDArray[Any], out: Moments) -> None:
+    """Adds the rows [N, ...] to Moments."""
+    if not len(rows):
+        return
+    values = rows.reshape(len(rows), -1).astype(np.float64)
+    mean = values.mean(0)
+    values -= mean
+    values *= values
+    _add(np.concatenate(([len(rows)], mean, values.sum(0))), out)  # row after row: no bit depends on where it lies
+
+
+def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]]) -> None:
+    """Adds Moments, in this order, to the buffers of a Normalizer in a block, named as in a NormalizedNetwork."""
+    seen: Moments = buffers[f"{NORMALIZER}seen"]
+    parts = [part for part in parts if part[0]]
+    for part in parts:
+        _add(part, seen)
+    if parts:
+        count, elements = seen[0], len(seen) // 2
+        shift, scale = (buffers[f"{NORMALIZER}{name}"] for name in ("shift", "scale"))
+        shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
+        scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
+
+
+def _add(part: Moments, total: Moments) -> None:
+    """Of no rows nothing is added. In place."""
+    elements = len(part) // 2
+    before, more = total[0], part[0]
+    count = before + more
+    distance = part[1 : 1 + elements] - total[1 : 1 + elements]
+    total[0] = count
+    total[1 : 1 + elements] += distance * (more / count)
+    total[1 + elements :] += part[1 + elements :] + distance * distance * (before * more / count)

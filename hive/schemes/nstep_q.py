@@ -1,0 +1,15 @@
+"""The scheme `nstep-q`: n-step Q-learning with a target network (Mnih et al. 2016), in step or asynchronous."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hive.config import Config
+from hive.runtime import Topology
+from hive.schemes.trainer import trainer
+
+__all__ = ["topology"]
+
+
+def topology(config: Config, directory: Path) -> Topology:
+    return trainer(config, directory)

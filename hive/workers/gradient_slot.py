@@ -1,0 +1,130 @@
+"""The receiver of gradients in a run: what `reinforce` and `jointly` compute enters one gradient slot.
+
+    outputs = approximation(inputs)        marked with the weights that are bound now
+    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, or compressed (hive.gradients.codecs)
+
+A slot takes one gradient: an algorithm yields after each. A graph holds tensors of the weights that it was made with, and
+these are views of a block that is exchanged at the next gradient: backpropagating it then would mix two versions, so a
+loss of earlier outputs is refused. A gradient that is not finite is noted in the slot's header and never applied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hive import _native
+from hive.approximation import Part
+from hive.errors import NetworkError
+from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
+from hive.networks import FlatParameters, aligned_block
+from hive.storage import Rollout
+from hive.workers.numerics import Finding, find
+
+__all__ = ["GradientSlot"]
+
+Arrays = Mapping[str, NDArray[Any]]
+Outputs = TypeVar("Outputs")
+
+
+class GradientSlot:
+    """Fills gradient slots with gradients of the network that `flat` lays out. A GradientReceiver (hive.approximation).
+
+    on_not_finite: called with what was found and the slot's header, while all that made the gradient is there.
+    """
+
+    def __init__(self, flat: FlatParameters, codec: Codec) -> None:
+        self.flat = flat
+        self.codec = codec
+        self.residual = codec.residual(flat.parameter_elements)
+        """What the codec has kept back so far."""
+        self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
+        elements = 0 if codec.in_place else flat.parameter_elements
+        self._gradient = aligned_block(4 * elements).view(np.float32)  # before it is compressed
+        self._binding = 0  # counts the exchanges of weights
+        self._out: Arrays | None = None
+        self._rollouts: Sequence[Rollout] = ()
+        self._made = False
+
+    def rebound(self) -> None:
+        """Other weights are bound from now on: graphs made before are void."""
+        self._binding += 1
+
+    def open(self, out: Arrays, rollouts: Sequence[Rollout]) -> None:
+        """The next gradient goes into `out`; it is made of these rollouts. The slot is one of zero samples so far."""
+        self._out, self._rollouts, self._made = out, rollouts, False
+
+    def close(self) -> None:
+        """No gradient is taken until the next `open`."""
+        self._out = None
+
+    def watch(self, outputs: Outputs) -> Outputs:
+        made_with = self._binding
+
+        def check(gradient: Tensor) -> None:
+            if self._binding != made_with:
+                raise NetworkError(
+                    "this loss belongs to outputs of earlier weights, which a gradient of these cannot use",
+                    hint="call the network again after each yield",
+                )
+
+        for tensor in _tensors(outputs):
+            if tensor.requires_grad:
+                tensor.register_hook(check)
+        return outputs
+
+    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+        out = self._out
+        if out is None:
+            raise NetworkError("no gradient is wanted now", hint="call reinforce from within `gradients`")
+        if self._made:
+            raise NetworkError(
+                "a second gradient was made before a yield", hint="yield after each reinforce, or use jointly(...)"
+            )
+        if samples is None:
+            raise NetworkError("the gradient does not say of how many samples it is", hint="reinforce(loss, samples=n)")
+        if len(statistics) > len(out["statistics"]):
+            raise NetworkError(
+                f"the loss reports {len(statistics)} statistics, the algorithm names {len(out['statistics'])}",
+                hint="name all of them in the algorithm's `statistics`",
+            )
+        self._made = True
+        if samples > 0:
+            self._differentiate(out, parts, samples, statistics)
+
+    def _differentiate(self, out: Arrays, parts: Sequence[Part], samples: int, statistics: Sequence[float]) -> None:
+        self.flat.release_gradients()
+        for part in parts:
+            inputs = None if part.parameters is None else list(part.parameters)
+            torch.autograd.backward(part.loss, inputs=inputs)
+        gradient = out["gradient"] if self.codec.in_place else self._gradient
+        out["mask"][:] = self.flat.gradient(gradient)
+        out["statistics"][: len(statistics)] = statistics
+        out["header"][SAMPLES] = samples
+        losses = [part.loss.item() for part in parts]
+        if not (_native.norm_and_finite(gradient)[1] and all(map(math.isfinite, losses))):
+            inputs = [tensor for part in parts for tensor in _tensors(part.inputs)]
+            finding = find(self.flat, self._rollouts, inputs, losses, gradient)
+            out["header"][CAUSE] = CAUSES.index(finding.cause)
+            self.codec.clear(out)
+            self.on_not_finite(finding, out["header"])
+        elif not self.codec.in_place:
+            self.codec.encode(gradient, out, self.residual)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in a tensor, a sequence, a mapping or an object with observations."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    found = getattr(value, "observation", None)
+    return [found] if isinstance(found, Tensor) else []

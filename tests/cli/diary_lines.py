@@ -1,0 +1,19 @@
+"""Lines of a run's diary, written by a test, and what a foreground made of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from hive.records import RunDirectory
+
+
+def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
+    with run.events_file.open("a") as file:
+        file.write(json.dumps({"t": 1.7e9, "kind": kind, "text": text, **fields}) + "\n")
+
+
+def said(out: io.StringIO) -> list[str]:
+    """The lines, without their times."""
+    return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in out.getvalue().splitlines()]

@@ -1,0 +1,72 @@
+"""Which lines of a run's diary a foreground prints, and when."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from diary_lines import event, said
+
+from hive.cli.diary import SHOWN, NewEvents
+from hive.monitor import StatusLine
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+def test_only_new_events_that_matter_are_shown(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events, line = NewEvents(run), StatusLine(out)
+    events.show(line)
+    assert said(out) == []
+    event(run, "started", "run cartpole-1")
+    event(run, "running", "4 actors in 4 processes")
+    events.show(line)
+    events.show(line)
+    event(run, "died", "collector-0 died: killed by SIGKILL", actor="collector-0")
+    events.show(line)
+    assert said(out) == [
+        "supervisor         4 actors in 4 processes",
+        "collector-0        collector-0 died: killed by SIGKILL",
+    ]
+
+
+def test_an_event_is_shown_once_it_is_whole(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events, line = NewEvents(run), StatusLine(out)
+    run.events_file.write_text('{"kind": "died", "te')
+    events.show(line)
+    assert said(out) == []
+    with run.events_file.open("a") as file:
+        file.write('xt": "who"}\n')
+    events.show(line)
+    assert said(out) == ["supervisor         who"]
+
+
+def test_what_is_no_event_is_passed_over(place: Place) -> None:
+    """A full disk leaves pieces of lines."""
+    run, out = place.never_begun(), io.StringIO()
+    events = NewEvents(run)
+    run.events_file.write_bytes(b'{"kind": "di\n[1]\n\xff\n\n{"text": "of no kind"}\n')
+    event(run, "lost", "a message is lost")
+    events.show(StatusLine(out))
+    assert said(out) == ["supervisor         a message is lost"]
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_each_kind_is_shown(place: Place, kind: str) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    events = NewEvents(run)
+    event(run, kind, "text")
+    events.show(StatusLine(out))
+    assert said(out) == ["supervisor         text"]
+
+
+def test_what_was_there_before_is_not_told_again(place: Place) -> None:
+    run, out = place.ended(state="stopped"), io.StringIO()
+    event(run, "died", "collector-0 died the day before")
+    events = NewEvents(run)
+    event(run, "running", "4 actors in 4 processes")
+    events.show(StatusLine(out))
+    assert said(out) == ["supervisor         4 actors in 4 processes"]

@@ -1,0 +1,118 @@
+"""`hive eval`: which checkpoints, what is played and how it is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hive.cli.evaluate import checkpoints_of
+from hive.config import load_config
+from hive.errors import UsageError
+from hive.networks import aligned_block
+from hive.records import RunDirectory, write_checkpoint
+from hive.workers import Blueprint
+
+if TYPE_CHECKING:
+    from conftest import Place
+
+
+@pytest.fixture
+def run(place: Place) -> RunDirectory:
+    """An ended run with three checkpoints of a policy that has learned nothing; the second was the best one."""
+    run = place.ended()
+    blueprint = Blueprint(load_config(run.resolved_file))
+    block = aligned_block(blueprint.flat.block_bytes)
+    blueprint.flat.initialize_into(block)
+    for update, mean in ((100, 20.0), (200, 90.0), (300, None)):
+        state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": mean}
+        write_checkpoint(run.checkpoints, update, tensors=blueprint.flat.arrays(block), parts={}, state=state)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("which", "updates"),
+    [("newest", [300]), ("best", [200]), ("all", [100, 200, 300]), ("100", [100]), ("000200", [200])],
+)
+def test_which_checkpoints(run: RunDirectory, which: str, updates: list[int]) -> None:
+    assert [checkpoint.update for checkpoint in checkpoints_of(run, which)] == updates
+
+
+@pytest.mark.parametrize("which", ["400", "-1", "", "oldest", "../000100"])
+def test_one_that_is_not_there(run: RunDirectory, which: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"cartpole-1 has no checkpoint `{which}`")) as error:
+        checkpoints_of(run, which)
+    assert error.value.hint == "newest, best, all, or one of 000100, 000200, 000300"
+
+
+def test_a_damaged_checkpoint_is_none(run: RunDirectory) -> None:
+    (run.checkpoints / "000300" / "state.json").write_text("{}")
+    assert [checkpoint.update for checkpoint in checkpoints_of(run, "newest")] == [200]
+
+
+def test_a_table_of_all_that_were_asked_for(place: Place, run: RunDirectory) -> None:
+    done = place.hive("eval", "cartpole", run.path, "--checkpoint", "all", "--episodes", 3)
+    assert (done.code, done.err) == (0, "")
+    head, *rows = [re.split(r"\s{2,}", line) for line in done.out.splitlines()]
+    assert head == ["RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH"]
+    steps = [("000100", "3,200"), ("000200", "6,400"), ("000300", "9,600")]
+    assert [(row[1], row[2]) for row in rows] == steps * 2
+    assert {tuple(row[3:]) for row in rows} == {tuple(rows[0][3:])}  # the same weights, the same episodes
+    assert re.fullmatch(r"\d+\.\d ± \d+\.\d", rows[0][4])
+    assert rows[0][8] == rows[0][4].split()[0]  # each step of CartPole earns 1
+
+
+def test_one_episode_has_no_interval(place: Place, run: RunDirectory) -> None:
+    assert "±" not in place.hive("eval", "--episodes", 1).out
+    (one,) = json.loads(place.hive("eval", "--episodes", 1, "--json").out)
+    assert one["interval_95"] is None
+
+
+def test_for_programs(place: Place, run: RunDirectory) -> None:
+    done = place.hive("eval", "cartpole-1", "--episodes", 4, "--seed", 3, "--sample", "--json")
+    (one,) = json.loads(done.out)
+    assert one.keys() == {
+        *("run", "checkpoint", "updates", "env_steps", "episodes", "mean_return", "deviation", "min", "max"),
+        *("mean_length", "wall_s", "interval_95", "seed", "sampled"),
+    }
+    assert (one["run"], one["updates"], one["env_steps"], one["episodes"]) == ("cartpole-1", 300, 9600, 4)
+    assert (one["seed"], one["sampled"]) == (3, True)
+    other = json.loads(place.hive("eval", "cartpole-1", "--episodes", 4, "--seed", 4, "--sample", "--json").out)[0]
+    assert other["mean_return"] != one["mean_return"]
+
+
+def test_keys_of_the_environment_can_be_set(place: Place, run: RunDirectory) -> None:
+    done = place.hive("eval", "-s", "env.id=Acrobot-v1")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: the policy has other observations than `Acrobot-v1`: shape (4,), not (6,)\n")
+    assert "unknown key" in place.hive("eval", "-s", "env.nothing=1").err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--episodes", "0"), "argument --episodes: `0` is no number of episodes"),
+        (("--episodes", "many"), "argument --episodes: `many` is no number of episodes"),
+        (("--seed", "-1"), "argument --seed: `-1` is no seed"),
+        (("--checkpoint", "9"), "cartpole-1 has no checkpoint `9`"),
+        (("nobody",), "no run matches `nobody`"),
+    ],
+)
+def test_mistakes_play_nothing(place: Place, run: RunDirectory, words: tuple[str, ...], told: str) -> None:
+    done = place.hive("eval", *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {told}")
+
+
+def test_a_run_without_a_checkpoint(place: Place) -> None:
+    place.ended()
+    done = place.hive("eval")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: cartpole-1 has no checkpoint")
+
+
+def test_none_of_its_checkpoints_knows_a_return(place: Place, run: RunDirectory) -> None:
+    for name in ("000100", "000200"):
+        (run.checkpoints / name / "DONE").unlink()
+    assert "knows a training return" in place.hive("eval", "--checkpoint", "best").err

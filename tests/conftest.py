@@ -1,0 +1,33 @@
+"""How the suite is spread over processes (pytest-xdist).
+
+    pytest             the whole suite, in two to four processes; `pytest -n0` in this one
+    pytest PATH ...    in this process, as ever
+
+Live tests start whole runs, kill them and wait for what comes of it: they follow each other in one process, which
+begins with them, for they take longest. The others share the rest of the processes file by file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+LIVE = Path(__file__).parent / "live"
+MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` of pyproject.toml means."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        config.option.dist = "no"
+        return 0
+    return min(MOST_PROCESSES, max(2, len(os.sched_getaffinity(0))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LIVE not in item.path.parents)
+    for item in items:
+        group = "live" if LIVE in item.path.parents else str(item.path.relative_to(LIVE.parent))
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -1,0 +1,110 @@
+"""Worlds in which actors die: a whole run in virtual time, whose processes are tasks and are started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hive.clock import VirtualClock, VirtualLoop
+from hive.errors import ActorFailed
+from hive.runtime.accounting import holds
+from hive.runtime.actor import Actor
+from hive.runtime.membership import Settings
+from hive.runtime.outcome import Death, Journal, Outcome
+from hive.runtime.processes import InlineProcesses, SharedMemory
+from hive.runtime.supervisor import Supervisor
+from hive.runtime.topology import Topology
+from hive.runtime.transport import MemoryTransport
+
+ADDRESS = "memory://inline/supervisor"
+
+
+class Bystander(Actor):
+    """Runs until it is told to stop."""
+
+    async def run(self) -> None:
+        self.note("hello", f"from {self.name}")
+        await asyncio.Event().wait()
+
+
+class Falls(Actor):
+    """Raises in its first lives, 0.1 s after each began; then ends the run."""
+
+    lives = 1
+
+    def __init__(self, lives: int = 1) -> None:
+        self.lives = lives
+
+    async def run(self) -> None:
+        await asyncio.sleep(0.1)
+        if self.incarnation < self.lives:
+            raise ValueError(f"fell in life {self.incarnation}")
+        self.end_run("stands")
+
+
+class Restarting(InlineProcesses):
+    """Inline processes that are started again. The starts whose numbers are `refused` (0: the first) fail."""
+
+    restarts = True
+    refused: Sequence[int] = ()
+    starts = -1
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        if process == "falls-0":
+            self.starts += 1
+            if self.starts in self.refused:
+                raise ActorFailed(f"{process} cannot be started: no room", hint="make room")
+        return await super().start(process, incarnation, address)
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Before the run: a place for what shall happen in it."""
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        return {name: f"File x, in {name}" for name in processes}
+
+
+class World:
+    """One run, by default of a falling actor beside two others, in virtual time."""
+
+    def __init__(
+        self,
+        lives: int = 1,
+        refused: Sequence[int] = (),
+        topology: Topology | None = None,
+        table: type[Restarting] = Restarting,
+        **settings: Any,
+    ) -> None:
+        if topology is None:
+            topology = Topology()
+            topology.add(Bystander, count=2)
+            topology.add(Falls, count=1, lives=lives)
+        plan = topology.plan()
+        memory = SharedMemory(plan)
+        self.deaths: list[Death] = []
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+        async def main() -> Outcome:
+            clock, transport = VirtualClock(asyncio.get_running_loop()), MemoryTransport()
+            processes = table(topology, plan, memory, transport, clock, ADDRESS)
+            processes.refused = refused
+            journal = Journal(lambda *event: self.events.append(event), self._report)
+            supervisor = Supervisor(plan, processes, transport, memory, clock, Settings(**settings), journal, ADDRESS)
+            self.supervisor = supervisor
+            processes.begin(supervisor)
+            try:
+                return await supervisor.run()
+            finally:
+                await processes.close()
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            self.outcome = runner.run(main())
+        memory.close()
+        assert all(holds(account) for account in self.outcome.channels.values()), self.outcome.channels
+
+    def _report(self, death: Death) -> str:
+        self.deaths.append(death)
+        return f"crash/{death.actor}-{len(self.deaths)}.txt"
+
+    def texts(self, kind: str) -> list[str]:
+        return [text for happened, text, _ in self.events if happened == kind]

@@ -1,0 +1,61 @@
+"""What a process prints: line by line into its file, which is begun anew where it has grown too long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from hive.runtime import output
+
+output.OUTPUT_BYTES = 1000
+path = Path(sys.argv[1])
+output.redirect_output(path)
+{}
+"""
+
+
+def run(folder: Path, body: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-c", PROGRAM.format(body), str(folder / "a.out")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_all_that_it_prints_is_there_however_it_ends(tmp_path: Path) -> None:
+    """Also of one that is killed: the last thing that it said is the one that matters."""
+    done = run(
+        tmp_path, "print('one'); print('two', file=sys.stderr); os.system('echo three'); os.kill(os.getpid(), 9)"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-9, "", "")
+    assert (tmp_path / "a.out").read_text() == "one\ntwo\nthree\n"
+
+
+def test_a_later_incarnation_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    for word in ("one", "two"):
+        run(tmp_path, f"print('{word}')")
+    assert (tmp_path / "a.out").read_text() == "one\ntwo\n"
+
+
+def test_a_file_that_is_too_long_is_begun_anew_and_the_one_before_kept(tmp_path: Path) -> None:
+    body = "for n in range(50):\n    print(n, 'x' * 200)\n    output.bound_output(path)"
+    assert run(tmp_path, body).returncode == 0
+    lines = [(tmp_path / name).read_text().splitlines() for name in ("a.out.1", "a.out")]
+    numbers = [int(line.split()[0]) for part in lines for line in part]
+    assert numbers == [*range(numbers[0], 50)]  # nothing is missing between the two
+    assert all(sum(map(len, part)) < 1400 for part in lines)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "a.out.1"]
+
+
+def test_one_that_is_short_enough_goes_on(tmp_path: Path) -> None:
+    run(tmp_path, "print('x'); output.bound_output(path); print('y')")
+    assert (tmp_path / "a.out").read_text() == "x\ny\n"
+
+
+@pytest.mark.parametrize("harm", ["path.unlink()", "(path.parent / 'a.out.1').mkdir()"])
+def test_where_it_cannot_be_begun_anew_it_goes_on(tmp_path: Path, harm: str) -> None:
+    body = f"print('x' * 2000); {harm}; output.bound_output(path); print('y')"
+    assert run(tmp_path, body).returncode == 0

@@ -1,0 +1,101 @@
+"""When the learner saves: at cuts, by turns, by the clock, and when too long nothing was saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small_trainer import config_of
+
+from hive.workers import Blueprint
+from hive.workers.saving import SaveSchedule
+
+
+class Watch:
+    """A clock that is put forward by hand."""
+
+    seconds = 0.0
+
+    def now_ns(self) -> int:
+        return int(self.seconds * 1e9)
+
+    def wall(self) -> float:
+        return self.seconds
+
+
+def schedule(**values: Any) -> tuple[SaveSchedule, Watch]:
+    config, watch = config_of("small_environments:OneState", **values), Watch()
+    return SaveSchedule(config, Blueprint(config).cuts, watch), watch
+
+
+PPO = {"run__scheme": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2}
+LOOSE = {"collection__communication": '"asynchronous"'}
+OFTEN = {"checkpoint__every": "{updates=10}"}
+
+
+def due(saves: SaveSchedule, turns: int = 40) -> list[int]:
+    return [turn for turn in range(1, turns + 1) if saves.due(turn)]
+
+
+def test_a_deterministic_run_saves_at_its_cuts() -> None:
+    assert due(schedule(**OFTEN)[0]) == [10, 20, 30, 40]
+    pipelined = schedule(**OFTEN, collection__communication='"pipelined"')[0]
+    assert due(pipelined) == [11, 21, 31]  # when what had begun by then is consumed
+
+
+def test_cuts_are_ends_of_rounds() -> None:
+    assert due(schedule(**OFTEN, **PPO)[0]) == [12, 24, 36]  # of four turns each
+
+
+def test_an_asynchronous_run_counts_turns() -> None:
+    assert due(schedule(**OFTEN, **LOOSE)[0]) == [10, 20, 30, 40]
+
+
+def test_by_the_clock_each_is_told_once() -> None:
+    saves, watch = schedule(**LOOSE, checkpoint__every="{seconds=60}")
+    told = []
+    for second in range(0, 200, 20):
+        watch.seconds = second
+        told += [second] * saves.due(1 + second)
+    assert told == [60, 120, 180]
+
+
+def test_nothing_falls_due_where_nothing_is_scheduled() -> None:
+    saves, watch = schedule(checkpoint__every="{}", checkpoint__autosave_s=1.0)
+    watch.seconds = 1e6
+    assert due(saves) == []
+    assert not any(saves.overdue(turn) for turn in range(1, 40))
+
+
+@pytest.mark.parametrize("values", [{}, LOOSE])
+def test_overdue_is_what_nobody_has_saved_for_long(values: dict[str, Any]) -> None:
+    saves, watch = schedule(**values, checkpoint__autosave_s=100.0)
+    watch.seconds = 99.9
+    assert not saves.overdue(5)
+    watch.seconds = 100.0
+    assert saves.overdue(5)
+    assert saves.overdue(6)  # until it is saved: the recorder may have been busy
+    saves.saved()
+    assert not saves.overdue(7)
+    watch.seconds = 200.0
+    assert saves.overdue(8)
+
+
+def test_whatever_was_saved_counts() -> None:
+    saves, watch = schedule(**OFTEN, checkpoint__autosave_s=100.0)
+    watch.seconds = 90.0
+    saves.saved()  # because it was due, or somebody asked for it
+    watch.seconds = 110.0
+    assert not saves.overdue(5)
+
+
+def test_overdue_are_only_ends_of_rounds() -> None:
+    saves, watch = schedule(**PPO)
+    watch.seconds = 1e6
+    assert [turn for turn in range(1, 10) if saves.overdue(turn)] == [4, 8]
+
+
+def test_none_is_ever_overdue_with_a_limit_of_nothing() -> None:
+    saves, watch = schedule(checkpoint__autosave_s=0.0)
+    watch.seconds = 1e9
+    assert not any(saves.overdue(turn) for turn in range(1, 40))
