@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
-from hive.networks.clipping import clip_gradient
+from hive.networks.clipping import clip_factor, clip_gradient
 from hive.networks.configured import copy_arrays, load_module, network_parameters
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
 from hive.networks.distributions import (
@@ -150,6 +150,7 @@ __all__ = [
     "categorical_support",
     "checked_inputs",
     "checked_tensor",
+    "clip_factor",
     "clip_gradient",
     "copy_arrays",
     "dense_layers",

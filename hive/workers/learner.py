@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.config import AlgorithmConfig
 from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, SAMPLES, Codec, combine
-from hive.networks import FlatOptimizer, OptimizerSettings
+from hive.networks import FlatOptimizer, OptimizerSettings, clip_factor
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout", "mean_statistics"]
@@ -164,7 +164,7 @@ class Learner:
                 list(after["moments"]),
                 step=int(counters[Count.updates]) + 1,
                 learning_rate=rate,
-                gradient_scale=clip_scale(reduction.norm, self.config.clip_gradients),
+                gradient_scale=clip_factor(reduction.norm, self.config.clip_gradients),
             )
             cause = "" if finite else "update"
         applied = samples > 0 and not cause
@@ -211,11 +211,6 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
         momentum=config.momentum,
         weight_decay=config.weight_decay,
     )
-
-
-def clip_scale(norm: float, limit: float) -> float:
-    """What brings a gradient of this global norm within `limit` (0: off), as torch's clip_grad_norm_ does."""
-    return min(1.0, limit / (norm + 1e-6)) if limit > 0 else 1.0
 
 
 def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
