@@ -7,6 +7,7 @@
     flat, optimizers                                                  its weights as a block, and steps on it
     distributions, squashed, projection                               reading actions and values out of its outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
+    clipping, polyak                                                  one clip, one step of a target network
 
 Nothing here knows environments, processes or shared memory.
 """
@@ -54,6 +55,7 @@ from hive.networks.parameters import (
     network_parameters_of,
 )
 from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.polyak import polyak_step
 from hive.networks.projection import categorical_support, point_mass, project_categorical
 from hive.networks.recurrent import (
     EPISODE_STARTS,
@@ -171,6 +173,7 @@ __all__ = [
     "of_actions",
     "orthogonal",
     "point_mass",
+    "polyak_step",
     "predict_in_parallel",
     "project_categorical",
     "refuse_misfits",
