@@ -4,6 +4,7 @@
     head_kinds: heads, value_heads, distributional_heads, policy_heads   what it can end in
     recurrent                                                         one with a memory
     configured                                                        one that a config describes
+    field_rules                                                       which values parameters can have
     flat, optimizers                                                  its weights as a block, and steps on it
     distributions, squashed, projection                               reading actions and values out of its outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
@@ -27,6 +28,7 @@ from hive.networks.distributions import (
     distribution_for,
 )
 from hive.networks.embedders import ACTION_INPUT, ImageInput, VectorInput, embedder_layers, network_inputs
+from hive.networks.field_rules import CheckedFields, Rule, Rules
 from hive.networks.flat import ALIGNMENT, FlatField, FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.head_parameters import (
@@ -98,6 +100,7 @@ __all__ = [
     "Categorical",
     "CategoricalQHead",
     "CategoricalQHeadParameters",
+    "CheckedFields",
     "DiagonalGaussian",
     "DiscreteAction",
     "DuelingQHead",
@@ -135,6 +138,8 @@ __all__ = [
     "QuantileQHeadParameters",
     "RecurrentNetwork",
     "RecurrentNetworkPerHead",
+    "Rule",
+    "Rules",
     "Spaces",
     "SquashedGaussian",
     "SquashedPolicyHead",

@@ -116,6 +116,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     The same generator state gives the same weights. Raises NetworkError for parameters that do not fit the
     spaces.
     """
+    parameters.refuse_impossible()
     with seeded(generator):
         heads = [
             make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()

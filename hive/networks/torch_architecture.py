@@ -64,7 +64,6 @@ class TorchArchitecture(Architecture):
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
-        parameters.refuse_impossible()
         self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0))
         self.flat = FlatParameters(self.module)
         self.heads = heads_of(self.module) or self._heads_for_outputs()
