@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
-from hive.approximation.states import States, observation_of, over_states, with_observation
+from hive.approximation.states import States, observation_of, over_live_states, with_observation
 from hive.errors import NetworkError
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
@@ -41,14 +41,17 @@ Style = Literal["detached", "shared"]
 
 
 class FeatureModule(nn.Module):
-    """States in, the same states with features [*leading, *shape] for observations out; the mask stays as it is."""
+    """States in, the same states with features [*leading, *shape] for observations out; the mask stays as it is.
+
+    A terminal state whose observation is not finite gets the features of another state, see states.py.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, states: States) -> States:
-        return with_observation(states, over_states(self.model, states))
+        return with_observation(states, over_live_states(self.model, states, keep_finite=True))
 
 
 class FeatureNetwork(Approximation):
