@@ -42,7 +42,7 @@ from hive.approximation.targets import TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
 
-__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
+__all__ = ["CHECKPOINT_FREQUENCY", "Approximation", "refuse_weight"]
 
 CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
 
@@ -152,7 +152,12 @@ class Approximation:
         With `accumulate_steps=k` every k-th call makes the step. The loss is logged as given. Raises NetworkError
         without a loss, for one that does not depend on any parameter, and as `step`.
         """
+        self.refuse_untrainable()
         return self.accumulate(loss).step_if_due(*[] if loss is None else [loss])
+
+    def refuse_untrainable(self) -> None:
+        """Raises NetworkError without an optimizer. Called before a backward pass, which would leave gradients."""
+        self._optimizer_for("learn")
 
     def step_if_due(self, *losses: Tensor) -> Self:
         """A step if there were `accumulate_steps` backward passes since the last one; logs `losses`; returns self."""
@@ -169,6 +174,7 @@ class Approximation:
             raise NetworkError(
                 f"`{self.name}` has no loss to learn from", hint="pass it, or call backward yourself and then step()"
             )
+        refuse_weight(weight)
         total = self.scaled(loss) if weight == 1.0 else weight * self.scaled(loss)
         torch.autograd.backward(total)
         self.count_backward(weight)
@@ -185,8 +191,7 @@ class Approximation:
 
     def count_backward(self, weight: float = 1.0) -> None:
         """Says that a backward pass of a loss times `weight` has been made, for the mean that the step takes."""
-        if not 0.0 < weight < math.inf:
-            raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
+        refuse_weight(weight)
         self._accumulated += 1
         self._weight += weight
 
@@ -366,6 +371,12 @@ class Approximation:
                 f"the model of `{self.name}` is on {here}, device says {self._given_device}",
                 hint="move it there before, with model.to(device)",
             )
+
+
+def refuse_weight(weight: float) -> None:
+    """Raises NetworkError for a weight of a loss that is not positive and finite."""
+    if not 0.0 < weight < math.inf:
+        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
 
 
 def _tensors(model: nn.Module) -> Any:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation
+from hive.approximation.approximation import Approximation, refuse_weight
 from hive.approximation.states import States, observation_of, over_live_states, with_observation
 from hive.errors import NetworkError
 
@@ -119,6 +119,7 @@ class FeatureNetwork(Approximation):
         """
         if self.style == "shared":
             return super().accumulate(loss, weight)
+        refuse_weight(weight)
         if loss is not None:
             raise NetworkError(
                 f"`{self.name}` is given a loss, and takes its gradient from the heads",
