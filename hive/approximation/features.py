@@ -11,6 +11,9 @@ heads' own loss scaling, optimizers and order of steps.
 
 Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`.
 
+A model with nothing to learn, because it is frozen or has no parameters, makes no steps: `reinforce`, `count_backward`
+and `step` are for it what they are for an Identity, in both styles, with an optimizer or without.
+
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features, and nothing of the
 heads.
 
@@ -29,6 +32,7 @@ from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation, refuse_weight
 from hive.approximation.states import States, observation_of, over_live_states, with_observation
+from hive.approximation.stepping import parameters_with_gradients
 from hive.errors import NetworkError
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
@@ -126,6 +130,8 @@ class FeatureNetwork(Approximation):
                 hint='call reinforce() without one, or make it with style="shared"',
             )
         arrived = [waiting for waiting in self._waiting if waiting.gradient is not None]
+        if not arrived and self._learns_nothing:
+            return self
         if not arrived:
             raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="reinforce the heads before")
         self._waiting = []
@@ -146,6 +152,23 @@ class FeatureNetwork(Approximation):
             self.accumulate(weight=weight)
         else:
             super().count_backward(weight)
+
+    def step(self, loss: Tensor | None = None) -> Self:
+        """As Approximation's; does nothing where there is nothing to learn."""
+        if self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer)):
+            self._forget_accumulated()
+            return self
+        return super().step(loss)
+
+    def refuse_untrainable(self) -> None:
+        """Raises NetworkError without an optimizer, unless there is nothing to learn."""
+        if not self._learns_nothing:
+            super().refuse_untrainable()
+
+    @property
+    def _learns_nothing(self) -> bool:
+        """Whether the model is frozen or has no parameters. A gradient for what lies below still passes through it."""
+        return not any(parameter.requires_grad for parameter in self.model.parameters())
 
     def _refuse_step(self, parameters: list[Tensor]) -> None:
         self._was_scaled = True
