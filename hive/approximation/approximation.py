@@ -48,7 +48,7 @@ from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
 from hive.losses import Loss
 
-__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
+__all__ = ["CHECKPOINT_FREQUENCY", "Approximation", "refuse_weight"]
 
 CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
 
@@ -177,6 +177,8 @@ class Approximation:
             if self.receiver is not None:
                 self.receiver.reinforce([], 0, ())
             return self
+        if self.receiver is None:
+            self.refuse_untrainable()
         value = None if loss is None else self.value_of(loss, statistics)
         if self.receiver is not None:
             self.receiver.reinforce([self.part_of(value)], samples, self.statistics)
@@ -199,6 +201,10 @@ class Approximation:
             raise self._no_loss()
         return Part(self.scaled(loss), self.inputs, parameters)
 
+    def refuse_untrainable(self) -> None:
+        """Raises NetworkError without an optimizer. Called before a backward pass, which would leave gradients."""
+        self.require_optimizer("learn")
+
     def step_if_due(self, *losses: Tensor) -> Self:
         """A step if there were `accumulate_steps` backward passes since the last one; logs `losses`; returns self."""
         for loss in losses:
@@ -212,6 +218,7 @@ class Approximation:
         """
         if loss is None:
             raise self._no_loss()
+        refuse_weight(weight)
         total = self.scaled(loss) if weight == 1.0 else weight * self.scaled(loss)
         torch.autograd.backward(total)
         self.count_backward(weight)
@@ -228,8 +235,7 @@ class Approximation:
 
     def count_backward(self, weight: float = 1.0) -> None:
         """Says that a backward pass of a loss times `weight` has been made, for the mean that the step takes."""
-        if not 0.0 < weight < math.inf:
-            raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
+        refuse_weight(weight)
         self._accumulated += 1
         self._weight += weight
 
@@ -417,6 +423,12 @@ class Approximation:
                 f"the model of `{self.name}` is on {here}, device says {self._given_device}",
                 hint="move it there before, with model.to(device)",
             )
+
+
+def refuse_weight(weight: float) -> None:
+    """Raises NetworkError for a weight of a loss that is not positive and finite."""
+    if not 0.0 < weight < math.inf:
+        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
 
 
 def _tensors(model: nn.Module) -> Any:

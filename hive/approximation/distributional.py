@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
 from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
+from hive.approximation.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 from hive.networks.projection import categorical_support, point_mass, project_categorical
 
@@ -44,7 +44,7 @@ class QDistModule(nn.Module):
         self.register_buffer("terminal", point_mass(torch.zeros(()), atoms).to(device))
 
     def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
-        logits, leading = over_states(self.model, states), leading_shape(states)
+        logits, leading = over_live_states(self.model, states), leading_shape(states)
         shape = (*leading, self.n_actions, len(self.atoms))
         if logits.numel() != torch.Size(shape).numel():
             raise NetworkError(

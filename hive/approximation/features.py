@@ -11,6 +11,9 @@ heads' own loss scaling, optimizers and order of steps.
 
 Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`.
 
+A model with nothing to learn, because it is frozen or has no parameters, makes no steps: `reinforce`, `count_backward`
+and `step` are for it what they are for an Identity, in both styles, with an optimizer or without.
+
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features, and nothing of the
 heads.
 
@@ -27,9 +30,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation
+from hive.approximation.approximation import Approximation, refuse_weight
 from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, observation_of, over_states, with_observation
+from hive.approximation.states import States, observation_of, over_live_states, with_observation
+from hive.approximation.stepping import parameters_with_gradients
 from hive.errors import NetworkError
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
@@ -42,14 +46,17 @@ Style = Literal["detached", "shared"]
 
 
 class FeatureModule(nn.Module):
-    """States in, the same states with features [*leading, *shape] for observations out; the mask stays as it is."""
+    """States in, the same states with features [*leading, *shape] for observations out; the mask stays as it is.
+
+    A terminal state whose observation is not finite gets the features of another state, see states.py.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, states: States) -> States:
-        return with_observation(states, over_states(self.model, states))
+        return with_observation(states, over_live_states(self.model, states, keep_finite=True))
 
 
 class FeatureNetwork(Approximation):
@@ -117,12 +124,15 @@ class FeatureNetwork(Approximation):
         """
         if self.style == "shared":
             return super().accumulate(loss, weight)
+        refuse_weight(weight)
         if loss is not None:
             raise NetworkError(
                 f"`{self.name}` is given a loss, and takes its gradient from the heads",
                 hint='call reinforce() without one, or make it with style="shared"',
             )
         arrived = [waiting for waiting in self._waiting if waiting.gradient is not None]
+        if not arrived and self._learns_nothing:
+            return self
         if not arrived:
             raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="reinforce the heads before")
         self._waiting = []
@@ -143,6 +153,23 @@ class FeatureNetwork(Approximation):
             self.accumulate(weight=weight)
         else:
             super().count_backward(weight)
+
+    def step(self, loss: Tensor | None = None) -> Self:
+        """As Approximation's; does nothing where there is nothing to learn."""
+        if self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer)):
+            self._forget_accumulated()
+            return self
+        return super().step(loss)
+
+    def refuse_untrainable(self) -> None:
+        """Raises NetworkError without an optimizer, unless there is nothing to learn."""
+        if not self._learns_nothing:
+            super().refuse_untrainable()
+
+    @property
+    def _learns_nothing(self) -> bool:
+        """Whether the model is frozen or has no parameters. A gradient for what lies below still passes through it."""
+        return not any(parameter.requires_grad for parameter in self.model.parameters())
 
     def _refuse_step(self, parameters: list[Tensor]) -> None:
         self._was_scaled = True

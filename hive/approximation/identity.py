@@ -28,6 +28,9 @@ class Identity(Approximation):
     def accumulate(self, loss: Tensor | None = None, weight: float = 1.0) -> Self:
         return self
 
+    def refuse_untrainable(self) -> None:
+        """Does nothing."""
+
     def count_backward(self, weight: float = 1.0) -> None:
         pass
 

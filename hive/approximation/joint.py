@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from hive.approximation.approximation import Approximation
+from hive.approximation.approximation import Approximation, refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
 
@@ -89,6 +89,7 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
     """
     if not losses:
         raise NetworkError("there are no losses to learn from")
+    refuse_weight(weight)
     for head, _ in losses:
         if head.scaler is not None:
             raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot honour")
@@ -100,6 +101,8 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
 
 def reinforce_jointly(losses: Losses, features: Sequence[Approximation] = ()) -> None:
     """`accumulate_jointly`, then a step of each head, in order, and of each of the features."""
+    for approximation in (*_heads(losses), *features):
+        approximation.refuse_untrainable()
     accumulate_jointly(losses, features)
     for head in _heads(losses):
         head.step_if_due(*[loss for owner, loss in losses if owner is head])

@@ -8,6 +8,10 @@ The mask is 0 where a state is terminal (nothing follows it, its value is 0) and
 states there are: a mask [] is a single state, [T, B] an array of them. Without a mask the first axis counts states.
 
 A model is always called with one batch axis, and what it returns gets the axes of the states.
+
+The value of a terminal state depends on nothing, not even on a model or an observation that is not finite there. To
+set the value afterwards is not enough: its gradient is 0, and the backward pass multiplies that 0 by the infinities of
+the model. So the model sees another state in its place (`over_live_states`), and `masked` then sets the value.
 """
 
 from __future__ import annotations
@@ -21,7 +25,16 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 
-__all__ = ["States", "action_tensor", "leading_shape", "masked", "observation_of", "over_states", "with_observation"]
+__all__ = [
+    "States",
+    "action_tensor",
+    "leading_shape",
+    "masked",
+    "observation_of",
+    "over_live_states",
+    "over_states",
+    "with_observation",
+]
 
 States: TypeAlias = Any  # a tensor, a mapping or an object, see above
 
@@ -59,9 +72,37 @@ def over_states(model: Callable[..., Any], states: States, *extra: Tensor) -> Te
     not a tensor with N rows.
     """
     leading = leading_shape(states)
+    return _with_axes(model(*_batches(leading, states, extra)), leading)
+
+
+def over_live_states(model: Callable[..., Any], states: States, *extra: Tensor, keep_finite: bool = False) -> Tensor:
+    """As `over_states`, with the first state that is not terminal in place of every terminal one.
+
+    Where all are terminal, the model sees zeros. keep_finite: replace only rows that are not finite.
+    """
+    leading = leading_shape(states)
+    batches, mask = _batches(leading, states, extra), _mask_of(states)
+    if mask is not None and leading.numel():
+        live = mask.reshape(-1) != 0
+        batches = [_without_terminal(batch, live.to(batch.device), keep_finite) for batch in batches]
+    return _with_axes(model(*batches), leading)
+
+
+def _batches(leading: torch.Size, states: States, extra: Sequence[Tensor]) -> list[Tensor]:
     axes, count = len(leading), leading.numel()
-    batches = [argument.reshape((count, *argument.shape[axes:])) for argument in (observation_of(states), *extra)]
-    result = model(*batches)
+    return [argument.reshape((count, *argument.shape[axes:])) for argument in (observation_of(states), *extra)]
+
+
+def _without_terminal(batch: Tensor, live: Tensor, keep_finite: bool) -> Tensor:
+    """`batch` [N, ...] with its first live row in place of rows that are not live; without synchronising a device."""
+    first = batch.index_select(0, live.to(torch.uint8).argmax().reshape(1))
+    first = torch.where(live.any(), first, torch.zeros_like(first))
+    kept = live | torch.isfinite(batch.flatten(1)).all(1) if keep_finite and batch.dim() > 1 else live
+    return torch.where(kept.reshape(-1, *[1] * (batch.dim() - 1)), batch, first)
+
+
+def _with_axes(result: Any, leading: torch.Size) -> Tensor:
+    count = leading.numel()
     if not isinstance(result, Tensor) or result.dim() == 0 or len(result) != count:
         found = list(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise NetworkError(
@@ -76,8 +117,8 @@ def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Te
     mask = _mask_of(states)
     if mask is None:
         return values
-    mask = mask.to(values.device, values.dtype).reshape((*mask.shape, *[1] * (values.dim() - mask.dim())))
-    return values * mask if terminal is None else (values - terminal) * mask + terminal
+    live = (mask.to(values.device) != 0).reshape((*mask.shape, *[1] * (values.dim() - mask.dim())))
+    return torch.where(live, values, values.new_zeros(()) if terminal is None else terminal.to(values.dtype))
 
 
 def with_observation(states: States, features: Tensor) -> States:

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
+
+from hive.networks.clipping import clip_factor
 
 __all__ = [
     "STAGES",
@@ -84,12 +86,11 @@ def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def clip_gradients(parameters: Sequence[Tensor], limit: float, norm: Tensor) -> float:
-    """Scales all gradients so that their norm is at most `limit`, and returns the norm afterwards.
-
-    By torch.nn.utils.clip_grads_with_norm_, whose factor is limit / (norm + 1e-6), at most 1.
-    """
-    clip_grads_with_norm_(parameters, limit, norm)
-    return float(norm) * min(limit / (float(norm) + 1e-6), 1.0)
+    """Scales all gradients so that their norm is at most `limit`, and returns the norm afterwards."""
+    factor = clip_factor(float(norm), limit)
+    if factor != 1.0:
+        scale_gradients(parameters, factor)
+    return float(norm) * factor
 
 
 def not_finite_name(optimizer: Optimizer, model: nn.Module) -> str:

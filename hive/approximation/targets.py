@@ -13,7 +13,7 @@ A copy has parameters and buffers (the statistics of BatchNorm, the atoms of a d
 buffers at an update, `buffers`, is "copy", "average" (floating-point ones, as the parameters) or "ignore".
 
 `counts="env_steps"` counts steps of the environment instead of updates: the program says how many there were, by
-`advance`. Each update is one foreach pass over all tensors. A copy follows its network to another device.
+`advance`. A copy follows its network to another device.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from hive.approximation.modes import evaluating
 from hive.errors import NetworkError
+from hive.networks.polyak import polyak_step
 
 __all__ = ["FixedTarget", "PolyakTarget", "SharedTarget", "TargetNetwork", "TrivialTarget"]
 
@@ -162,9 +163,9 @@ class CopiedTarget(TargetNetwork):
         """The copy = (1 - rate) * copy + rate * network; a rate of 1 copies exactly."""
         target, source = self._current_copy(), _known(self._source)
         with torch.no_grad():
-            _blend(list(target.parameters()), list(source.parameters()), rate)
+            polyak_step(list(target.parameters()), list(source.parameters()), rate)
             if self.buffers != "ignore":
-                _blend(list(target.buffers()), list(source.buffers()), rate if self.buffers == "average" else 1.0)
+                polyak_step(list(target.buffers()), list(source.buffers()), rate if self.buffers == "average" else 1.0)
 
 
 class FixedTarget(CopiedTarget):
@@ -218,18 +219,6 @@ class PolyakTarget(CopiedTarget):
     def _count(self, more: int) -> None:
         if more:
             self._move(self.rate if more == 1 else 1.0 - (1.0 - self.rate) ** more)
-
-
-def _blend(targets: list[Tensor], sources: list[Tensor], rate: float) -> None:
-    """In place: floating-point targets by `rate`, whole numbers and booleans copied."""
-    floats = [(t, s) for t, s in zip(targets, sources, strict=True) if t.is_floating_point()]
-    others = [(t, s) for t, s in zip(targets, sources, strict=True) if not t.is_floating_point()]
-    if rate == 1.0:
-        floats, others = [], others + floats
-    if floats:
-        torch._foreach_lerp_([t for t, _ in floats], [s.detach() for _, s in floats], rate)
-    if others:
-        torch._foreach_copy_([t for t, _ in others], [s.detach() for _, s in others])
 
 
 def _copy_of(model: nn.Module) -> nn.Module:

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from hive.approximation.approximation import Approximation
 from hive.approximation.receivers import GradientReceiver
-from hive.approximation.states import States, action_tensor, leading_shape, masked, over_states
+from hive.approximation.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
 
 __all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "SingleOutput", "VModule", "VNetwork"]
@@ -48,7 +48,7 @@ class VModule(nn.Module):
         self.model = model
 
     def forward(self, states: States) -> Tensor:
-        return masked(_one_value(over_states(self.model, states), states), states)
+        return masked(_one_value(over_live_states(self.model, states), states), states)
 
 
 class QModule(nn.Module):
@@ -59,7 +59,7 @@ class QModule(nn.Module):
         self.model = model
 
     def forward(self, states: States, actions: Tensor | Sequence[Any] | None = None) -> Tensor:
-        values, leading = over_states(self.model, states), leading_shape(states)
+        values, leading = over_live_states(self.model, states), leading_shape(states)
         if values.dim() != len(leading) + 1:
             raise NetworkError(
                 f"the model returns values {list(values.shape)} for states {list(leading)}",
@@ -89,7 +89,7 @@ class QContinuousModule(nn.Module):
                 f"actions {list(actions.shape)} do not fit states {list(leading)}", hint="one action for each state"
             )
         rows = actions.flatten(len(leading)) if actions.dim() > len(leading) else actions.unsqueeze(-1)
-        return masked(_one_value(over_states(self._side_by_side, states, rows), states), states)
+        return masked(_one_value(over_live_states(self._side_by_side, states, rows), states), states)
 
     def _side_by_side(self, observations: Tensor, actions: Tensor) -> Any:
         rows = observations.flatten(1) if observations.dim() > 1 else observations.unsqueeze(1)

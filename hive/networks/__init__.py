@@ -5,9 +5,11 @@
     recurrent                                                         one with a memory
     normalization                                                     one whose observations have mean 0 and deviation 1
     configured                                                        one that a config describes
+    field_rules                                                       which values parameters can have
     flat, optimizers                                                  its weights as a block, and steps on it
     distributions, squashed, projection                               reading actions and values out of its outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
+    clipping, polyak                                                  one clip, one step of a target network
 
 Nothing here knows environments, processes or shared memory.
 """
@@ -28,6 +30,7 @@ from hive.networks.distributions import (
 )
 from hive.networks.embedders import ACTION_INPUT, ImageInput, VectorInput, embedder_layers, network_inputs
 from hive.networks.exploration import EpsilonGreedy
+from hive.networks.field_rules import CheckedFields, Rule, Rules
 from hive.networks.flat import ALIGNMENT, FlatField, FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.head_parameters import (
@@ -65,6 +68,7 @@ from hive.networks.parameters import (
     network_parameters_of,
 )
 from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.polyak import polyak_step
 from hive.networks.projection import categorical_support, point_mass, project_categorical
 from hive.networks.recurrent import (
     EPISODE_STARTS,
@@ -109,6 +113,7 @@ __all__ = [
     "Categorical",
     "CategoricalQHead",
     "CategoricalQHeadParameters",
+    "CheckedFields",
     "DiagonalGaussian",
     "DiscreteAction",
     "DuelingQHead",
@@ -149,6 +154,8 @@ __all__ = [
     "QuantileQHeadParameters",
     "RecurrentNetwork",
     "RecurrentNetworkPerHead",
+    "Rule",
+    "Rules",
     "SharedNetwork",
     "Spaces",
     "SquashedGaussian",
@@ -194,6 +201,7 @@ __all__ = [
     "of_actions",
     "orthogonal",
     "point_mass",
+    "polyak_step",
     "predict_in_parallel",
     "project_categorical",
     "refuse_misfits",

@@ -78,11 +78,6 @@ class QuantileQHead(Head):
         self.action = action
         self.actions, self.atoms = action_count(parameters.name, action), parameters.atoms
         self.kappa = parameters.huber_loss_interval
-        if self.atoms < 1 or not 0 <= self.kappa < float("inf"):
-            raise NetworkError(
-                f"a `{parameters.name}` head with {self.atoms} quantiles and an interval of {self.kappa}",
-                hint="atoms >= 1 and huber_loss_interval >= 0",
-            )
         self.register_buffer("midpoints", (torch.arange(self.atoms) + 0.5) / self.atoms)
         self.width = self.actions * self.atoms
         self.output_shape = (self.actions, self.atoms)

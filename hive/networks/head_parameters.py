@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from hive.networks.field_rules import Rule, Rules
 from hive.networks.parameters import HeadParameters
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
 class DuelingQHeadParameters(HeadParameters):
     """hidden: the width of the layer that each of the two streams has of its own; 0: none. 512 in the paper."""
 
+    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "hidden": Rule.whole(0)}
+
     name: str = "dueling_q"
     hidden: int = 0
 
@@ -27,6 +31,13 @@ class DuelingQHeadParameters(HeadParameters):
 @dataclass(slots=True)
 class CategoricalQHeadParameters(HeadParameters):
     """`atoms` equally spaced returns from `v_min` to `v_max`; the defaults are those of the paper."""
+
+    RULES: ClassVar[Rules] = {
+        **HeadParameters.RULES,
+        "atoms": Rule.whole(2),
+        "v_min": Rule.number(),
+        "v_max": Rule.number(),
+    }
 
     name: str = "categorical_q"
     atoms: int = 51
@@ -38,6 +49,8 @@ class CategoricalQHeadParameters(HeadParameters):
 class QuantileQHeadParameters(HeadParameters):
     """atoms: the number of quantiles. huber_loss_interval: the paper's kappa, up to which errors count squared."""
 
+    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "atoms": Rule.whole(1), "huber_loss_interval": Rule.number(0)}
+
     name: str = "quantile_q"
     atoms: int = 200
     huber_loss_interval: float = 1.0
@@ -46,6 +59,8 @@ class QuantileQHeadParameters(HeadParameters):
 @dataclass(slots=True)
 class PolicyHeadParameters(HeadParameters):
     """beta_entropy: so many times its entropy is taken from the loss."""
+
+    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "beta_entropy": Rule.number()}
 
     name: str = "policy"
     beta_entropy: float = 0.0
@@ -67,6 +82,13 @@ class PPOHeadParameters(HeadParameters):
     initial_kl_coefficient: what the variable `kl_coefficient` of the head starts with, the factor of the
         divergence from the old policy in the loss.
     """
+
+    RULES: ClassVar[Rules] = {
+        **HeadParameters.RULES,
+        "clip_likelihood_ratio_using_epsilon": Rule.number(above=0).or_none(),
+        "beta_entropy": Rule.number(),
+        "initial_kl_coefficient": Rule.number(0),
+    }
 
     name: str = "ppo"
     clip_likelihood_ratio_using_epsilon: float | None = 0.2

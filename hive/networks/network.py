@@ -125,6 +125,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     The same generator state gives the same weights. Raises NetworkError for parameters that do not fit the
     spaces.
     """
+    parameters.refuse_impossible()
     network = _built(parameters, spaces, generator)
     if not parameters.normalize_observations:
         return network

@@ -22,12 +22,16 @@ import torch
 
 from hive import _native
 from hive.errors import NetworkError
+from hive.networks.field_rules import Rule
 
 __all__ = ["FlatOptimizer", "LimitedMemoryBFGS", "OptimizerSettings"]
 
 Floats = npt.NDArray[np.float32]
 
 NAMES = ("adam", "adamw", "rmsprop", "sgd", "lbfgs")
+
+BETA = MOMENTUM = Rule.number(0, below=1)
+EPSILON = Rule.number(above=0)  # with 0, elements whose gradient is always 0, such as padding, would become 0 / 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class OptimizerSettings:
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise NetworkError(f"no optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
+        rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": Rule.number(0)}
+        values = [(name, rule, getattr(self, name)) for name, rule in rules.items()]
+        for name, rule, value in (*values, *((f"betas[{place}]", BETA, beta) for place, beta in enumerate(self.betas))):
+            rule.checked(type(self).__name__, name, value)
 
 
 class FlatOptimizer:

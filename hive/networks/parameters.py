@@ -2,21 +2,22 @@
 
 `NetworkParameters()` alone is usable: every input of the spaces gets an embedder, a middleware of two tanh
 layers of 64 follows, and a policy and a value head end it. Assigning an attribute that does not exist raises
-AttributeError.
+AttributeError, and a value that a field cannot have raises NetworkError; see `field_rules`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks.optimizers import OptimizerSettings
+from hive.networks.field_rules import CheckedFields, Rule, Rules
+from hive.networks.layers import ACTIVATIONS
+from hive.networks.optimizers import BETA, EPSILON, MOMENTUM, OptimizerSettings
 from hive.networks.spaces import ActionSpec, Spaces
 
 __all__ = [
@@ -47,19 +48,23 @@ class EmbeddingMergerType(Enum):
 
 
 @dataclass(slots=True)
-class InputEmbedderParameters:
+class InputEmbedderParameters(CheckedFields):
     """An embedder; the input decides whether it is dense (vectors) or convolutional (images).
 
     widths: dense layers after the input or the convolutions; None: the usual one for an image, else none.
     """
+
+    RULES: ClassVar[Rules] = {"widths": Rule.widths().or_none(), "activation": Rule.choice(ACTIVATIONS)}
 
     widths: Sequence[int] | None = None
     activation: str = "relu"
 
 
 @dataclass(slots=True)
-class MiddlewareParameters:
+class MiddlewareParameters(CheckedFields):
     """Dense layers of these widths between the merged embeddings and the heads; `()` for none."""
+
+    RULES: ClassVar[Rules] = {"widths": Rule.widths(), "activation": Rule.choice(ACTIVATIONS)}
 
     widths: Sequence[int] = (64, 64)
     activation: str = "tanh"
@@ -69,11 +74,13 @@ class MiddlewareParameters:
 class LSTMMiddlewareParameters(MiddlewareParameters):
     """Dense layers as above, then an LSTM; what it remembers is an input and an output, see `recurrent`."""
 
+    RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_lstm_cells": Rule.whole(1)}
+
     number_of_lstm_cells: int = 256
 
 
 @dataclass(slots=True)
-class HeadParameters:
+class HeadParameters(CheckedFields):
     """A head. Heads with more parameters than these have a class of their own, see `head_parameters`.
 
     name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or that of such a class.
@@ -85,6 +92,14 @@ class HeadParameters:
         Its output has the same shape.
     """
 
+    RULES: ClassVar[Rules] = {
+        "name": Rule.name(),
+        "loss_weight": Rule.number(),
+        "rescale_gradient_from_head_by_factor": Rule.number(),
+        "num_output_head_copies": Rule.whole(1),
+        "cls": Rule.function().or_none(),
+    }
+
     name: str
     loss_weight: float = 1.0
     rescale_gradient_from_head_by_factor: float = 1.0
@@ -92,8 +107,11 @@ class HeadParameters:
     cls: Callable[[HeadParameters, ActionSpec], nn.Module] | None = None
 
 
+OPTIMIZERS = ("Adam", "AdamW", "RMSProp", "SGD", "LBFGS")
+
+
 @dataclass(slots=True)
-class NetworkParameters:
+class NetworkParameters(CheckedFields):
     """Every parameter of Coach's class of this name, and at the end hive's own.
 
     Workers are those of a `WorkerGroup` that train one global network; a NetworkWrapper without one is alone.
@@ -132,6 +150,39 @@ class NetworkParameters:
         once, after all accumulation, averaging over workers and scaling.
     """
 
+    RULES: ClassVar[Rules] = {
+        "force_cpu": Rule.flag(),
+        "async_training": Rule.flag(),
+        "shared_optimizer": Rule.flag(),
+        "scale_down_gradients_by_number_of_workers_for_sync_training": Rule.flag(),
+        "clip_gradients": Rule.number(0).or_none(),
+        "gradients_clipping_method": Rule.member(GradientClippingMethod),
+        "l2_regularization": Rule.number(0),
+        "learning_rate": Rule.number(0),
+        "learning_rate_decay_rate": Rule.number(0),
+        "learning_rate_decay_steps": Rule.whole(0),
+        "input_embedders_parameters": Rule.named_parts(InputEmbedderParameters),
+        "embedding_merger_type": Rule.member(EmbeddingMergerType),
+        "middleware_parameters": Rule.part(MiddlewareParameters).or_none(),
+        "heads_parameters": Rule.parts(HeadParameters),
+        "use_separate_networks_per_head": Rule.flag(),
+        "optimizer_type": Rule.choice(OPTIMIZERS, any_case=True),
+        "optimizer_epsilon": EPSILON,
+        "adam_optimizer_beta1": BETA,
+        "adam_optimizer_beta2": BETA,
+        "rms_prop_optimizer_decay": BETA,
+        "batch_size": Rule.whole(1),
+        "replace_mse_with_huber_loss": Rule.flag(),
+        "create_target_network": Rule.flag(),
+        "tensorflow_support": Rule.flag(),
+        "weight_decay": Rule.number(0),
+        "momentum": MOMENTUM,
+        "module": Rule.function().or_none(),
+        "normalize_observations": Rule.flag(),
+        "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
+        "clip_stage": Rule.choice(("batch", "update")),
+    }
+
     force_cpu: bool = False
     async_training: bool = False
     shared_optimizer: bool = True
@@ -169,19 +220,12 @@ class NetworkParameters:
         return [head for head in heads for _ in range(head.num_output_head_copies)]
 
     def refuse_impossible(self) -> None:
-        """Raises NetworkError for values that would only be found out about at the first update, or never."""
+        """Raises NetworkError for fields that break their rules, also those of the parts, or contradict each other."""
+        self.check_fields()
+        middleware = [] if self.middleware_parameters is None else [self.middleware_parameters]
+        for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
+            part.check_fields()
         self.learning_rate_at(0)
-        for name, choices in (("gradient_averaging", ("sum", "mean", "samples")), ("clip_stage", ("batch", "update"))):
-            if getattr(self, name) not in choices:
-                raise NetworkError(f"{name} = {getattr(self, name)!r} is unknown", hint=f"one of: {', '.join(choices)}")
-        for name in ("clip_gradients", "l2_regularization", "learning_rate", "learning_rate_decay_rate"):
-            value = getattr(self, name) or 0.0
-            if value < 0:
-                raise NetworkError(f"{name} = {value} is negative", hint="None or 0: off")
-            if not math.isfinite(value):
-                raise NetworkError(f"{name} = {value} is not finite")
-        if self.batch_size < 1:
-            raise NetworkError(f"batch_size = {self.batch_size} holds no sample")
 
     def learning_rate_at(self, update: int) -> float:
         """The learning rate of update number `update`, counted from 0.
@@ -199,7 +243,7 @@ class NetworkParameters:
         return self.learning_rate * self.learning_rate_decay_rate**decays
 
     def optimizer_settings(self) -> OptimizerSettings:
-        """All that the optimizer needs but the learning rate; NetworkError if `optimizer_type` is unknown."""
+        """All that the optimizer needs but the learning rate."""
         return OptimizerSettings(
             name=self.optimizer_type.lower(),
             betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hive.errors import NetworkError
 from hive.networks.head_parameters import PPOHeadParameters
 from hive.networks.heads import Head, PolicyHead, refuse_unknown_actions
 from hive.networks.parameters import HeadParameters
@@ -59,8 +58,6 @@ class PPOHead(PolicyHead):
         super().__init__(parameters, action)
         self.epsilon = parameters.clip_likelihood_ratio_using_epsilon
         self.beta_entropy = parameters.beta_entropy
-        if self.epsilon is not None and not self.epsilon > 0:
-            raise NetworkError(f"clip_likelihood_ratio_using_epsilon = {self.epsilon}", hint="None: no clipping")
         self.extra_inputs = (*self.extra_inputs, ("float32", ()))
         self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
 

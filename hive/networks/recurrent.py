@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from hive.errors import NetworkError
 from hive.networks.heads import Head
 from hive.networks.parameters import LSTMMiddlewareParameters
 
@@ -94,8 +93,6 @@ class RecurrentNetworkPerHead(nn.Module):
 def lstm_cell(parameters: LSTMMiddlewareParameters, width: int) -> nn.LSTMCell:
     """An LSTM cell on `width` features: orthogonal weights for every gate, zero biases, but 1 for forgetting."""
     cells = parameters.number_of_lstm_cells
-    if cells < 1:
-        raise NetworkError(f"number_of_lstm_cells = {cells} remembers nothing", hint="use MiddlewareParameters")
     cell = nn.LSTMCell(width, cells)
     with torch.no_grad():
         for weight in (cell.weight_ih, cell.weight_hh):

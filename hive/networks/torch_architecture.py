@@ -37,6 +37,7 @@ from hive.networks.losses import l2_loss, weighted_losses
 from hive.networks.network import Observations, build_network, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
+from hive.networks.polyak import polyak_step
 from hive.networks.spaces import Spaces
 
 __all__ = ["TorchArchitecture"]
@@ -64,7 +65,6 @@ class TorchArchitecture(Architecture):
     ) -> None:
         super().__init__(agent_parameters, spaces, name)
         parameters = self.network_parameters
-        parameters.refuse_impossible()
         self.module = build_network(parameters, spaces, generator or torch.Generator().manual_seed(0))
         self.flat = FlatParameters(self.module)
         self.heads = heads_of(self.module) or self._heads_for_outputs()
@@ -319,12 +319,9 @@ class TorchArchitecture(Architecture):
         return float(norm)
 
     def _blend(self, source: npt.NDArray[np.uint8], rate: float) -> None:
-        if not 0.0 <= rate <= 1.0:
-            raise NetworkError(f"the rate of a weight update is between 0 and 1, got {rate}")
         end = self.flat.parameter_bytes
         with self.lock:
-            target = self._parameter_block()
-            _native.polyak(target, source[:end].view(np.float32), target, rate)
+            polyak_step([self._parameter_block()], [source[:end].view(np.float32)], rate)
             np.copyto(self.flat.block[end : self.flat.block_bytes], source[end : self.flat.block_bytes])
 
     def _named(self, name: Any) -> Any:

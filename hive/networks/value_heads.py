@@ -54,8 +54,6 @@ class DuelingQHead(QHead):
     def __init__(self, parameters: HeadParameters, action: ActionSpec, *, huber: bool = False) -> None:
         super().__init__(parameters, action, huber=huber)
         hidden = parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0
-        if hidden < 0:
-            raise NetworkError(f"a dueling head with {hidden} hidden units", hint="0: none")
         self.width = 2 * hidden or 1 + self.actions
         self.gain = 2.0**0.5 if hidden else 1.0
         self.value: nn.Linear | None = None

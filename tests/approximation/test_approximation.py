@@ -20,6 +20,8 @@ from hive.approximation import (
     PolyakTarget,
     TargetNetwork,
     TrivialTarget,
+    accumulate_jointly,
+    reinforce_jointly,
 )
 from hive.errors import NetworkError, NotFinite
 from hive.networks import FlatParameters
@@ -265,6 +267,31 @@ def test_without_an_optimizer_it_can_be_asked_but_not_trained() -> None:
         a.step()
     a.zero_grad()
     assert a.model.weight.grad is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_without_an_optimizer_it_is_refused_before_it_leaves_a_gradient(steps: int) -> None:
+    a, b = Approximation(line(2.0), name="fixed", accumulate_steps=steps), approximation()
+    for call in (
+        lambda: a.reinforce(loss(a)),
+        lambda: reinforce_jointly([(b, loss(b)), (a, loss(a))]),
+        lambda: reinforce_jointly([(b, loss(b))], [a]),
+    ):
+        with pytest.raises(NetworkError, match="`fixed` has no optimizer, so it cannot learn"):
+            call()
+        assert a.model.weight.grad is None  # type: ignore[union-attr]
+        assert b.model.weight.grad is None  # type: ignore[union-attr]
+    a.accumulate(loss(a))
+    assert a.model.weight.grad is not None, "for a program that takes the gradient itself"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf])
+def test_a_weight_that_is_refused_leaves_no_gradient(weight: float) -> None:
+    a = approximation()
+    for call in (lambda: a.accumulate(loss(a), weight), lambda: accumulate_jointly([(a, loss(a))], weight=weight)):
+        with pytest.raises(NetworkError, match="weight of a loss is positive"):
+            call()
+        assert a.model.weight.grad is None  # type: ignore[union-attr]
 
 
 def test_a_scaling_that_would_do_nothing_is_refused() -> None:

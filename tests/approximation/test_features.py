@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import Approximation, FeatureNetwork, FixedTarget, QNetwork, VNetwork
+from hive.approximation import Approximation, FeatureNetwork, FixedTarget, QNetwork, VNetwork, reinforce_jointly
 from hive.errors import NetworkError
 
 STATES = torch.linspace(-1, 1, 40).reshape(8, 5)
@@ -204,6 +204,67 @@ def test_gradients_of_several_batches_make_one_step_on_their_mean() -> None:
     head.reinforce(loss_of(head(once(STATES))))
     once.reinforce()
     assert largest_difference(weights(features, v), weights(once, head)) < 1e-6
+
+
+FROZEN: dict[str, Any] = {
+    "frozen": lambda **k: FeatureNetwork(modules()[0].requires_grad_(False), **k),
+    "frozen, with an optimizer": lambda **k: FeatureNetwork(
+        trunk := modules()[0].requires_grad_(False), sgd(trunk), **k
+    ),
+    "without parameters": lambda **k: FeatureNetwork(nn.Sequential(nn.ZeroPad1d((0, 1)), nn.Tanh()), device="cpu", **k),
+}
+
+
+@pytest.mark.parametrize("style", ["detached", "shared"])
+@pytest.mark.parametrize("kind", FROZEN)
+def test_where_there_is_nothing_to_learn_the_heads_learn(kind: str, style: Any) -> None:
+    features = FROZEN[kind](style=style, loss_scaling=0.5)
+    _, v, q = family((1.0, 1.0, 1.0))
+    _, plain_v, plain_q = family((1.0, 1.0, 1.0))
+    state = {name: tensor.clone() for name, tensor in features.model.state_dict().items()}
+    for _ in range(3):
+        shared = features(STATES)
+        if style == "shared":
+            features.reinforce(v.scaled(loss_of(v(shared))) + q.scaled(loss_of(q(shared))))
+            v.step()
+            q.step()
+        else:
+            v.reinforce(loss_of(v(shared)))
+            q.reinforce(loss_of(q(shared)))
+            assert features.reinforce() is features
+        features.count_backward()
+        assert features.step() is features
+        shared = features(STATES)
+        reinforce_jointly([(v, loss_of(v(shared))), (q, loss_of(q(shared)))], [features])
+        for _ in range(2):
+            plain_v.reinforce(loss_of(plain_v(features.no_grad(STATES))))
+            plain_q.reinforce(loss_of(plain_q(features.no_grad(STATES))))
+    assert largest_difference(weights(v, q), weights(plain_v, plain_q)) < 1e-6
+    assert all(torch.equal(tensor, state[name]) for name, tensor in features.model.state_dict().items())
+    assert (features.updates, features._waiting) == (0, [])
+
+
+def test_a_gradient_passes_through_what_is_frozen_and_learns_below() -> None:
+    below, _, _ = family((1.0, 1.0, 1.0))
+    frozen = FeatureNetwork(filled(6, 6, 3.0).requires_grad_(False))
+    v = VNetwork(head := filled(6, 1, 1.0), sgd(head))
+    before = weights(below)[0].clone()
+    loss = loss_of(v(frozen(below(STATES))))
+    v.reinforce(loss)
+    frozen.reinforce()
+    below.reinforce()
+    assert (v.updates, frozen.updates, below.updates) == (1, 0, 1)
+    assert not torch.equal(weights(below)[0], before)
+
+
+def test_what_is_no_longer_frozen_learns() -> None:
+    trunk, head, _ = modules()
+    features, v = FeatureNetwork(trunk.requires_grad_(False), sgd(trunk)), VNetwork(head, sgd(head))
+    for expected in (0, 1):
+        v.reinforce(loss_of(v(features(STATES))))
+        features.reinforce()
+        assert features.updates == expected
+        trunk.requires_grad_(True)
 
 
 def test_every_kth_reinforce_makes_the_step() -> None:

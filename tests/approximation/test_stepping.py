@@ -57,6 +57,14 @@ def test_clipping_shortens_what_is_longer(limit: float, expected: list[float]) -
     assert after == pytest.approx(min(limit, 5.0), abs=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-4, 1.0, 1e6])
+def test_clipping_is_that_of_torch(scale: float) -> None:
+    made, other = parameters(3.0 * scale, -4.0 * scale), parameters(3.0 * scale, -4.0 * scale)
+    clip_gradients(made, 2.0 * scale, gradient_norm(made))
+    torch.nn.utils.clip_grad_norm_(other, 2.0 * scale)
+    assert gradients_of(made) == pytest.approx(gradients_of(other), rel=1e-6)
+
+
 def test_scaling() -> None:
     made = parameters(3.0, -4.0)
     scale_gradients(made, 0.5)

@@ -55,14 +55,15 @@ def test_a_fixed_target_is_made_equal_every_so_many_updates(frequency: int) -> N
     assert not target(ONE).requires_grad
 
 
-def test_a_polyak_target_moves_by_its_rate() -> None:
-    layer, target = network(1.0), PolyakTarget(0.25)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_polyak_target_moves_by_its_rate(dtype: torch.dtype) -> None:
+    layer, target = network(1.0).to(dtype), PolyakTarget(0.25)
     target.init(layer)
     set_weight(layer, 2.0)
     target.update()
-    assert values(target) == 1.25
+    assert float(target(ONE.to(dtype))) == 1.25
     target.update()
-    assert values(target) == pytest.approx(1.4375)
+    assert float(target(ONE.to(dtype))) == pytest.approx(1.4375)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])

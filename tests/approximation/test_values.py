@@ -8,7 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import FeatureNetwork, FixedTarget, PolyakTarget, QContinuous, QNetwork, VNetwork
+from hive.approximation import (
+    FeatureNetwork,
+    FixedTarget,
+    PolyakTarget,
+    QContinuous,
+    QDist,
+    QNetwork,
+    VNetwork,
+    reinforce_jointly,
+)
 from hive.errors import NetworkError
 
 MASK = torch.tensor([1.0, 0.0, 1.0])
@@ -68,6 +77,72 @@ def test_a_gradient_reaches_actions_and_no_terminal_state() -> None:
     q(STATES, actions).sum().backward()
     assert actions.grad is not None
     assert actions.grad.flatten().tolist() == MASK.tolist()
+
+
+class Fragile(nn.Module):
+    """Not finite at 0, and of a gradient that is not finite there either."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(columns))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.scale * (1 / rows.flatten(1).sum(1, keepdim=True)).log()
+
+
+FAMILY = {
+    "v": lambda: VNetwork(Fragile(1), None),
+    "q": lambda: QNetwork(Fragile(3)),
+    "q of actions": lambda: QNetwork(Fragile(3)),
+    "continuous": lambda: QContinuous(Fragile(1), None),
+    "dist": lambda: QDist(Fragile(3 * 5), None, 3, 5, -2.0, 2.0),
+}
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("spoilt", [0.0, -1.0, NAN, INFINITY])
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_terminal_state_has_its_value_and_a_gradient_whatever_the_model_makes_of_it(name: str, spoilt: float) -> None:
+    approximation = FAMILY[name]()
+    rows = torch.tensor([[spoilt, 0.0], [1.0, 2.0], [spoilt, spoilt], [0.5, 0.5]], requires_grad=True)
+    actions = {
+        "q of actions": [torch.tensor([0, 1, 2, 1])],
+        "continuous": [torch.tensor([spoilt, 1.0, 0.0, 1.0], requires_grad=True)],
+    }.get(name, [])
+    mask = torch.tensor([0, 1, 0, 1])
+    values = approximation({"observation": rows, "mask": mask}, *actions)
+    live = approximation(rows[1::2].detach(), *[action[1::2].detach() for action in actions])
+    torch.testing.assert_close(values[1::2], live)
+    end = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]) if name == "dist" else torch.zeros(())
+    assert torch.equal(values[::2], end.expand_as(values[::2]))
+    torch.autograd.backward(values.square().sum())
+    gradients = [rows.grad, *[p.grad for p in approximation.model.parameters()]]
+    gradients += [action.grad for action in actions if action.requires_grad]
+    assert all(gradient is not None and bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    assert rows.grad is not None
+    assert not rows.grad[::2].any()
+    assert rows.grad[1::2].any()
+
+
+def test_terminal_states_alone_have_their_value() -> None:
+    for mask in (torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)):
+        values = VNetwork(nn.Linear(3, 1), None)({"observation": torch.full((2, 2, 3), NAN), "mask": mask})
+        assert torch.equal(values, torch.zeros(2, 2))
+        values.sum().backward()
+    assert VNetwork(nn.Linear(3, 1), None)({"observation": torch.zeros(0, 3), "mask": torch.zeros(0)}).shape == (0,)
+
+
+def test_a_terminal_observation_that_is_not_finite_spoils_no_features() -> None:
+    for style in ("detached", "shared"):
+        trunk, head = nn.Linear(2, 3), nn.Linear(3, 1)
+        features = FeatureNetwork(trunk, torch.optim.SGD(trunk.parameters(), lr=0.1), style=style)  # type: ignore[arg-type]
+        v = VNetwork(head, torch.optim.SGD(head.parameters(), lr=0.1))
+        rows = torch.tensor([[1.0, 2.0], [NAN, INFINITY], [3.0, 4.0], [5.0, 6.0]])
+        shared = features({"observation": rows, "mask": torch.tensor([1, 0, 0, 1])})
+        assert torch.equal(shared["observation"][2:], trunk(rows[2:])), "terminal or not"
+        reinforce_jointly([(v, v(shared).sum())], [features])
+        assert features.updates == 1
+        assert all(bool(torch.isfinite(parameter).all()) for parameter in trunk.parameters())
 
 
 def test_the_names_and_targets_are_the_pages() -> None:

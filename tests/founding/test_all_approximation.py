@@ -315,7 +315,8 @@ def test_db_c5_loss_scaling_acts_in_a_joint_backward_pass_or_is_refused() -> Non
 
 
 def test_db_c6_features_that_are_never_reinforced_cost_no_memory() -> None:
-    features = FeatureNetwork(nn.Linear(1, 3), cache_size=4)
+    model = nn.Linear(1, 3)
+    features = FeatureNetwork(model, sgd(model), cache_size=4)
     for _ in range(100):
         features(ONE)
     held = [features(ONE) for _ in range(4)]

@@ -539,7 +539,7 @@ def test_set_is_training_and_parallel_prediction() -> None:
 
 ERRORS: list[tuple[str, Callable[[], Any]]] = [
     ("no head `naf`", lambda: architecture(heads_parameters=[HeadParameters("naf")])),
-    ("no optimizer `adagrad`", lambda: architecture(optimizer_type="Adagrad")),
+    ("optimizer_type = 'Adagrad' is not one of Adam", lambda: architecture(optimizer_type="Adagrad")),
     (
         "no input `speed` to embed",
         lambda: architecture(input_embedders_parameters={"speed": InputEmbedderParameters()}),
@@ -548,10 +548,10 @@ ERRORS: list[tuple[str, Callable[[], Any]]] = [
         "no parameters for network `critic`",
         lambda: NetworkWrapper({"main": NetworkParameters()}, *ROLES, "critic", SPACES),
     ),
-    ("clip_gradients = -1 is negative", lambda: architecture(clip_gradients=-1)),
-    ("learning_rate = nan is not finite", lambda: architecture(learning_rate=float("nan"))),
-    ("batch_size = 0 holds no sample", lambda: architecture(batch_size=0)),
-    ("gradient_averaging = 'max' is unknown", lambda: architecture(gradient_averaging="max")),
+    ("clip_gradients = -1 is not", lambda: architecture(clip_gradients=-1)),
+    ("learning_rate = nan is not a finite number", lambda: architecture(learning_rate=float("nan"))),
+    ("batch_size = 0 is not a whole number >= 1", lambda: architecture(batch_size=0)),
+    ("gradient_averaging = 'max' is not one of sum, mean", lambda: architecture(gradient_averaging="max")),
     ("needs the input `observation`", lambda: architecture().predict({})),
     ("has no input `speed`", lambda: architecture().predict({**STATES, "speed": OBSERVATIONS})),
     (

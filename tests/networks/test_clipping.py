@@ -1,13 +1,28 @@
-"""Three ways of clipping a block."""
+"""The one clip factor, and three ways of clipping a block."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from hive.networks import GradientClippingMethod, clip_gradient
+from hive.networks import GradientClippingMethod, clip_factor, clip_gradient
 
 BY_GLOBAL_NORM, BY_NORM, BY_VALUE = GradientClippingMethod
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-7, 0.1, 0.5, 0.7, 1e6])
+@pytest.mark.parametrize("limit", [1e-6, 0.5, 3.0])
+def test_the_factor_is_that_of_torch(norm: float, limit: float) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    parameter.grad = torch.tensor([norm], dtype=torch.float64)
+    torch.nn.utils.clip_grad_norm_([parameter], limit)
+    assert clip_factor(norm, limit) * norm == pytest.approx(parameter.grad.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("limit", [None, 0, 0.0])
+def test_without_a_limit_the_factor_is_one(limit: float | None) -> None:
+    assert [clip_factor(norm, limit) for norm in (0.0, 1.0, float("inf"))] == [1.0, 1.0, 1.0]
 
 
 def clipped(limit: float | None, method: GradientClippingMethod) -> list[float]:
@@ -23,7 +38,7 @@ def test_each_limits_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("method", GradientClippingMethod)
-@pytest.mark.parametrize("limit", [None, 0, 13.0, 1e9])
+@pytest.mark.parametrize("limit", [None, 0, 13.1, 1e9])
 def test_without_a_limit_and_within_it_nothing_changes(method: GradientClippingMethod, limit: float | None) -> None:
     assert clipped(limit, method) == [3.0, 4.0, 0.0, 12.0]
 
@@ -33,3 +48,9 @@ def test_a_gradient_of_zero_stays(method: GradientClippingMethod) -> None:
     gradient = np.zeros(3, np.float32)
     clip_gradient(gradient, [gradient], 0.0, 1.0, method)
     assert not gradient.any()
+
+
+def test_squares_that_overflow_are_no_gradient_of_zero() -> None:
+    gradient = np.float32([3e30, 4e30, 0.5])
+    clip_gradient(gradient, [gradient[:2], gradient[2:]], 5e30, 1.0, BY_NORM)
+    np.testing.assert_allclose(gradient, [0.6, 0.8, 0.5], rtol=1e-6)

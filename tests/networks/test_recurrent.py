@@ -131,8 +131,6 @@ def test_inputs_of_one_network_are_not_run_together() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(NetworkError, match="number_of_lstm_cells = 0"):
-        lstm_cell(LSTMMiddlewareParameters(number_of_lstm_cells=0), 4)
     middleware = LSTMMiddlewareParameters(number_of_lstm_cells=CELLS)
     copies = NetworkWrapper(NetworkParameters(middleware_parameters=middleware), False, False, "main", SPACES)
     with pytest.raises(NetworkError, match="cannot be cut into batches"):

@@ -302,7 +302,7 @@ class Frozen(WithBuffers):
     ("parameters", "message"),
     [
         ({"learning_rate_decay_rate": 0.5}, "needs learning_rate_decay_steps"),
-        ({"clip_gradients": -1.0}, "clip_gradients = -1.0 is negative"),
+        ({"clip_gradients": -1.0}, "clip_gradients = -1.0 is not"),
         ({"module": Frozen, "weight_decay": 0.1}, "would shrink the frozen parameters"),
     ],
 )

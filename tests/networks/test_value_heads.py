@@ -68,5 +68,3 @@ def test_other_actions_are_refused() -> None:
         assert "`value` head" in error.value.hint
     with pytest.raises(NetworkError, match=r"actions from 1 to 3 are not all among 3"):
         QHead(HeadParameters("q"), ACTION).loss(VALUES, TARGETS, torch.tensor([1, 3]))
-    with pytest.raises(NetworkError, match="-1 hidden units"):
-        DuelingQHead(DuelingQHeadParameters(hidden=-1), ACTION)

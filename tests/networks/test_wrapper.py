@@ -154,6 +154,22 @@ def test_gradients_can_be_brought_along() -> None:
     assert np.array_equal(weights(one.online_network), weights(two.online_network))
 
 
+@pytest.mark.parametrize("limit", [5.0, 1e3])
+@pytest.mark.parametrize("scale", [2e-5, 1.0])
+def test_gradients_are_clipped_by_the_factor_of_torch(scale: float, limit: float) -> None:
+    """The 1e-6 that torch adds to the norm is a third of a percent of the smaller one's."""
+    copies = wrapper(optimizer_type="SGD", learning_rate=1 / scale, clip_gradients=limit * scale, clip_stage="update")
+    before = weights(copies.global_network)
+    gradients = [np.full(g.shape, scale, np.float32) for g in copies.online_network.accumulated_gradients]
+    copies.apply_gradients_to_global_network(gradients)
+    parameter = torch.nn.Parameter(torch.zeros(len(before)))
+    parameter.grad = torch.full_like(parameter, scale)
+    torch.nn.utils.clip_grad_norm_([parameter], limit * scale)
+    expected = float(parameter.grad[0]) / scale
+    assert (expected < 0.1) == (limit == 5.0)
+    np.testing.assert_allclose(before - weights(copies.global_network), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_without_a_global_network_applying_to_it_says_what_to_do() -> None:
     with pytest.raises(NetworkError, match="network `main` has no global copy") as error:
         wrapper(has_global=False).apply_gradients_to_global_network()

@@ -1,0 +1,160 @@
+"""Rules for the fields of parameter classes, checked whenever a field is assigned.
+
+    class NetworkParameters(CheckedFields):
+        RULES = {"batch_size": Rule.whole(1), "clip_gradients": Rule.number(0).or_none()}
+        ...
+
+    parameters.batch_size = 0      NetworkError: batch_size = 0 is not a whole number >= 1
+
+The constructor of a dataclass assigns its fields, so it is checked too. Lists and dictionaries can change without an
+assignment; `check_fields` checks all fields again, and is called where a network is built.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import reprlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from hive.errors import NetworkError
+
+__all__ = ["CheckedFields", "Rule", "Rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The values that a field can have.
+
+    expected: describes them, to complete "is not ..."; called when it is needed. accepts: whether a value is one of
+        them. convert: makes the value to keep.
+    """
+
+    expected: Callable[[], str]
+    accepts: Callable[[Any], bool]
+    convert: Callable[[Any], Any] = lambda value: value
+
+    def checked(self, owner: str, name: str, value: Any) -> Any:
+        """The value to keep. Raises NetworkError that names the field, the value and what is expected."""
+        if not self.accepts(value):
+            hint = f"it is a field of {owner}"
+            raise NetworkError(f"{name} = {reprlib.repr(value)} is not {self.expected()}", hint=hint)
+        return self.convert(value)
+
+    def or_none(self) -> Rule:
+        return Rule(
+            lambda: f"{self.expected()} or None", lambda value: value is None or self.accepts(value), self.convert
+        )
+
+    @staticmethod
+    def number(minimum: float = -math.inf, *, above: float = -math.inf, below: float = math.inf) -> Rule:
+        """A finite number of Python or NumPy within these bounds, `above` and `below` excluded; not a boolean."""
+        bounds = {f" >= {minimum:g}": minimum, f" > {above:g}": above, f" < {below:g}": below}
+        limits = " and".join(limit for limit, bound in bounds.items() if math.isfinite(bound))
+
+        def accepts(value: Any) -> bool:
+            finite = _is_number(value, numbers.Real) and math.isfinite(value)
+            return finite and minimum <= value and above < value < below
+
+        return Rule(lambda: f"a finite number{limits}", accepts)
+
+    @staticmethod
+    def whole(minimum: int) -> Rule:
+        """A whole number of Python or NumPy; not a boolean."""
+        return Rule(lambda: f"a whole number >= {minimum}", lambda value: _is_whole(value, minimum))
+
+    @staticmethod
+    def widths() -> Rule:
+        """The widths of layers, none of them 0."""
+
+        def accepts(value: Any) -> bool:
+            is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+            return is_list and all(_is_whole(width, 1) for width in value)
+
+        return Rule(lambda: "a list of whole numbers >= 1", accepts)
+
+    @staticmethod
+    def flag() -> Rule:
+        return Rule(lambda: "True or False", lambda value: isinstance(value, bool | np.bool_))
+
+    @staticmethod
+    def name() -> Rule:
+        return Rule(lambda: "a name", lambda value: isinstance(value, str) and value != "")
+
+    @staticmethod
+    def choice(names: Collection[str], *, any_case: bool = False) -> Rule:
+        """One of `names`, to which more can be added later."""
+
+        def accepts(value: Any) -> bool:
+            known = [name.lower() for name in names] if any_case else names
+            return isinstance(value, str) and (value.lower() if any_case else value) in known
+
+        return Rule(lambda: f"one of {', '.join(names)}", accepts)
+
+    @staticmethod
+    def member(kind: type[Enum]) -> Rule:
+        """A member of an enumeration, or its name, which is converted to the member."""
+        return Rule(
+            lambda: f"one of {', '.join(kind.__members__)}",
+            lambda value: isinstance(value, kind) or (isinstance(value, str) and value in kind.__members__),
+            lambda value: kind[value] if isinstance(value, str) else value,
+        )
+
+    @staticmethod
+    def function() -> Rule:
+        return Rule(lambda: "a class or a function", callable)
+
+    @staticmethod
+    def part(kind: type) -> Rule:
+        return Rule(lambda: kind.__name__, lambda value: isinstance(value, kind))
+
+    @staticmethod
+    def parts(kind: type) -> Rule:
+        return Rule(
+            lambda: f"a list of {kind.__name__}",
+            lambda value: isinstance(value, list | tuple) and all(isinstance(part, kind) for part in value),
+        )
+
+    @staticmethod
+    def named_parts(kind: type) -> Rule:
+        return Rule(
+            lambda: f"a dictionary from names to {kind.__name__}",
+            lambda value: (
+                isinstance(value, Mapping)
+                and all(isinstance(name, str) and isinstance(part, kind) for name, part in value.items())
+            ),
+        )
+
+
+Rules: TypeAlias = Mapping[str, Rule]
+
+
+class CheckedFields:
+    """A class whose fields are checked by `RULES`, field name -> rule. A field without a rule takes any value."""
+
+    __slots__ = ()
+    RULES: ClassVar[Rules] = {}
+
+    if not TYPE_CHECKING:  # a type checker that sees __setattr__ accepts every misspelt attribute
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            rule = self.RULES.get(name)
+            object.__setattr__(self, name, value if rule is None else rule.checked(type(self).__name__, name, value))
+
+    def check_fields(self) -> None:
+        """Checks every field again. Raises NetworkError for the first that breaks its rule."""
+        for name in self.RULES:
+            setattr(self, name, getattr(self, name))
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any, minimum: int) -> bool:
+    return _is_number(value, numbers.Integral) and int(value) >= minimum
