@@ -47,12 +47,12 @@ class Deaths:
         self.run.transport.poll()
         process.alive = False
         process.cut_short = bool(self.run.ending) and not how.clean and not process.why
-        ended = self.run.ending and self._expects_end(process) and how.clean
+        ended = bool(self.run.ending) and self._expects_end(process) and how.clean
         for actor in process.actors:
             self.run.recovery.bury(actor, process.incarnation, "run_ended" if ended else "consumer_died")
         for actor in process.actors:
             if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
-                self.run.tell_all(Left(actor, process.incarnation, str(how)))
+                self.run.tell_all(Left(actor, process.incarnation, str(how), ended))
         self.run.transport.forget(process.address)
         expected = self._expects_end(process)
         for actor in process.actors:

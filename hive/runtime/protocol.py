@@ -141,6 +141,7 @@ class Left(Message):
     actor: int
     incarnation: int
     reason: str
+    with_run: bool  # it stopped because the run ends: nothing died
 
 
 class Begin(Message):
