@@ -1,22 +1,18 @@
-"""The rules of the house, read from the source: floors, imports, names, sizes, annotations, tests for everything."""
+"""The rules of the house, read from the source. A failure lists every violation as `file:line: what is wrong`."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 HIVE = ROOT / "hive"
 TESTS = ROOT / "tests"
 
-# A package may import only from those to its left. `testing` stands where the runtime is; it is not of the house.
+# A package may import only from those to its left. `testing` stands where the runtime is; production does not use it.
 ORDER = (
     *("errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "approximation", "storage", "envs"),
@@ -36,39 +32,15 @@ PLACES = {
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "numpy.load", "np.load"}
+FORBIDDEN_KEYWORDS = {"allow_pickle", "shell"}
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
 LAZY = ("runtime/__init__.py",)  # packages that load a module of theirs when a name of it is first used
 
-MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-# Modules without a test of their own name, and the tests that stand for them.
-TESTED_ELSEWHERE = {
-    "config/rules.py": "config/test_schema.py",
-    "runtime/binding.py": "runtime/test_inline.py",
-    "runtime/calls.py": "runtime/test_inline.py",
-    "runtime/control_server.py": "runtime/test_control.py",
-    "runtime/membership.py": "live/test_death.py",
-    "runtime/node.py": "runtime/test_inline.py",
-    "runtime/outcome.py": "runtime/test_inline.py",
-    "runtime/overview.py": "live/test_commands.py",
-    "runtime/recovery.py": "live/test_death.py",
-    "runtime/supervisor.py": "runtime/test_inline.py",
-    "runtime/planning.py": "runtime/test_topology.py",
-    "runtime/processes.py": "runtime/test_inline.py",
-    "runtime/forked.py": "live/test_death.py",
-    "runtime/hosting.py": "live/test_training.py",
-    "runtime/live_run.py": "live/test_commands.py",
-    "runtime/run.py": "live/test_training.py",
-    "testing/inline.py": "runtime/test_inline.py",
-    "workers/learner_actor.py": "workers/test_actors.py",
-    "networks/heads.py": "networks/test_torch_architecture.py",
-    "networks/spaces.py": "networks/test_exports.py",
-}
-
 MODULES = sorted(HIVE.rglob("*.py"))
-every_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(HIVE)))
+Violation = tuple[Path, int, str]
 
 
 @functools.cache
@@ -76,8 +48,18 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree_of(path)))
+
+
 def where(path: Path) -> str:
     return path.relative_to(HIVE).as_posix()
+
+
+def report(violations: Iterable[Violation]) -> str:
+    """The violations, one a line; an empty text where there is none."""
+    return "\n".join(f"{path.relative_to(ROOT)}:{line}: {text}" for path, line, text in violations)
 
 
 def name_of(path: Path) -> str:
@@ -111,17 +93,18 @@ def walk(node: ast.AST, *, skip: tuple[str, ...] = ()) -> Iterator[ast.AST]:
             yield from walk(child, skip=skip)
 
 
-def imports(path: Path, *, skip: tuple[str, ...] = ()) -> set[str]:
-    """The full names of all modules that a file imports, anywhere in it."""
-    found: set[str] = set()
+@functools.cache
+def imports(path: Path, *, skip: tuple[str, ...] = ()) -> dict[str, int]:
+    """The full names of all modules that a file imports, anywhere in it, and the line of each."""
+    found: dict[str, int] = {}
     for node in walk(tree_of(path), skip=skip):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            found.update((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{where(path)}:{node.lineno}: imports are absolute"
+            assert node.level == 0, f"{path.relative_to(ROOT)}:{node.lineno}: imports are absolute"
             assert node.module is not None
             inside = {f"{node.module}.{alias.name}" for alias in node.names}
-            found.update(name if name in NAMES else node.module for name in inside)
+            found.update((name if name in NAMES else node.module, node.lineno) for name in inside)
     return found
 
 
@@ -134,114 +117,75 @@ def package_of(name: str) -> str:
 # --- floors
 
 
-def test_every_package_has_its_place_in_the_order() -> None:
-    packages = {package_of(name) for name in NAMES} - {"", "__main__"}
-    assert packages <= set(ORDER)
-
-
-@every_module
-def test_imports_go_downward(path: Path) -> None:
+def upward_imports(path: Path) -> Iterator[Violation]:
     here = package_of(name_of(path))
-    targets = {package_of(name) for name in imports(path, skip=() if here else ("TYPE_CHECKING",))} - {"", here}
-    if here in ORDER:
-        wrong = {target for target in targets if ORDER.index(target) > ORDER.index(here)}
-        assert not wrong, f"{where(path)} imports from {sorted(wrong)}, which lie above or to the right of {here}"
-    elif here == "__main__":
-        assert targets == {"cli"}
-    else:
-        assert not targets, "`import hive` loads nothing"
-    assert "testing" not in targets, "the testing kit is for tests"
+    if here not in (*ORDER, "", "__main__"):
+        yield path, 1, f"package {here} has no place in ORDER"
+        return
+    for name, line in imports(path, skip=() if here else ("TYPE_CHECKING",)).items():
+        target = package_of(name)
+        if target in ("", here):
+            continue
+        if target == "testing":
+            yield path, line, "hive.testing is for tests only"
+        elif here == "":
+            yield path, line, f"`import hive` must load nothing, but loads {name}"
+        elif here == "__main__":
+            if target != "cli":
+                yield path, line, f"__main__ imports {name}; it may import hive.cli only"
+        elif ORDER.index(target) > ORDER.index(here):
+            yield path, line, f"{here} imports {name}, which lies above it or to its right"
+
+
+def test_imports_go_downward() -> None:
+    assert not report(violation for path in MODULES for violation in upward_imports(path))
 
 
 def test_modules_do_not_import_in_circles() -> None:
     skip = ("TYPE_CHECKING", "__name__ == '__main__'")
-    edges = {name: (imports(path, skip=skip) & NAMES.keys()) - {name} for name, path in NAMES.items()}
+    edges = {name: (imports(path, skip=skip).keys() & NAMES.keys()) - {name} for name, path in NAMES.items()}
     left = dict(edges)
     while free := {name for name, targets in left.items() if not targets & left.keys()}:
         left = {name: targets for name, targets in left.items() if name not in free}
-    assert not left, f"these import each other: {sorted(left)}"
+    lines = [
+        (NAMES[name], imports(NAMES[name])[target], f"imports {target}, in a circle")
+        for name, targets in left.items()
+        for target in sorted(targets & left.keys())
+    ]
+    assert not report(lines)
 
 
-@every_module
-def test_modules_of_others_are_imported_in_their_places_only(path: Path) -> None:
-    roots = {name.partition(".")[0] for name in imports(path)}
-    for module, places in PLACES.items():
-        assert module not in roots or where(path).startswith(places), f"{module} belongs in {places}"
-
-
-def lines_of(code: str) -> set[str]:
-    """What `code` prints, line by line, in a Python of its own."""
-    command = [sys.executable, "-P", "-c", code]  # -P: the hive that is installed, wherever this runs
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return set(done.stdout.split())
-
-
-def test_programs_of_tests_use_the_hive_that_is_installed() -> None:
-    """Without -P a program given on the command line imports the sources of the folder in which pytest was started."""
-    bare = re.compile(r"""sys\.executable, "-(?!P")""")
-    found = [path.relative_to(ROOT) for path in TESTS.rglob("*.py") if bare.search(path.read_text())]
-    assert not found, f"these start Python without -P: {found}"
-
-
-MODULES_LOADED = "print(*sys.modules, sep='\\n')"
-
-
-def test_importing_hive_loads_nothing_of_it() -> None:
-    loaded = lines_of(f"import sys, hive; {MODULES_LOADED}")
-    assert {name for name in loaded if name.startswith("hive.")} == set()
-    assert "numpy" not in loaded
-
-
-@pytest.mark.parametrize(
-    "packages", ["hive.cli; hive.cli.parser()", "hive.config, hive.records, hive.monitor, hive.runtime, hive.testing"]
-)
-def test_commands_and_views_do_not_load_torch(packages: str) -> None:
-    loaded = lines_of(f"import sys, {packages}; {MODULES_LOADED}")
-    assert "hive.config" in loaded
-    assert not {"torch", "textual", "rich"} & loaded
-
-
-def test_looking_at_a_run_loads_next_to_nothing() -> None:
-    """Half of the time that such a command takes is what it loads: `hive ps` shall answer in 0.3 s."""
-    loaded = lines_of(f"import sys, hive.cli; hive.cli.parser('ps'); {MODULES_LOADED}")
-    assert {"hive.cli.look", "hive.runtime.control"} <= loaded
-    heavy = {"torch", "numpy", "asyncio", "zmq", "psutil", "hive.config", "hive.monitor", "hive.cli.up", "hive._native"}
-    assert not heavy & loaded
-
-
-def test_the_help_does_not_load_torch() -> None:
-    code = f"""
-import runpy, sys
-sys.argv = ["hive", "--help"]
-try:
-    runpy.run_module("hive", run_name="__main__")
-except SystemExit as end:
-    assert not end.code
-{MODULES_LOADED}
-"""
-    loaded = lines_of(code)
-    assert "hive.cli" in loaded
-    assert "torch" not in loaded
+def test_modules_of_others_are_imported_in_their_places_only() -> None:
+    assert not report(
+        (path, line, f"{name} may be imported only in {', '.join(PLACES[root])}")
+        for path in MODULES
+        for name, line in imports(path).items()
+        if (root := name.partition(".")[0]) in PLACES and not where(path).startswith(PLACES[root])
+    )
 
 
 # --- what is never done
 
 
-@every_module
-def test_nothing_is_executed_that_was_read(path: Path) -> None:
-    roots = {name.partition(".")[0] for name in imports(path)}
-    assert not roots & FORBIDDEN_MODULES
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Call):
-            assert dotted(node.func) not in FORBIDDEN_CALLS, f"{where(path)}:{node.lineno}"
-        if isinstance(node, ast.keyword):
-            assert node.arg not in ("allow_pickle", "shell"), f"{where(path)}:{node.value.lineno}"
+def executed_input(path: Path) -> Iterator[Violation]:
+    for name, line in imports(path).items():
+        if name.partition(".")[0] in FORBIDDEN_MODULES:
+            yield path, line, f"imports {name}, which executes what it reads"
+    for node in nodes_of(path):
+        if isinstance(node, ast.Call) and dotted(node.func) in FORBIDDEN_CALLS:
+            yield path, node.lineno, f"calls {dotted(node.func)}, which executes what it reads"
+        if isinstance(node, ast.keyword) and node.arg in FORBIDDEN_KEYWORDS:
+            yield path, node.value.lineno, f"passes {node.arg}"
 
 
-def refused_texts(path: Path) -> Iterator[tuple[int, str]]:
+def test_nothing_is_executed_that_was_read() -> None:
+    assert not report(violation for path in MODULES for violation in executed_input(path))
+
+
+def error_texts(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of the errors of ours that a module raises, with {} for what is filled in."""
-    ours = {node.name for node in ast.walk(tree_of(HIVE / "errors.py")) if isinstance(node, ast.ClassDef)}
-    for node in ast.walk(tree_of(path)):
+    ours = {node.name for node in nodes_of(HIVE / "errors.py") if isinstance(node, ast.ClassDef)}
+    for node in nodes_of(path):
         if (
             isinstance(node, ast.Raise)
             and isinstance(node.exc, ast.Call)
@@ -255,51 +199,50 @@ def refused_texts(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in text.values)
 
 
-@every_module
-def test_errors_begin_in_lower_case_and_have_no_full_stop(path: Path) -> None:
-    for line, text in refused_texts(path):
-        assert not re.match(r"[A-Z][a-z]", text), f"{where(path)}:{line}: {text}"
-        assert not text.endswith("."), f"{where(path)}:{line}: {text}"
+def test_errors_begin_in_lower_case_and_have_no_full_stop() -> None:
+    assert not report(
+        (path, line, f"an error begins in lower case and has no full stop: {text}")
+        for path in MODULES
+        for line, text in error_texts(path)
+        if re.match(r"[A-Z][a-z]", text) or text.endswith(".")
+    )
 
 
 # --- shape
 
 
-@every_module
-def test_a_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "a module opens with a docstring"
+def shape_faults(path: Path) -> Iterator[Violation]:
+    if not ast.get_docstring(tree_of(path)):
+        yield path, 1, "a module opens with a docstring"
+    if bad := set(path.relative_to(HIVE).with_suffix("").parts) & FORBIDDEN_NAMES:
+        yield path, 1, f"the name {sorted(bad)} does not say what the module is for"
+    annotated = any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign) for node in nodes_of(path))
+    if annotated and "__future__" not in imports(path):
+        yield path, 1, "annotations are evaluated: `from __future__ import annotations` is missing"
 
 
-@every_module
-def test_a_module_is_short_and_well_named(path: Path) -> None:
-    count = len(path.read_text().splitlines())
-    assert count <= MAX_MODULE_LINES, f"{count} lines"
-    assert not set(path.relative_to(HIVE).with_suffix("").parts) & FORBIDDEN_NAMES
+def test_modules_have_a_docstring_a_telling_name_and_lazy_annotations() -> None:
+    assert not report(violation for path in MODULES for violation in shape_faults(path))
 
 
-@every_module
-def test_functions_fit_on_a_screen_and_are_annotated(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
+def function_faults(path: Path) -> Iterator[Violation]:
+    for node in nodes_of(path):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         assert node.end_lineno is not None
         count = node.end_lineno - node.lineno + 1
-        assert count <= MAX_FUNCTION_LINES, f"{where(path)}:{node.lineno}: {node.name} has {count} lines"
-        assert node.returns is not None, f"{where(path)}:{node.lineno}: {node.name} returns what?"
+        if count > MAX_FUNCTION_LINES:
+            yield path, node.lineno, f"{node.name} has {count} lines, {MAX_FUNCTION_LINES} fit on a screen"
+        if node.returns is None:
+            yield path, node.lineno, f"{node.name} has no annotation of what it returns"
         a = node.args
         parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
-        bare = [p.arg for p in parameters if p.annotation is None and p.arg not in ("self", "cls")]
-        assert not bare, f"{where(path)}:{node.lineno}: {node.name}({', '.join(bare)})"
+        for bare in (p.arg for p in parameters if p.annotation is None and p.arg not in ("self", "cls")):
+            yield path, node.lineno, f"{node.name}: parameter {bare} has no annotation"
 
 
-@every_module
-def test_annotations_are_not_evaluated(path: Path) -> None:
-    body = tree_of(path).body
-    wanted = any(
-        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign) for node in ast.walk(tree_of(path))
-    )
-    found = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in body)
-    assert found or not wanted, "from __future__ import annotations"
+def test_functions_fit_on_a_screen_and_are_annotated() -> None:
+    assert not report(violation for path in MODULES for violation in function_faults(path))
 
 
 # --- public names
@@ -333,90 +276,91 @@ def isort_style(name: str) -> tuple[int, list[int | str]]:
     return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-@every_module
-def test_all_names_what_there_is_in_order(path: Path) -> None:
+def export_faults(path: Path) -> Iterator[Violation]:
     if where(path) in ("__init__.py", "__main__.py"):
         return
     names = exported(path)
-    assert names is not None, "__all__ says what is public"
-    assert names == sorted(set(names), key=isort_style)
-    lazy = where(path) in LAZY  # what is there for type checkers is there for everybody, at first use
-    assert set(names) <= defined(path, lazy=lazy), set(names) - defined(path, lazy=lazy)
+    if names is None:
+        yield path, 1, "__all__ is missing"
+        return
+    line = next(n.lineno for n in tree_of(path).body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "__all__")
+    if names != sorted(set(names), key=isort_style):
+        yield path, line, "__all__ is not in order"
+    # what is there for type checkers is there for everybody, at first use
+    for missing in sorted(set(names) - defined(path, lazy=where(path) in LAZY)):
+        yield path, line, f"__all__ names {missing}, which is not defined"
+
+
+def test_all_names_what_there_is_in_order() -> None:
+    assert not report(violation for path in MODULES for violation in export_faults(path))
+
+
+def assigned(path: Path, name: str) -> object:
+    """The literal that a module assigns to `name`."""
+    values = {dotted(n.targets[0]): n.value for n in tree_of(path).body if isinstance(n, ast.Assign)}
+    return ast.literal_eval(values[name])
+
+
+def seen_by_type_checkers(path: Path) -> dict[str, str | None]:
+    """The names that a module imports under TYPE_CHECKING, and the module that each comes from."""
+    (guard,) = (node for node in tree_of(path).body if is_guard(node, "TYPE_CHECKING"))
+    assert isinstance(guard, ast.If)
+    return {a.name: node.module for node in guard.body if isinstance(node, ast.ImportFrom) for a in node.names}
 
 
 def test_the_lazy_names_of_the_runtime_are_at_home_where_it_says() -> None:
-    values = {dotted(n.targets[0]): n.value for n in tree_of(HIVE / LAZY[0]).body if isinstance(n, ast.Assign)}
-    homes = ast.literal_eval(values["_HOMES"])
-    assert homes.keys() == set(exported(HIVE / LAZY[0]) or ())
-    (guard,) = (node for node in tree_of(HIVE / LAZY[0]).body if is_guard(node, "TYPE_CHECKING"))
-    assert isinstance(guard, ast.If)
-    seen = {a.name: node.module for node in guard.body if isinstance(node, ast.ImportFrom) for a in node.names}
-    assert seen == homes
+    path = HIVE / LAZY[0]
+    homes = assigned(path, "_HOMES")
+    assert isinstance(homes, dict)
+    assert homes.keys() == set(exported(path) or ())
+    assert seen_by_type_checkers(path) == homes
 
 
 def test_the_lazy_names_of_hive_are_at_home_where_it_says() -> None:
-    values = {}
-    for node in tree_of(HIVE / "__init__.py").body:
-        if isinstance(node, ast.Assign):
-            values[dotted(node.targets[0])] = node.value
-    homes = ast.literal_eval(values["_HOMES"])
+    path = HIVE / "__init__.py"
+    homes, names = assigned(path, "_HOMES"), assigned(path, "__all__")
+    assert isinstance(homes, dict)
+    assert isinstance(names, list)
     assert list(homes) == sorted(homes)
     for name, home in homes.items():
         assert name in (exported(NAMES[home]) or ()), f"{name} of {home}"
-    names = ast.literal_eval(values["__all__"])
     assert names == sorted(names, key=isort_style)
-    modules = set(names) - {"__version__", *homes}
     packages = {package_of(name) for name in NAMES} - {"", "__main__"}
-    assert modules <= packages
+    assert set(names) - {"__version__", *homes} <= packages
+    assert set(seen_by_type_checkers(path)) == set(names) - {"__version__"}
 
 
-def test_type_checkers_see_the_lazy_names_of_hive() -> None:
-    (guard,) = (node for node in tree_of(HIVE / "__init__.py").body if is_guard(node, "TYPE_CHECKING"))
-    assert isinstance(guard, ast.If)
-    seen = {alias.name for node in guard.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == set(exported(HIVE / "__init__.py") or ()) - {"__version__"}
+def private_uses(path: Path) -> Iterator[Violation]:
+    """What a built-in scheme imports that users cannot; the files of schemes are users of each other."""
+    for node in walk(tree_of(path)):
+        if isinstance(node, ast.Import) and any("." in alias.name for alias in node.names):
+            yield path, node.lineno, "imports a module by its full path"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hive"):
+            home = str(node.module)
+            if not home.startswith("hive.schemes") and home.count(".") != 1:
+                yield path, node.lineno, f"{home} is not a package that users import from"
+            elif private := {alias.name for alias in node.names} - set(exported(NAMES[home]) or ()):
+                yield path, node.lineno, f"{home} does not export {sorted(private)}"
 
 
 def test_the_built_in_schemes_use_what_users_can() -> None:
-    for path in (HIVE / "schemes").glob("*.py"):
-        for node in walk(tree_of(path)):
-            assert not isinstance(node, ast.Import) or all(alias.name.count(".") == 0 for alias in node.names)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hive"):
-                home, names = str(node.module), {alias.name for alias in node.names}
-                own = home.startswith("hive.schemes")  # the files of schemes are users of each other
-                assert own or home.count(".") == 1, f"{where(path)}: {home} is no package that users import from"
-                assert names <= set(exported(NAMES[home]) or ()), f"{where(path)}: {names} of {home}"
+    assert not report(violation for path in (HIVE / "schemes").glob("*.py") for violation in private_uses(path))
 
 
 # --- tests
 
 
-@every_module
-def test_every_module_is_tested(path: Path) -> None:
-    if path.name in ("__init__.py", "__main__.py"):
-        return
-    own = TESTS / path.relative_to(HIVE).with_name(f"test_{path.name}")
-    if where(path) in TESTED_ELSEWHERE:
-        assert not own.exists(), "no exception is needed"
-        own = TESTS / TESTED_ELSEWHERE[where(path)]
-    assert own.exists(), f"{own.relative_to(ROOT)} is missing"
+def faults_of_a_test(path: Path) -> Iterator[Violation]:
+    for name, line in imports(path).items():
+        if name.startswith(("unittest.mock", "mock")):
+            yield path, line, f"imports {name}: a small fake shows more than a mock"
+    for node in nodes_of(path):
+        if isinstance(node, ast.Call) and dotted(node.func) == "time.sleep" and "live" not in path.parts:
+            yield path, node.lineno, "sleeps: wait for a condition, or use a clock of hive.clock"
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if re.search(r"""sys\.executable, "-(?!P")""", line):
+            yield path, number, "starts Python without -P, which would import the sources of the current folder"
 
 
-def test_exceptions_are_of_modules_that_exist() -> None:
-    assert {*TESTED_ELSEWHERE} <= {where(path) for path in MODULES}
-
-
-def text_lines(folder: Path) -> int:
-    return sum(bool(line.strip()) for path in folder.rglob("*.py") for line in path.read_text().splitlines())
-
-
-def test_the_runtime_has_a_line_of_test_for_every_line() -> None:
-    assert text_lines(TESTS / "runtime") >= text_lines(HIVE / "runtime")
-
-
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: str(path.relative_to(TESTS)))
-def test_tests_use_neither_mocks_nor_sleep(path: Path) -> None:
-    roots = imports(path)
-    assert not any(name.startswith(("unittest.mock", "mock")) for name in roots)
-    calls = {dotted(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
-    assert "time.sleep" not in calls or "live" in path.parts
+def test_tests_use_neither_mocks_nor_sleep_and_start_the_hive_that_is_installed() -> None:
+    assert not report(violation for path in sorted(TESTS.rglob("*.py")) for violation in faults_of_a_test(path))

@@ -17,9 +17,9 @@ The producer keeps the channel's account, on its status page, because it alone k
 
 Each of its entries changes two of these at once, so that they add up wherever the producer is killed.
 
-When a consumer dies, what it had not acknowledged is dropped as `consumer_died`. That one is done is told with the last
-totals it has sent: they come straight from it, so the news of its end may be faster. A broadcast counts one message to
-each consumer as one. A consumer in the same process gets the object itself; it must not change it.
+When a consumer dies, what it had not acknowledged is dropped as `consumer_died`; when it stops because the run ends, as
+`run_ended`. The last totals of one that is done come straight from it, so the news of its end may be faster. A broadcast
+counts one message to each consumer as one. A consumer in the same process gets the object itself; it must not change it.
 
 `send_many` and `receive_many` move what fits at once: one Deliver, one wait, one entry in the account for up to a
 thousand messages. A Deliver is all or nothing: lost on the way, all of its messages are.
@@ -132,11 +132,11 @@ class MessageSender:
         self.consumers[consumer[0]] = _Consumer(consumer, window)
         self.waiter.wake()
 
-    def left(self, actor: int) -> None:
-        """A consumer is gone: its unacknowledged messages are."""
+    def left(self, actor: int, why: str = "consumer_died") -> None:
+        """A consumer is gone: its unacknowledged messages are dropped as `why`, one of REASONS."""
         gone = self.consumers.pop(actor, None)
         if gone is not None:
-            self.account.drop("consumer_died", gone.in_flight)
+            self.account.drop(why, gone.in_flight)
             self.waiter.wake()
 
     def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:

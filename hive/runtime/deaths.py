@@ -58,14 +58,14 @@ class Deaths:
         for actor in process.actors:
             self.run.recovery.bury(actor, process.incarnation, why)
         for actor in process.actors:
-            self._tell_left(actor, process, how)
+            self._tell_left(actor, process, how, why == "run_ended")
         self.run.transport.forget(process.address)
         for actor in process.actors:
             self.run.machines[actor].handle(ActorEvent.died, process.why or how)
 
-    def _tell_left(self, actor: int, process: ProcessRecord, how: str) -> None:
+    def _tell_left(self, actor: int, process: ProcessRecord, how: str, with_run: bool) -> None:
         if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
-            self.run.tell_all(Left(actor, process.incarnation, how, process.taken.get(actor, ())))
+            self.run.tell_all(Left(actor, process.incarnation, how, process.taken.get(actor, ()), with_run))
 
     def lost(self, process: ProcessRecord) -> None:
         """A start was lost. Who was forked and not told of may have said Hello, and begun: nothing of it is left."""
@@ -80,7 +80,7 @@ class Deaths:
         """An actor is done. With its process it would be gone; one that shares it leaves the others."""
         if process.alive and not self._expects_end(process):
             self.run.recovery.retire(actor, process.incarnation, "run_ended" if self.run.ending else "consumer_died")
-            self._tell_left(actor, process, "it is done")
+            self._tell_left(actor, process, "it is done", bool(self.run.ending))
 
     def _expects_end(self, process: ProcessRecord) -> bool:
         """Whether all its actors are done, or were asked to come to an end."""

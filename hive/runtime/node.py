@@ -293,7 +293,7 @@ class Node:
         del self.members[message.actor]
         for (channel, _), sender in self.senders.items():
             if message.actor in self.plan.channels[channel].consumers:
-                sender.left(message.actor)
+                sender.left(message.actor, "run_ended" if message.with_run else "consumer_died")
         self.calls.left(message.actor, message.reason)
         alone = len(self.plan.processes) == len(self.plan.actors) or not any(
             m.address == member.address for m in self.members.values()

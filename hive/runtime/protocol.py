@@ -158,6 +158,7 @@ class Left(Message):
     incarnation: int
     reason: str
     taken: tuple[Ack, ...] = ()
+    with_run: bool = False  # it stopped because the run ends: nothing died
 
 
 class Begin(Message):

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import House
 
@@ -56,6 +58,7 @@ def tenants(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.full(reason="half a minute of kills; test_death.py kills each once")
 def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House) -> None:
     run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1")
     assert {strike["role"] for strike in run["strikes"]} == ROLES
@@ -65,6 +68,7 @@ def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_targ
         assert promise["kept"] or "grow" in promise["text"], promise
 
 
+@pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once")
 def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(house: House) -> None:
     run = chaos(house, house.cartpole(), "--only", "learner", "--kills", "10", "--pause", "0.2", "0.5", "--beside")
     assert [strike["role"] for strike in run["strikes"]] == ["learner"] * 10

@@ -80,6 +80,7 @@ def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: Ho
     assert house.hive("down").returncode == 0
 
 
+@pytest.mark.full(reason="a killed fork server takes the same path")
 def test_a_stopped_fork_server_is_replaced(house: House) -> None:
     started(house, more=FAST)
     first = house.ps("cart-1")["fork-server"]["pid"]
@@ -118,6 +119,7 @@ def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> 
     assert "lost" in listed.stdout
 
 
+@pytest.mark.full(reason="a second way for everything to die at once")
 def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> None:
     started(house)
     rows = house.ps("cart-1")
@@ -157,7 +159,10 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
         assert "node.py" in stack or "hosting.py" in stack
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.full(reason="SIGTERM takes the same path")), signal.SIGTERM],
+)
 def test_a_signal_drains_saves_and_exits_0(house: House, number: signal.Signals) -> None:
     up = house.start("up", house.cartpole())
     house.until(lambda: (house.home / "cart-1" / "run.json").exists())

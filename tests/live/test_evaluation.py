@@ -7,6 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hive.records import read_jsonl
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def test_a_killed_evaluator_comes_back_and_evaluates_what_falls_due_then(house: 
     ]
 
 
+@pytest.mark.full(reason="a second kill of the evaluator")
 def test_killed_in_the_middle_it_leaves_no_pin(house: House) -> None:
     """The next one that falls due is begun, though the first was never done."""
     started(house, LONG)

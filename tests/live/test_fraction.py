@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import House
 
@@ -38,6 +40,7 @@ def test_the_round_is_that_of_the_fast_half(house: House) -> None:
     assert summary["exact"] is False
 
 
+@pytest.mark.full(reason="a second setting of the cut round")
 def test_a_quota_is_left_to_the_slow(house: House) -> None:
     _, steps = train(house, "synchronous", "fraction_workers = 0.5\nfraction_samples = 0.5")
     assert 0.75 * WHOLE <= steps < 0.95 * WHOLE

@@ -92,6 +92,7 @@ def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
     assert "finished" not in house.hive("monitor", "--once").stdout
 
 
+@pytest.mark.full(reason="watches a run for ten seconds")
 def test_one_that_hangs_in_a_step_and_one_that_is_stopped_are_named(house: House) -> None:
     directory = started(house, step_s=0.002, workers=2)
     with closing(Look(directory)) as look:
@@ -133,6 +134,7 @@ def restarted_by_hand(house: House, directory: RunDirectory) -> None:
     assert told == ["restarted by hand; restart 0 of 5", "killed by hand; restart 1 of 5"]
 
 
+@pytest.mark.full(reason="a second bottleneck, watched for seconds")
 def test_a_slow_learner_is_what_everybody_waits_for(house: House) -> None:
     directory = started(house, run='scheme = "slow_learner:scheme"')
     with closing(Look(directory)) as look:

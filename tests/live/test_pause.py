@@ -60,7 +60,13 @@ def at_rest(status: dict[str, Any], after: dict[str, Any]) -> None:
     assert {a["activity"] for a in status["actors"] if a["name"].startswith("collector")} == {"paused"}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "a2c pipelined, 2 x 2",
+        pytest.param("ppo synchronous, decentralised", marks=pytest.mark.full(reason="a second exact pair")),
+    ],
+)
 def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, tmp_path: Path, mode: str) -> None:
     sets = [*SETTINGS, *MODES[mode]]
     done = house.hive("up", house.config(""), "-d", "--name", "part", *[f"--set={key}" for key in sets])

@@ -19,7 +19,14 @@ def workers(house: House) -> Counter[str]:
     return Counter(name.rpartition("-")[0] for name in house.ps("cart-1") if name[-1].isdigit())
 
 
-@pytest.mark.parametrize("mode", ["pipelined", "asynchronous", "ppo"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "pipelined",
+        pytest.param("asynchronous", marks=pytest.mark.full(reason="the stages of the pipelined mode")),
+        pytest.param("ppo", marks=pytest.mark.full(reason="the stages of the pipelined mode")),
+    ],
+)
 def test_up_and_down_on_a_running_trainer(house: House, mode: str) -> None:
     """PPO makes many turns of a round, and nearly always ends within one."""
     sets = [f"--set={table}.communication={mode}" for table in ("collection", "gradients")]

@@ -15,6 +15,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hive.records import read_run_facts
 from hive.records.directory import RunDirectory
 from hive.runtime.control import ControlClient, open_control
@@ -95,6 +97,7 @@ def terminal(house: House, *words: str) -> Iterator[tuple[subprocess.Popen[str],
         os.close(ours)
 
 
+@pytest.mark.full(reason="measures CPU for ten seconds")
 def test_views_cost_nothing_and_leave_nothing(house: House) -> None:
     assert house.hive("up", house.config(CONFIG), "-d").returncode == 0
     house.until_steps("patient-1", 200)

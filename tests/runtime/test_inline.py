@@ -383,6 +383,21 @@ def test_what_nobody_consumed_is_dropped_as_run_ended() -> None:
     assert run(t).channels["rollouts"] == account(2, 0, run_ended=2)
 
 
+@pytest.mark.parametrize("processes", [("one", "one"), (None, None)])
+def test_messages_that_are_unread_when_the_run_ends_are_dropped_as_run_ended(processes: tuple[str | None, ...]) -> None:
+    """The consumer stops first, while the producer still waits for its acknowledgements."""
+    t = Topology()
+    source = t.add(Source, total=3, stays=True, process=processes[0])
+    t.connect(source.out, t.add(like(Idle, inn=Inlet(Number)), process=processes[1]).inn)
+
+    async def end_soon(worker: Worker) -> None:
+        await asyncio.sleep(1)
+        worker.end_run("three messages are unread")
+
+    t.add(Worker, work=end_soon)
+    assert run(t, virtual=True).channels["out"] == account(3, 0, run_ended=3)
+
+
 # --- boards
 
 
@@ -1084,7 +1099,14 @@ def test_garbage_in_any_inbox_hurts_nobody(caplog: pytest.LogCaptureFixture) -> 
 
 
 WILD: list[Message] = [
-    *(Reply(77, 0, None, "", "", ""), Doorbell(99), Doorbell(-5), Left(99, 0, ""), Left(0, 7, ""), Begin()),
+    *(
+        Reply(77, 0, None, "", "", ""),
+        Doorbell(99),
+        Doorbell(-5),
+        Left(99, 0, "", False),
+        Left(0, 7, "", True),
+        Begin(),
+    ),
     *(
         Ack(9, 9, 9, 9, 9, 9, 9, 9),
         Ack(0, 2, 3, 0, 0, 50, 50, 1),

@@ -34,6 +34,7 @@ from hive.testing import Faults, Simulation, places, simulate  # noqa: E402
 
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(1_000)  # what CI simulates
+FIRST = 200  # of them, in the everyday tier
 PATIENCE_S = 20.0  # of virtual time; what ends takes less than 2, and what hangs need not do so for five minutes
 LIMIT_S = 3_600  # of a program; only one that hangs takes so long
 
@@ -415,6 +416,9 @@ def test_a_schedule_is_the_same_however_fast_the_machine_is(seed: int, monkeypat
 # --- every transition may be the last
 
 
+LONG = pytest.mark.full(reason="hundreds of runs of the simulator")
+
+
 class LastWords(_native.Slab):
     """Raises before or after one transition of the run, by its number: its process fails, and comes back."""
 
@@ -452,8 +456,8 @@ class LastWords(_native.Slab):
     [
         (("gradients.bootstrap_rounds=2",), 2),
         (("collection.communication=pipelined", "collection.max_lag=3"), 1),
-        (("gradients.communication=asynchronous",), 1),
-        (("gradients.decentralised=true",), 2),
+        pytest.param(("gradients.communication=asynchronous",), 1, marks=LONG),
+        pytest.param(("gradients.decentralised=true",), 2, marks=LONG),
     ],
     ids=["bootstrap", "pipelined", "asynchronous", "decentralised"],
 )
@@ -487,10 +491,13 @@ def simulated(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-def test_the_schedules_of_ci_break_no_promise() -> None:
-    done = simulated("--schedules", str(len(SEEDS)))
+@pytest.mark.parametrize(
+    "schedules", [FIRST, pytest.param(len(SEEDS), marks=pytest.mark.full(reason="all schedules: over a minute"))]
+)
+def test_the_schedules_of_ci_break_no_promise(schedules: int) -> None:
+    done = simulated("--schedules", str(schedules))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert re.fullmatch(r"1,000 schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
+    assert re.fullmatch(rf"{schedules:,} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
 
 
 def test_one_seed_is_told_in_full() -> None:

@@ -326,6 +326,7 @@ def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixtu
     assert "throughput: error" in capsys.readouterr().err
 
 
+@pytest.mark.full(reason="measures for seconds")
 def test_it_measures_a_real_run(tmp_path: Path) -> None:
     """The quick form, shortened: hive up, two looks, hive down, summary."""
     words = [

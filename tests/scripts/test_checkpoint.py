@@ -172,6 +172,7 @@ def test_the_timed_learner_writes_down_what_it_does(tmp_path: Path) -> None:
     assert sum(r.kind == UNIT for r in records) == published // PUBLICATIONS_OF_A_UNIT
 
 
+@pytest.mark.full(reason="measures for seconds")
 def test_it_measures_a_real_run() -> None:
     """hive up, checkpoints, a kill and hive down, with a network that costs nothing."""
     found = measure_checkpoints(Kind("pipelined", "{ updates = 20 }"), seconds=1.0, kills=1, middleware=[8])

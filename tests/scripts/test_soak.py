@@ -134,6 +134,7 @@ def test_a_process_that_is_gone_is_an_error() -> None:
         sampled(4194305)  # one more than Linux ever gives
 
 
+@pytest.mark.full(reason="measures for seconds")
 def test_a_real_run_is_sampled_and_ended() -> None:
     """hive up, one sample, hive down; nobody waits for a second one."""
     said: list[str] = []
