@@ -22,7 +22,7 @@ from small_trainer import (
 )
 
 from hive.errors import NetworkError
-from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, codec_for, combine, gradient_layout
+from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, codec_for, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Rollout
@@ -125,10 +125,14 @@ def test_several_workers_are_one() -> None:
     whole = computed(worker_of(blueprint), blueprint, rollouts)
     shares = [rollouts[:1], rollouts[1:3], rollouts[3:]]
     parts = [computed(worker_of(blueprint, i), blueprint, share) for i, share in enumerate(shares)]
-    reduced = np.empty_like(whole["gradient"])
-    samples, reduction = combine(parts, reduced)
+    accumulator = GradAccumulator.for_slots(len(whole["gradient"]), len(parts))
+    for part in parts:
+        accumulator.adopt(part, int(part["header"][SAMPLES]))
+    reduced = accumulator.mean_reduce().block.floats
+    assert accumulator.report is not None
+    samples = accumulator.report.samples
     assert samples == whole["header"][SAMPLES] == 6 * 16 - 10 - 4
-    assert reduction.finite
+    assert accumulator.report.finite
     assert distance(reduced, whole["gradient"]) < 1e-6
     statistics = sum(part["statistics"] * part["header"][SAMPLES] for part in parts) / samples
     np.testing.assert_allclose(statistics, whole["statistics"], rtol=1e-5, atol=1e-7)
@@ -246,9 +250,10 @@ def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) 
     share, worker = rollouts_of(blueprint), compressing(blueprint, name)
     whole = computed(worker_of(blueprint), blueprint, share)
     out = slot_for(worker, blueprint, share)
-    received = np.empty_like(whole["gradient"])
-    samples, _ = combine([out], received, codec=worker.codec)
-    assert samples == whole["header"][SAMPLES]
+    accumulator = GradAccumulator.for_slots(len(whole["gradient"]), 1, worker.codec)
+    accumulator.adopt(out, int(out["header"][SAMPLES]))
+    received = accumulator.mean_reduce().block.floats
+    assert out["header"][SAMPLES] == whole["header"][SAMPLES]
     assert np.array_equal(out["mask"], whole["mask"])
     assert distance(received, whole["gradient"]) == pytest.approx(out["coding"][ERROR], rel=1e-4)
     kept = worker.residual if name == "top-k" else 0.0

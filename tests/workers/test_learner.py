@@ -15,7 +15,20 @@ from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, copies, same_bytes
 
 from hive.config import A2CConfig
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradient_layout
+from hive.gradients import (
+    CAUSE,
+    CAUSES,
+    COMPRESSIONS,
+    ENV_STEPS,
+    EPISODES,
+    PLAIN,
+    ROLLOUTS,
+    SAMPLES,
+    Codec,
+    clear,
+    codec_for,
+    gradient_layout,
+)
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.workers import Learner
@@ -43,6 +56,14 @@ def gradient(samples: int, seed: int = 0, scale: float = 1.0) -> Arrays:
     return arrays
 
 
+def encoded(codec: Codec, values: NDArray[np.float32], samples: int) -> Arrays:
+    arrays = allocate(gradient_layout(ELEMENTS, 3, 2, EPISODES_KEPT, codec))
+    clear(arrays, version=0)
+    arrays["header"][SAMPLES] = samples
+    codec.encode(values, arrays, codec.residual(ELEMENTS))
+    return arrays
+
+
 def with_returns(arrays: Arrays, returns: list[float]) -> Arrays:
     arrays["header"][EPISODES] = len(returns)
     arrays["episode_returns"][: len(returns)] = returns
@@ -52,8 +73,9 @@ def with_returns(arrays: Arrays, returns: list[float]) -> Arrays:
 class State:
     """A learner and its two pairs of blocks; every turn is checked to leave its inputs alone."""
 
-    def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None) -> None:
-        self.learner = Learner(config, ELEMENTS, steps, workers=2, status=page.status if page else None)
+    def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None, codec: Codec = PLAIN) -> None:
+        status = page.status if page else None
+        self.learner = Learner(config, ELEMENTS, steps, workers=2, codec=codec, status=status)
         self.weights = [aligned_block(4 * ELEMENTS + BUFFER_BYTES) for _ in range(2)]
         self.ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         generator = np.random.default_rng(99)
@@ -132,6 +154,38 @@ def test_fifty_turns_are_those_of_torch(name: str) -> None:
         optimizer.step()
     expected = parameters.detach().numpy()
     assert np.linalg.norm(state.parameters - expected) <= 1e-6 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("codec", [codec_for(name) for name in COMPRESSIONS], ids=lambda codec: codec.name)
+def test_a_turn_applies_the_documented_mean_of_its_gradients(codec: Codec) -> None:
+    """Unequal samples, stale factors and a lost share: weights by samples, in order, in float32."""
+    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0), codec=codec)
+    before = state.parameters.copy()
+    samples, factors = [24, 0, 8], [1.0, 1.0, 0.25]
+    values = [np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32) for seed in range(3)]
+    given = [encoded(codec, one, n) for one, n in zip(values, samples, strict=True)]
+    parts = []
+    for one in (given[0], given[2]):
+        alone = State(A2CConfig(), codec=codec)
+        alone.turn(one)
+        parts.append(alone.learner.gradient.copy())
+    state.turn(*given, factors=factors)
+    mean = np.float32(0.75) * parts[0] + np.float32(0.0625) * parts[1]
+    assert np.array_equal(state.learner.gradient, mean)
+    assert np.array_equal(state.parameters, before - mean)
+
+
+def test_gradients_are_adopted_only_during_the_turn() -> None:
+    state = State(A2CConfig())
+    state.turn(gradient(4), gradient(8, 1))
+    accumulator = state.learner.accumulator
+    assert len(accumulator) == 0
+    assert accumulator.report is not None
+    assert (accumulator.report.rounds, accumulator.report.samples) == (2, 12)
+    wrong = {**gradient(4), "gradient": np.zeros(ELEMENTS + 1, np.float32)}
+    with pytest.raises(ValueError, match="gradient must have 160 elements, got 161"):
+        state.turn(gradient(4), wrong)
+    assert len(accumulator) == 0
 
 
 def test_clipping_is_off_at_zero() -> None:
