@@ -5,7 +5,7 @@ functions are C-contiguous and never converted: another dtype is a TypeError; an
 overlapping output is a ValueError; each names the argument. The GIL is released meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ SOURCES: str
 # Gradient reduction (accumulator.hpp). Blocks are float32 [P].
 
 class Reduction:
-    """What `reduce` found in one pass."""
+    """What a pass over gradients found."""
 
     @property
     def norm(self) -> float:
@@ -31,9 +31,6 @@ class Reduction:
     @property
     def bad_index(self) -> int:
         """Its first bad element; the result's, where finite gradients overflowed; or -1."""
-
-def reduce(gradients: Sequence[NDArray[np.float32]], weights: Sequence[float], out: NDArray[np.float32]) -> Reduction:
-    """Write the sum of weight * gradient to `out`, in order. A gradient of weight zero is not read."""
 
 def norm_and_finite(block: NDArray[np.float32]) -> tuple[float, bool]:
     """The Euclidean norm of a block, and whether every element is finite."""
@@ -54,24 +51,6 @@ def encode_top_k(
     indices: NDArray[np.uint32],
 ) -> float:
     """Write the largest of gradient + residual to `values` and `indices` [k]; the rest stays in `residual` [P]."""
-
-def reduce_bf16(
-    gradients: Sequence[NDArray[np.uint16]], weights: Sequence[float], out: NDArray[np.float32]
-) -> Reduction:
-    """`reduce` of bfloat16 gradients, in float32."""
-
-def reduce_fp16(
-    gradients: Sequence[NDArray[np.uint16]], weights: Sequence[float], out: NDArray[np.float32]
-) -> Reduction:
-    """`reduce` of float16 gradients, in float32."""
-
-def reduce_top_k(
-    values: Sequence[NDArray[np.float32]],
-    indices: Sequence[NDArray[np.uint32]],
-    weights: Sequence[float],
-    out: NDArray[np.float32],
-) -> Reduction:
-    """`reduce` of sparse gradients, each [k]. An index beyond `out` [P] counts as not finite; `bad_index` is -1."""
 
 # Gradients of a model in one block (gather.hpp). Blocks are uint8 [bytes], aligned to 8 bytes.
 
@@ -106,6 +85,18 @@ class GradAccumulator:
         """Write the weighted sum of blocks, divided once, to `out`. `bad_index` counts gradients."""
     def finish(self, sums: NDArray[np.uint8], divisor: float, out: NDArray[np.uint8]) -> Reduction:
         """Write running sums, divided once, to `out`. `bad_index` counts gradients."""
+    def lay_out_slots(self, elements: int, compression: str) -> None:
+        """Say how gradients lie in slots, after `lay_out` of float32 fields; `compression` is `none`, `bf16`, ..."""
+    def adopt(self, slot: Mapping[str, NDArray[Any]], samples: int, factor: float) -> None:
+        """Take the gradient in a slot as a round, in place and unread. The slot is kept alive until `release`."""
+    def reduce_adopted(self, out: NDArray[np.float32], mean: bool) -> Reduction:
+        """Write the mean of the adopted rounds by samples, or the sum of samples * gradient, to `out`.
+
+        Each is multiplied by its factor. A round of zero samples is not read; without samples the result is zeros.
+        `bad_input` is the first round with a NaN, an infinity or an index beyond `out`; `bad_index` counts fields.
+        """
+    def release(self) -> None:
+        """Let the adopted rounds go."""
 
 # Optimizers (optimizers.hpp). Blocks are float32 [P]; an `_out` block may be its `_in` block.
 

@@ -12,7 +12,6 @@ from hive.gradients.blocks import (
     SEQUENCE,
     VERSION,
     clear,
-    combine,
     gradient_layout,
     put_episodes,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "ReductionReport",
     "clear",
     "codec_for",
-    "combine",
     "gradient_layout",
     "put_episodes",
 ]

@@ -14,9 +14,19 @@ With `store="rounds"` every round is kept, and the accumulator is a list of them
 With `store="running"` there is one block of sums, whatever the number of rounds. Both add in the order of the calls
 and divide once, so both have the same bits: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
 
+A learner reduces gradients where gradient workers wrote them, in slots of shared memory (hive.gradients.adopted):
+
+    accumulator = GradAccumulator.for_slots(flat.parameter_elements, bootstrap_rounds, codec)
+    mean = accumulator.zeros()
+    for slot in slots:                          # every turn
+        accumulator.adopt(slot, samples)
+    accumulator.mean_reduce(out=mean)           # allocates nothing; see accumulator.report
+    accumulator.clear()
+
 Reductions change nothing: what they return is no part of what is stored, and `.grad` of the model is touched only by
-`into`. A round is checked once, as a whole, when it comes in. The work is done by hive.gradients.rounds; this module
-decides. It steps no optimizer, zeroes no gradient and clips nothing. It is not for several threads at once.
+`into`. A round is checked once, as a whole, when it comes in; an adopted one while it is reduced. The work is done by
+hive.gradients.rounds; this module decides. It steps no optimizer, zeroes no gradient and clips nothing. It is not for
+several threads at once.
 """
 
 from __future__ import annotations
@@ -27,20 +37,24 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hive import _native
+from hive.gradients.adopted import AdoptedRounds, Slot
+from hive.gradients.codecs import PLAIN, Codec
 from hive.gradients.map_of_tensors import MapOfTensors
 from hive.gradients.named import check_choice, checked_names, field_of, gradients_of
 from hive.gradients.reports import GradientNotFinite, ReductionReport
-from hive.gradients.rounds import Block, Outcome, Rounds, rounds_for, zero_bad
+from hive.gradients.results import Into, block_for, copy_into, targets_in
+from hive.gradients.rounds import Block, Field, NativeRounds, Outcome, Rounds, rounds_for, zero_bad
 
 __all__ = ["GradAccumulator"]
 
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
-Into = nn.Module | Iterable[tuple[str, Tensor]]
+NonFinite = Literal["raise", "skip", "zero", "report"]
 
 KEPT_NO_ROUNDS = "a running accumulator keeps no rounds to index; construct it with store='rounds'"
+ADOPTED = "adopted rounds lie in slots: they can be reduced and cleared, not indexed"
 
 
 @dataclass(slots=True)
@@ -57,8 +71,8 @@ class GradAccumulator:
         call. Others in an iterable are ignored.
     bootstrap_rounds: how many rounds it can hold, at least 1.
     store: "rounds" or "running", as the module says.
-    non_finite: what becomes of a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), or
-        set its bad elements to "zero" (see `zeroed`).
+    non_finite: what becomes of a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), set
+        its bad elements to "zero" (see `zeroed`), or take it and only "report" (see `report`).
     strict: reductions of fewer than `bootstrap_rounds` rounds are a ValueError.
     unused: a trainable parameter without a gradient counts as zeros ("zero", see `unused_counts`) or is a RuntimeError
         ("raise"). A frozen one is always zeros. A round without any gradient is always a RuntimeError.
@@ -72,7 +86,7 @@ class GradAccumulator:
         bootstrap_rounds: int,
         *,
         store: Literal["rounds", "running"] = "rounds",
-        non_finite: Literal["raise", "skip", "zero"] = "raise",
+        non_finite: NonFinite = "raise",
         strict: bool = False,
         unused: Literal["zero", "raise"] = "zero",
     ) -> None:
@@ -81,7 +95,7 @@ class GradAccumulator:
         if bootstrap_rounds < 1:
             raise ValueError(f"bootstrap_rounds must be at least 1, got {bootstrap_rounds}")
         check_choice("store", store, ("rounds", "running"))
-        check_choice("non_finite", non_finite, ("raise", "skip", "zero"))
+        check_choice("non_finite", non_finite, ("raise", "skip", "zero", "report"))
         check_choice("unused", unused, ("zero", "raise"))
         self.bootstrap_rounds = bootstrap_rounds
         self.store = store
@@ -92,19 +106,81 @@ class GradAccumulator:
         """Rounds that were skipped since `clear()`."""
         self.zeroed = 0
         """Elements that were set to zero since `clear()`."""
+        self.report: ReductionReport | None = None
+        """Of the last reduction, also of one that raised GradientNotFinite; None before the first."""
         self.c_grad_accumulator = _native.GradAccumulator()
         """The C++ side. It knows the gradients once the first have come; on a GPU torch does its work."""
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
         self._rounds: Rounds | None = None
+        self._adopted: AdoptedRounds | None = None
         self._held: list[_Round] = []
         self._free: list[Block] = []
         self._sums: Block | None = None  # with store="running", like the next three
         self._summed = 0
         self._weight = 0.0
         self._had_counts: list[int] = []
-        self._last: tuple[int, float, Outcome] | None = None  # of the last reduction: rounds, weight, what came out
+
+    @classmethod
+    def for_slots(
+        cls,
+        parameter_elements: int,
+        bootstrap_rounds: int,
+        codec: Codec = PLAIN,
+        *,
+        parameters: Sequence[tuple[str, Sequence[int]]] | None = None,
+        non_finite: Literal["raise", "report"] = "report",
+        strict: bool = False,
+    ) -> GradAccumulator:
+        """Returns an accumulator that adopts gradient slots of `codec`.
+
+        parameters: name and shape of every parameter, as FlatParameters.describe() gives them. None: results have one
+            tensor, `gradient` [parameter_elements].
+
+        Raises ValueError for parameters that do not fill the gradient of a slot.
+        """
+        check_choice("non_finite", non_finite, ("raise", "report"))
+        described = [("gradient", (parameter_elements,))] if parameters is None else parameters
+        names = [name for name, _ in described]
+        new = cls(names, bootstrap_rounds, non_finite=non_finite, strict=strict)
+        new._lay_out([Field(name, torch.Size(shape), torch.float32, torch.device("cpu")) for name, shape in described])
+        filled = parameter_elements if parameters is None else new.c_grad_accumulator.bytes // 4
+        if filled != parameter_elements:
+            raise ValueError(f"the parameters fill {filled} elements, the gradient of a slot has {parameter_elements}")
+        new._take_slots(parameter_elements, codec)
+        return new
+
+    def _lay_out(self, fields: Sequence[Field]) -> None:
+        self._rounds = rounds_for(self.c_grad_accumulator, fields)
+        self._had_counts = [0] * len(fields)
+
+    def _take_slots(self, elements: int, codec: Codec) -> None:
+        assert isinstance(self._rounds, NativeRounds)
+        self._rounds.lay_out_slots(elements, codec)
+        self._adopted = AdoptedRounds(self.c_grad_accumulator, codec)
 
     # --- rounds
+
+    def adopt(self, slot: Slot, samples: int, factor: float = 1.0) -> None:
+        """Takes a gradient slot (hive.gradients.blocks) as a round, without copying it.
+
+        The slot must not change until `clear()`. It is not read before the reduction, and with 0 `samples` never.
+        factor: multiplies the round after the weight by samples was computed; a stale gradient may count less.
+
+        Raises OverflowError if the accumulator is full, ValueError if it was not made by `for_slots`, holds rounds of
+        `accumulate`, or the slot does not fit.
+        """
+        adopted = self._adopted
+        if adopted is None:
+            raise ValueError("this accumulator takes no slots: construct it with GradAccumulator.for_slots()")
+        if self._held:
+            raise ValueError("rounds of accumulate() are held: reduce them and clear() before adopt()")
+        if len(adopted.held) >= self.bootstrap_rounds:
+            raise self._overflow("adopt")
+        adopted.add(slot, samples, factor)
+
+    def _overflow(self, call: str) -> OverflowError:
+        rounds = self.bootstrap_rounds
+        return OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next {call}()")
 
     def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
         """Adds a round: the gradients of `model.named_parameters()`, an iterable of pairs or a mapping.
@@ -115,10 +191,10 @@ class GradAccumulator:
         Raises OverflowError if it is full, ValueError for a missing name or a gradient unlike those before,
         GradientNotFinite (a RuntimeError) as `non_finite` says, RuntimeError if backward() was not called.
         """
+        if self._adopted is not None and self._adopted.held:
+            raise ValueError("adopted rounds are held: reduce them and clear() before accumulate()")
         if self.full:
-            raise OverflowError(
-                f"all {self.bootstrap_rounds} rounds are held: reduce them and clear() before the next accumulate()"
-            )
+            raise self._overflow("accumulate")
         weight = float(weight)
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be a finite number of at least 0, got {weight}")
@@ -138,8 +214,7 @@ class GradAccumulator:
             raise ValueError(f"named_parameters lacks the parameter `{error.args[0]}`") from None
         if self._rounds is None:
             fields = [field_of(name, value) for name, value in zip(self._names, values, strict=True)]
-            self._rounds = rounds_for(self.c_grad_accumulator, fields)
-            self._had_counts = [0] * len(fields)
+            self._lay_out(fields)
         if isinstance(given, MapOfTensors):
             return list(values)
         return gradients_of(self._names, values, strict=self.unused == "raise")
@@ -152,7 +227,7 @@ class GradAccumulator:
             bad = rounds.gather(gradients, block)
             if bad >= 0 and non_finite == "zero":
                 self.zeroed += zero_bad(block.tensors)
-            elif bad >= 0:
+            elif bad >= 0 and non_finite != "report":
                 self._refuse(bad, non_finite)
                 self._free.append(block)
                 return None
@@ -167,7 +242,7 @@ class GradAccumulator:
         if bad >= 0 and self.non_finite == "zero":
             gradients = [None if g is None else g.detach().clone() for g in gradients]
             self.zeroed += zero_bad([g for g in gradients if g is not None])
-        elif bad >= 0:
+        elif bad >= 0 and self.non_finite != "report":
             return self._refuse(bad, self.non_finite)
         if self._sums is None:
             self._sums = rounds.new_sums()
@@ -198,8 +273,11 @@ class GradAccumulator:
         into: a module, or named parameters, whose `.grad` become the result's tensors. A frozen parameter is left
             alone; one that had no gradient in any round gets None, as after backward().
 
-        Raises ValueError if nothing is held or all weights are 0; GradientNotFinite under non_finite="raise" if finite
-        rounds overflow.
+        The mean of adopted rounds is that of hive.gradients.adopted: factors do not count as weights, and rounds
+        without any sample give zeros.
+
+        Raises ValueError if nothing is held, all weights are 0, or `out` or `into` do not fit, which changes nothing;
+        GradientNotFinite under non_finite="raise" if the result is not finite.
         """
         return self._reduce(True, out, into)
 
@@ -208,70 +286,59 @@ class GradAccumulator:
         return self._reduce(False, out, into)
 
     def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
-        count, weight = len(self), self._total_weight()
+        count = len(self)
         if not count:
-            raise ValueError("no gradients have been accumulated: call accumulate() before a reduction")
-        if mean and weight == 0:
-            raise ValueError("the weights of all rounds are 0, there is no mean")
+            raise ValueError("no gradients have been accumulated: call accumulate() or adopt() before a reduction")
         if self.strict and count < self.bootstrap_rounds:
             raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True wants all")
-        rounds, divisor = self._laid_out(), weight if mean else 1.0
-        block = self._out_block(out, rounds)
+        rounds = self._laid_out()
+        targets = None if into is None else targets_in(into, rounds.fields, self._counts())
+        block = block_for(out, rounds, [one.block for one in self._held])
+        weight, samples, outcome = self._reduce_to(block, rounds, mean)
+        norm, finite, bad_field, bad_round = outcome
+        bad = self._known_names()[bad_field] if bad_field >= 0 else ""
+        self.report = ReductionReport(count, self.bootstrap_rounds, weight, norm, finite, bad, bad_round, samples)
+        if not finite and self.non_finite == "raise":
+            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
+        if out is None:
+            out = self._map_of(block)
+        else:
+            copy_into(out, block)
+        for name, parameter, had in targets or ():
+            parameter.grad = out[name] if had else None
+        return out
+
+    def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, int, Outcome]:
+        """Writes to the block; returns the weight and the samples of the rounds too."""
+        adopted = self._adopted
+        if adopted is not None and adopted.held:
+            return float(adopted.samples), adopted.samples, rounds.reduce_adopted(mean, block)
+        weight = self._total_weight()
+        if mean and weight == 0:
+            raise ValueError("the weights of all rounds are 0, there is no mean")
+        divisor = weight if mean else 1.0
         if self._sums is not None:
             if weight == 0:  # nothing has been added since the rounds were cleared
                 torch._foreach_zero_(list(self._sums.tensors))
-            outcome = rounds.finish(self._sums, divisor, block)
-        else:
-            held = self._held
-            outcome = rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
-        self._last = count, weight, outcome
-        if not outcome.finite and self.non_finite == "raise":
-            bad = self._known_names()[outcome.bad_field]
-            raise GradientNotFinite(f"the reduced gradient of `{bad}` is not finite", bad)
-        if out is None:
-            out = MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
-        elif out.block is not block:
-            with torch.no_grad():
-                torch._foreach_copy_([out[name] for name in self._known_names()], list(block.tensors))
-        if into is not None:
-            self._write_gradients(into, out)
-        return out
+            return weight, 0, rounds.finish(self._sums, divisor, block)
+        held = self._held
+        return weight, 0, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
 
-    def _out_block(self, out: MapOfTensors | None, rounds: Rounds) -> Block:
-        """The block of `out`, if it has one of ours; otherwise a new one."""
-        if out is None:
-            return rounds.new_block()
-        block = out.block
-        if isinstance(block, Block):
-            for held in self._held:
-                if held.block is block:
-                    raise ValueError("out is a round of this accumulator; reductions do not change what is held")
-            if block.owner is rounds:
-                return block
-        for field in rounds.fields:
-            tensor = out.get(field.name)
-            if tensor is None or (tensor.shape, tensor.dtype) != (field.shape, field.dtype):
-                raise ValueError(f"out has no tensor `{field.name}` of {field.dtype} {list(field.shape)}")
-        self._check_foreign([out[field.name] for field in rounds.fields])
-        return rounds.new_block()
+    def zeros(self) -> MapOfTensors:
+        """Returns a result of zeros, to be given as `out`. Raises ValueError while the parameters are unknown."""
+        if self._rounds is None:
+            raise ValueError("the parameters are unknown before the first accumulate()")
+        return self._map_of(self._rounds.new_block())
 
-    def _check_foreign(self, tensors: Sequence[Tensor]) -> None:
-        """Refuses tensors that lie in rounds which were lent."""
-        lent = [view for held in self._held if held.block.lent for view in held.block.tensors]
-        ours = {view.untyped_storage().data_ptr() for view in lent}
-        if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
-            raise ValueError("out has tensors of a round of this accumulator; reductions do not change what is held")
-
-    def _write_gradients(self, into: Into, result: MapOfTensors) -> None:
-        counts = self._counts()
-        for name, parameter in into.named_parameters() if isinstance(into, nn.Module) else into:
-            if name in counts and parameter.requires_grad:
-                parameter.grad = result[name] if counts[name] else None
+    def _map_of(self, block: Block) -> MapOfTensors:
+        return MapOfTensors.lazy(self._known_names(), lambda: block.tensors, block)
 
     # --- a list of rounds
 
     def __len__(self) -> int:
         """How many rounds are held."""
+        if self._adopted is not None and self._adopted.held:
+            return len(self._adopted.held)
         return self._summed if self.store == "running" else len(self._held)
 
     @overload
@@ -318,21 +385,15 @@ class GradAccumulator:
 
     def clear(self) -> None:
         """Forgets all rounds and the counts of what was skipped and zeroed; memory is kept for the next ones."""
+        if self._adopted is not None and self._adopted.held:
+            self._adopted.clear()
+            return
         self._give_back(self._held)
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
         self.skipped = self.zeroed = 0
 
     # --- what it knows
-
-    @property
-    def report(self) -> ReductionReport | None:
-        """Of the last reduction; None before the first."""
-        if self._last is None:
-            return None
-        count, weight, outcome = self._last
-        bad = "" if outcome.finite else self._known_names()[outcome.bad_field]
-        return ReductionReport(count, self.bootstrap_rounds, weight, outcome.norm, outcome.finite, bad)
 
     @property
     def full(self) -> bool:
@@ -363,7 +424,9 @@ class GradAccumulator:
 
     def _counts(self) -> dict[str, int]:
         counts = self._had_counts
-        if self.store == "rounds":
+        if self._adopted is not None and self._adopted.held:
+            counts = self._adopted.counts(len(counts))
+        elif self.store == "rounds":
             counts = [sum(column) for column in zip(*(one.had for one in self._held), strict=True)]
         return dict(zip(self._names or (), counts, strict=False))
 
@@ -378,11 +441,13 @@ class GradAccumulator:
     def _indexable(self) -> list[_Round]:
         if self.store == "running":
             raise TypeError(KEPT_NO_ROUNDS)
+        if self._adopted is not None and self._adopted.held:
+            raise TypeError(ADOPTED)
         return self._held
 
     def _lend(self, one: _Round) -> MapOfTensors:
         one.block.lent = True
-        return MapOfTensors.lazy(self._known_names(), lambda: one.block.tensors, one.block)
+        return self._map_of(one.block)
 
     def _take_block(self) -> Block:
         return self._free.pop() if self._free else self._laid_out().new_block()

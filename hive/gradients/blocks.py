@@ -14,8 +14,7 @@
 The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
 rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
 version of the policy acted (the oldest), its own number, and what in it is not finite, if anything: such a gradient is
-never applied. A gradient of zero samples weighs nothing. `combine` is the learner's reduction: the weighted mean over
-any number of gradients, in the order given, in one native pass, and its norm.
+never applied. A gradient of zero samples weighs nothing. `GradAccumulator.adopt` takes a slot for its reduction.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive import _native
 from hive.gradients.codecs import PLAIN, Codec
 from hive.runtime import Layout
 
@@ -41,7 +39,6 @@ __all__ = [
     "SEQUENCE",
     "VERSION",
     "clear",
-    "combine",
     "gradient_layout",
     "put_episodes",
 ]
@@ -101,20 +98,3 @@ def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], N
         arrays["episode_lengths"][count : count + len(lengths)] = lengths
         count += len(returns)
     arrays["header"][EPISODES] = count
-
-
-def combine(
-    gradients: Sequence[Arrays],
-    out: NDArray[np.float32],
-    factors: Sequence[float] | None = None,
-    codec: Codec = PLAIN,
-) -> tuple[int, _native.Reduction]:
-    """Writes the mean of the gradients, weighted by their samples, to `out`: (samples, norm and finite check).
-
-    `factors` multiply single gradients afterwards: stale ones may count less.
-    """
-    samples: list[int] = [g["header"].item(SAMPLES) for g in gradients]
-    total = sum(samples)
-    scales = factors or [1.0] * len(samples)
-    weights = [n / total * scale if total else 0.0 for n, scale in zip(samples, scales, strict=True)]
-    return total, codec.reduce(gradients, weights, out)

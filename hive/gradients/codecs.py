@@ -1,4 +1,4 @@
-"""Compression of gradients: what a slot holds in the place of float32, and how several such slots are reduced.
+"""Compression of gradients: what a slot holds in the place of float32.
 
     none     gradient [P] float32
     bf16     gradient [P] uint16, the bits of bfloat16                               half the bytes
@@ -8,10 +8,11 @@
 
     coding   [2] float64: scale, and the relative error: norm of what is missing / norm of what was to be sent
 
-A `Codec` has no state: it lays out, encodes into a slot and reduces slots, natively, with the sums in float32 and in
-the order given, so every replica gets the same bytes. What top-k keeps back lies with its gradient worker (`residual`:
-error feedback, Stich et al. 2018) and is let go at every cut, as environments are: so a run that is resumed from a cut
-is the run that was not stopped. With a worker that dies goes what its last gradients kept back.
+A `Codec` has no state: it lays out slots and encodes into them, natively. GradAccumulator decodes them while it reduces
+them, with the sums in float32 and in the order given, so every replica gets the same bytes. What top-k keeps back lies
+with its gradient worker (`residual`: error feedback, Stich et al. 2018) and is let go at every cut, as environments
+are: so a run that is resumed from a cut is the run that was not stopped. With a worker that dies goes what its last
+gradients kept back.
 
 It decides no weights, and it never sees a gradient that is not finite: what made one is told, and zeros are sent.
 """
@@ -19,7 +20,7 @@ It decides no weights, and it never sees a gradient that is not finite: what mad
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -34,7 +35,7 @@ __all__ = ["COMPRESSIONS", "ERROR", "PLAIN", "TOP_K", "Codec", "Half", "Plain", 
 COMPRESSIONS = ("none", "bf16", "fp16", "top-k")
 TOP_K = 0.1  # of the elements, where nobody says how many: a fifth of the bytes
 
-SCALE, ERROR = range(2)  # positions in `coding`
+ERROR = 1  # position in `coding`; the scale, at 0, is the accumulator's
 
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
@@ -64,9 +65,6 @@ class Codec(Protocol):
     def clear(self, out: Arrays) -> None:
         """Makes what is sent zeros where a slot's bytes would not be a gradient at all."""
 
-    def reduce(self, gradients: Sequence[Arrays], weights: Sequence[float], out: Floats) -> _native.Reduction:
-        """The sum of weight * gradient into `out` [P], in order. A gradient of weight zero is not read."""
-
     def sent_bytes(self, gradient: Arrays) -> int:
         """What the gradient takes in this slot."""
 
@@ -89,9 +87,6 @@ class Plain:
 
     def clear(self, out: Arrays) -> None:
         """Float32 of any bits is a gradient."""
-
-    def reduce(self, gradients: Sequence[Arrays], weights: Sequence[float], out: Floats) -> _native.Reduction:
-        return _native.reduce([g["gradient"] for g in gradients], weights, out)
 
     def sent_bytes(self, gradient: Arrays) -> int:
         return gradient["gradient"].nbytes
@@ -120,13 +115,6 @@ class Half:
         out["gradient"][:] = 0
         out["coding"][:] = 1.0, 0.0
 
-    def reduce(self, gradients: Sequence[Arrays], weights: Sequence[float], out: Floats) -> _native.Reduction:
-        halves = [g["gradient"] for g in gradients]
-        if self.name == "bf16":
-            return _native.reduce_bf16(halves, weights, out)
-        scaled = [w / float(g["coding"][SCALE]) if w else 0.0 for w, g in zip(weights, gradients, strict=True)]
-        return _native.reduce_fp16(halves, scaled, out)
-
     def sent_bytes(self, gradient: Arrays) -> int:
         return gradient["gradient"].nbytes + gradient["coding"].nbytes
 
@@ -153,9 +141,6 @@ class TopK:
         out["values"][:] = 0.0
         out["indices"][:] = 0
         out["coding"][:] = 1.0, 0.0
-
-    def reduce(self, gradients: Sequence[Arrays], weights: Sequence[float], out: Floats) -> _native.Reduction:
-        return _native.reduce_top_k([g["values"] for g in gradients], [g["indices"] for g in gradients], weights, out)
 
     def sent_bytes(self, gradient: Arrays) -> int:
         return sum(gradient[name].nbytes for name in ("values", "indices", "coding"))

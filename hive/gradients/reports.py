@@ -5,7 +5,7 @@ The error is a NotFinite of hive.errors and also a RuntimeError, as RLPack docum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hive.errors import NotFinite
 
@@ -20,12 +20,13 @@ class GradientNotFinite(NotFinite, RuntimeError):
         self.parameter = parameter
 
 
-@dataclass(frozen=True, slots=True)
-class ReductionReport:
+class ReductionReport(NamedTuple):
     """What the last reduction was made of, and what came out.
 
-    `rounds` of `bootstrap_rounds` were held, of `weight` together; `norm` is the Euclidean norm over all parameters;
-    `parameter` is the first that is not finite in the result, or "".
+    `rounds` of `bootstrap_rounds` were held, of `weight` together; `norm` is the Euclidean norm over all parameters.
+    Where the result is not `finite`, `parameter` is the first parameter that has NaN or infinity, and `bad_round` the
+    position of the first round that has; "" and -1 where there is none, as when finite rounds overflow together.
+    `samples` is the total over adopted rounds, and 0 for others.
     """
 
     rounds: int
@@ -34,6 +35,8 @@ class ReductionReport:
     norm: float
     finite: bool
     parameter: str
+    bad_round: int = -1
+    samples: int = 0
 
     @property
     def partial(self) -> bool:

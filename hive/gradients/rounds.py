@@ -5,6 +5,7 @@ when the first gradients show what they are:
 
     NativeRounds   float32, float64, bfloat16 and float16 on the CPU. A round is one block of bytes that begins at a
                    multiple of 64, as gather.hpp draws it; torch's tensors are views of it. C++ gets addresses.
+                   Float32 rounds can also be adopted: these stay in the slots of shared memory where they are.
     TorchRounds    any device and dtype that torch adds. A round is a list of tensors; the passes are foreach calls, and
                    the host waits for the device once a pass, for the norm and the finite check together.
 
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from hive import _native
+from hive.gradients.codecs import Codec
 
 __all__ = ["Block", "Field", "NativeRounds", "Outcome", "Rounds", "TorchRounds", "rounds_for", "zero_bad"]
 
@@ -45,11 +47,16 @@ class Field:
 
 
 class Outcome(NamedTuple):
-    """What a reduction found: the Euclidean norm, whether all is finite, and the first field that is not, or -1."""
+    """The result of a reduction: its Euclidean norm, and whether it is finite.
+
+    `bad_field` is the first field that is not finite, `bad_round` the first round with such a field; -1: none, or it
+    is not known.
+    """
 
     norm: float
     finite: bool
     bad_field: int
+    bad_round: int = -1
 
 
 class Block:
@@ -66,6 +73,11 @@ class Block:
         return array
 
     @cached_property
+    def floats(self) -> npt.NDArray[np.float32]:
+        """The gradient as a slot holds it: float32 [elements]. Only of an accumulator for slots."""
+        return self.array.view(np.float32)[: self.owner.slot_elements]
+
+    @cached_property
     def tensors(self) -> Sequence[Tensor]:
         """A tensor for each field."""
         return self.owner.views(self.memory)
@@ -78,8 +90,14 @@ class NativeRounds:
         native.lay_out([NATIVE[field.dtype] for field in fields], [field.shape.numel() for field in fields])
         self._native = native
         self.fields = fields
+        self.slot_elements = 0
         self._offsets = native.offsets
         self._expected = [(field.dtype, field.shape) for field in fields]
+
+    def lay_out_slots(self, elements: int, codec: Codec) -> None:
+        """Prepares for adopted rounds of `elements` floats; all fields are float32."""
+        self._native.lay_out_slots(elements, codec.name)
+        self.slot_elements = elements
 
     def new_block(self) -> Block:
         return self._zeros(self._native.bytes)
@@ -131,7 +149,12 @@ class NativeRounds:
     def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
         """Writes the weighted sum of the blocks, divided by `divisor`."""
         found = self._native.reduce([block.array for block in blocks], weights, divisor, out.array)
-        return Outcome(found.norm, found.finite, found.bad_index)
+        return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
+
+    def reduce_adopted(self, mean: bool, out: Block) -> Outcome:
+        """Writes the mean of the adopted rounds by samples, or the sum of samples * gradient."""
+        found = self._native.reduce_adopted(out.floats, mean)
+        return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
     def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
         """Writes the sums, divided by `divisor`."""
@@ -141,6 +164,8 @@ class NativeRounds:
 
 class TorchRounds:
     """Rounds where torch keeps them, such as on a GPU."""
+
+    slot_elements = 0  # slots lie in host memory
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.fields = fields
@@ -173,6 +198,9 @@ class TorchRounds:
         else:
             torch._foreach_copy_(sums.memory, terms)
 
+    def reduce_adopted(self, mean: bool, out: Block) -> Outcome:
+        raise TypeError("slots are reduced in host memory only")
+
     def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
         sums = self.new_sums()
         onto = False
@@ -180,7 +208,11 @@ class TorchRounds:
             if weight:
                 self.add(block.memory, weight, sums, onto)
                 onto = True
-        return self.finish(sums, divisor, out)
+        outcome = self.finish(sums, divisor, out)
+        if outcome.finite:
+            return outcome
+        bad = (k for k, weight in enumerate(weights) if weight and self._first_bad(blocks[k].memory) >= 0)
+        return outcome._replace(bad_round=next(bad, -1))
 
     def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
         torch._foreach_copy_(out.memory, torch._foreach_div(sums.memory, divisor))

@@ -214,7 +214,7 @@ class Blueprint:
         """The ledger of a checkpoint, which may be of another number of workers."""
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
-        layout = ledger_layout(learner.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        layout = ledger_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
         before, after = layout.views(_bytes_of(resume, "ledger", layout.bytes)), learner.views(ledger)
         for name in ("counters", "returns", "moments"):
             after[name][:] = before[name]

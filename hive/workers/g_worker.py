@@ -19,11 +19,11 @@ from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, from_numpy
+from torch import Tensor
 
 from hive.algorithms import Algorithm, update_parameter
 from hive.errors import NetworkError, TopologyError
-from hive.gradients import PLAIN, SAMPLES, Codec, clear, codec_for, combine, gradient_layout
+from hive.gradients import PLAIN, SAMPLES, Codec, GradAccumulator, clear, codec_for, gradient_layout
 from hive.networks import aligned_block
 from hive.records import write_checkpoint
 from hive.runtime import Layout
@@ -64,9 +64,10 @@ class Gradients(Sequence[Tensor]):
     @property
     def tensors(self) -> list[Tensor]:
         if self._tensors is None:
-            block = aligned_block(self.plain_bytes).view(np.float32)
-            combine([self.slot], block, codec=self.codec)
-            self._tensors = [from_numpy(array) for array in self._flat.gradient_arrays(block)]
+            elements, parameters = self._flat.parameter_elements, self._flat.describe()
+            accumulator = GradAccumulator.for_slots(elements, 1, self.codec, parameters=parameters)
+            accumulator.adopt(self.slot, self.n_samples)
+            self._tensors = list(accumulator.mean_reduce().values())
         return self._tensors
 
     def __len__(self) -> int:
@@ -224,9 +225,11 @@ class GWorker:
             raise RuntimeError("no gradient has been computed yet: call step() or get_grads() first")
         several = [given] if isinstance(given, Gradients) else list(given)
         if all(isinstance(one, Gradients) for one in several):
-            slots, self.learner.codec = [one.slot for one in several], several[0].codec
+            slots, codec = [one.slot for one in several], several[0].codec
         else:
-            slots, self.learner.codec = [self._slot_of(several)], PLAIN
+            slots, codec = [self._slot_of(several)], PLAIN
+        if codec != self.learner.codec:
+            self.learner.use_codec(codec)
         turn = self.learner.turn(slots, self._weights[0], self._ledgers[0], self._weights[1], self._ledgers[1])
         self._weights.reverse()
         self._ledgers.reverse()

@@ -26,10 +26,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive import _native
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, PLAIN, ROLLOUTS, Codec, combine
+from hive.gradients import (
+    CAUSE,
+    CAUSES,
+    ENV_STEPS,
+    EPISODES,
+    PLAIN,
+    ROLLOUTS,
+    SAMPLES,
+    Codec,
+    GradAccumulator,
+    ReductionReport,
+)
 from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
 from hive.runtime import Layout, Status
 
@@ -102,12 +112,11 @@ class Learner:
         self.shared = network.global_network
         self.reconfigure(config)
         self.normalizer = normalizer
-        parameter_elements = self.shared.layout.flat.parameter_elements
-        self.layout = ledger_layout(self.shared.optimizer.moment_blocks, parameter_elements, workers)
+        self.flat = self.shared.layout.flat
+        self.layout = ledger_layout(self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
         self.total_steps = total_steps
-        self.codec = codec
+        self.use_codec(codec)
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
-        self.gradient = np.zeros(parameter_elements, np.float32)
         self.status = status
         self.phase = status.phase("update") if status else 0
 
@@ -115,6 +124,15 @@ class Learner:
         """Works by these keys from the next turn on. They must ask for as many moments as before."""
         self.config = config
         self.shared.configure(optimizer_settings(config), config.clip_gradients)
+
+    def use_codec(self, codec: Codec) -> None:
+        """Reduces gradients of this codec from the next turn on."""
+        self.codec = codec
+        self.accumulator = GradAccumulator.for_slots(
+            self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()
+        )
+        self._mean = self.accumulator.zeros()
+        self.gradient: NDArray[np.float32] = self._mean.block.floats
 
     def views(self, ledger: NDArray[np.uint8]) -> Arrays:
         """The fields of a ledger block; made once for each block."""
@@ -160,14 +178,15 @@ class Learner:
         after["applied"][:] = before["applied"]
         after["returns"][:] = before["returns"]
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
-        samples, reduction = combine(gradients, self.gradient, factors, self.codec)
-        cause, bad = _blame(headers, reduction)
+        report = self._reduce(gradients, headers, factors)
+        samples = report.samples
+        cause, bad = _blame(headers, report)
         rate = self.learning_rate(int(counters[Count.env_steps]))
         self.shared.between(Version(weights, before["moments"]), Version(weights_out, after["moments"]))
         if samples and not cause:
             try:
                 self.network.apply_gradients_to_global_network(
-                    self.gradient, norm=reduction.norm, step=int(counters[Count.updates]) + 1, learning_rate=rate
+                    self.gradient, norm=report.norm, step=int(counters[Count.updates]) + 1, learning_rate=rate
                 )
             except NetworkError:  # the new weights are not finite
                 cause = "update"
@@ -186,7 +205,22 @@ class Learner:
                 _count_episodes(gradient["episode_returns"][:ended], after)
         if self.status:
             self.status.enter(self.status.runtime)
-        return Turn(applied, samples, reduction.norm, rate, cause, bad)
+        return Turn(applied, samples, report.norm, rate, cause, bad)
+
+    def _reduce(
+        self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None
+    ) -> ReductionReport:
+        """Writes the mean of the gradients to `gradient`. They are adopted only meanwhile."""
+        accumulator = self.accumulator
+        accumulator.bootstrap_rounds = len(gradients)  # every round that a turn is given
+        try:
+            for slot, header, factor in zip(gradients, headers, factors or [1.0] * len(gradients), strict=True):
+                accumulator.adopt(slot, header[SAMPLES], factor)
+            accumulator.mean_reduce(out=self._mean)
+        finally:
+            accumulator.clear()
+        assert accumulator.report is not None
+        return accumulator.report
 
     def _update_target(self, updates: int, applied: bool) -> None:
         """After every `target_interval`-th update, on the newest weights; a turn without an update keeps the target."""
@@ -203,12 +237,12 @@ def _count_episodes(returns: NDArray[np.float32], ledger: Arrays) -> None:
     ledger["counters"][Count.episodes] = seen + len(returns)
 
 
-def _blame(headers: Sequence[Sequence[int]], reduction: _native.Reduction) -> tuple[str, int]:
+def _blame(headers: Sequence[Sequence[int]], report: ReductionReport) -> tuple[str, int]:
     """What is not finite, by its worker's word or by the reduction, and in which gradient; ("", -1): nothing."""
     for position, header in enumerate(headers):
         if cause := header[CAUSE]:
             return CAUSES[cause], position
-    return ("", -1) if reduction.finite else ("gradient", reduction.bad_input)
+    return ("", -1) if report.finite else ("gradient", report.bad_round)
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:

@@ -386,6 +386,57 @@ Reduction finish_block(std::span<const SumOf<T>> sums, SumOf<T> divisor, std::sp
   return std::isfinite(norm) ? Reduction{norm, true, -1, -1} : blame<T, T>({}, out, norm);
 }
 
+float weight_of(const AdoptedRound& round, std::int64_t total, bool mean) {
+  if (round.samples == 0) return 0.0F;
+  const auto samples = static_cast<double>(round.samples);
+  const double share = mean ? samples / static_cast<double>(total) : samples;
+  const double weight = share * round.factor;
+  return static_cast<float>(weight != 0.0 && round.scale ? weight / *round.scale : weight);
+}
+
+template <typename T, typename Reduce>
+Reduction reduce_dense(std::span<const AdoptedRound> rounds, std::span<const float> weights, Reduce reduce_all) {
+  std::vector<Weighted<T>> weighted;
+  weighted.reserve(rounds.size());
+  for (std::size_t k = 0; k < rounds.size(); ++k) {
+    weighted.push_back({{static_cast<const T*>(rounds[k].values), rounds[k].count}, weights[k]});
+  }
+  return reduce_all(std::span<const Weighted<T>>(weighted));
+}
+
+Reduction reduce_top_k(std::span<const AdoptedRound> rounds, std::span<const float> weights, std::span<float> out) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::fill(out.begin(), out.end(), 0.0F);
+  Reduction found{0.0, true, -1, -1};
+  for (std::size_t k = 0; k < rounds.size(); ++k) {
+    if (weights[k] == 0.0F) continue;
+    const std::span values{static_cast<const float*>(rounds[k].values), rounds[k].count};
+    const std::span indices{rounds[k].indices, rounds[k].count};
+    const bool fits = scatter(values, indices, weights[k], out);
+    const std::int64_t bad = first_not_finite<float>(values);
+    if ((fits && bad < 0) || !found.finite) continue;
+    const auto where = bad < 0 ? std::int64_t{-1} : std::int64_t{indices[static_cast<std::size_t>(bad)]};
+    found = {kNaN, false, static_cast<std::int64_t>(k), where};
+  }
+  if (!found.finite) return found;
+  const double size = norm(out);
+  return {size, std::isfinite(size), -1, std::isfinite(size) ? -1 : first_not_finite<float>(out)};
+}
+
+Reduction reduce_weighted(Coding coding, std::span<const AdoptedRound> rounds, std::span<const float> weights,
+                          std::span<float> out) {
+  switch (coding) {
+    case Coding::kFloat32:
+      return reduce_dense<float>(rounds, weights, [out](auto all) { return reduce(all, out); });
+    case Coding::kBFloat16:
+      return reduce_dense<BFloat16>(rounds, weights, [out](auto all) { return reduce_wide(all, out); });
+    case Coding::kFloat16:
+      return reduce_dense<Float16>(rounds, weights, [out](auto all) { return reduce_wide(all, out); });
+    case Coding::kTopK: break;
+  }
+  return reduce_top_k(rounds, weights, out);
+}
+
 }  // namespace
 
 #define HIVE_REDUCE(T)                                                                           \
@@ -406,6 +457,31 @@ Reduction reduce_wide(std::span<const Weighted<BFloat16>> gradients, std::span<f
 }
 Reduction reduce_wide(std::span<const Weighted<Float16>> gradients, std::span<float> out, float divisor) {
   return reduce_blocks<Float16, float>(gradients, divisor, out);
+}
+
+Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, bool mean, std::span<float> out) {
+  std::int64_t total = 0;
+  for (const AdoptedRound& round : rounds) total += round.samples;
+  std::vector<float> weights;
+  weights.reserve(rounds.size());
+  std::int64_t unweighable = -1;
+  for (const AdoptedRound& round : rounds) {
+    weights.push_back(weight_of(round, total, mean));
+    if (unweighable < 0 && !std::isfinite(weights.back())) unweighable = static_cast<std::int64_t>(weights.size()) - 1;
+  }
+  const Reduction found = reduce_weighted(coding, rounds, weights, out);
+  if (unweighable < 0 || (found.bad_input >= 0 && found.bad_input < unweighable)) return found;
+  return {std::numeric_limits<double>::quiet_NaN(), false, unweighable, -1};
+}
+
+bool scatter(std::span<const float> values, std::span<const std::uint32_t> indices, float weight,
+             std::span<float> out) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t index = indices[i];
+    if (index >= out.size()) return false;
+    out[index] += weight * values[i];
+  }
+  return true;
 }
 
 double norm(std::span<const float> block) {

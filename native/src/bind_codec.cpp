@@ -1,12 +1,7 @@
-// Python face of codec.hpp, and of the reductions of what it made.
+// Python face of codec.hpp.
 #include <pybind11/stl.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "arrays.hpp"
-#include "hive/accumulator.hpp"
 #include "hive/codec.hpp"
 
 namespace py = pybind11;
@@ -15,15 +10,7 @@ using namespace pybind11::literals;
 namespace hive {
 namespace {
 
-using Objects = std::vector<py::object>;
-using Words = std::span<const std::uint16_t>;
-
 // 16-bit floats travel as uint16: numpy has no BFloat16.
-template <typename T>
-std::span<const T> floats_in(Words words) {
-  return {reinterpret_cast<const T*>(words.data()), words.size()};
-}
-
 template <typename T>
 std::span<T> floats_in(std::span<std::uint16_t> words) {
   return {reinterpret_cast<T*>(words.data()), words.size()};
@@ -64,61 +51,6 @@ double encode_top_k(const py::object& gradient, const py::object& residual, cons
   return keep_largest(from, rest, kept, where);
 }
 
-float weight_of(double weight, std::size_t k) {
-  const auto narrow = static_cast<float>(weight);
-  if (!std::isfinite(narrow)) throw py::value_error("weights[" + std::to_string(k) + "] must be finite in float32");
-  return narrow;
-}
-
-void check_as_many(std::size_t gradients, std::size_t weights) {
-  if (gradients == weights) return;
-  throw py::value_error("gradients and weights must be as many, got " + std::to_string(gradients) + " and " +
-                        std::to_string(weights));
-}
-
-template <typename T>
-Reduction reduce_half(const Objects& gradients, const std::vector<double>& weights, const py::object& out) {
-  check_as_many(gradients.size(), weights.size());
-  Arrays arrays(1);
-  const std::span<float> result = arrays.output<float>(out, "out");
-  std::vector<Weighted<T>> weighted;
-  for (std::size_t k = 0; k < gradients.size(); ++k) {
-    const Words words = arrays.input<std::uint16_t>(gradients[k], "gradients[" + std::to_string(k) + "]");
-    weighted.push_back({floats_in<T>(words), weight_of(weights[k], k)});
-  }
-  const py::gil_scoped_release released;
-  return reduce_wide(weighted, result);
-}
-
-Reduction reduce_top_k(const Objects& values, const Objects& indices, const std::vector<double>& weights,
-                       const py::object& out) {
-  check_as_many(values.size(), weights.size());
-  check_as_many(indices.size(), weights.size());
-  Arrays whole(1);
-  Arrays parts(1);
-  const std::span<float> result = whole.output<float>(out, "out");
-  std::vector<std::pair<std::span<const float>, std::span<const std::uint32_t>>> sparse;
-  std::vector<float> factors;
-  for (std::size_t k = 0; k < weights.size(); ++k) {
-    const std::string index = "[" + std::to_string(k) + "]";
-    const std::span<const float> kept = parts.input<float>(values[k], "values" + index);
-    sparse.emplace_back(kept, parts.input<std::uint32_t>(indices[k], "indices" + index));
-    factors.push_back(weight_of(weights[k], k));
-  }
-  const py::gil_scoped_release released;
-  std::fill(result.begin(), result.end(), 0.0F);
-  std::int64_t bad = -1;
-  for (std::size_t k = 0; k < sparse.size(); ++k) {
-    if (factors[k] == 0.0F) continue;
-    const bool fits = scatter(sparse[k].first, sparse[k].second, factors[k], result);
-    const bool finite =
-        std::ranges::all_of(sparse[k].first, [](float value) { return std::isfinite(value); });
-    if (bad < 0 && !(fits && finite)) bad = static_cast<std::int64_t>(k);
-  }
-  const double size = bad < 0 ? norm(result) : std::numeric_limits<double>::quiet_NaN();
-  return {size, std::isfinite(size), bad, -1};
-}
-
 }  // namespace
 
 void bind_codec(py::module_& m) {
@@ -128,12 +60,6 @@ void bind_codec(py::module_& m) {
         "Narrow a finite float32 gradient [P] times a power of two to float16, as uint16 [P]; (that scale, error).");
   m.def("encode_top_k", &encode_top_k, "gradient"_a, "residual"_a, "values"_a, "indices"_a,
         "Write the largest of gradient + residual [P] to `values` and `indices` [k]; the rest stays in `residual`.");
-  m.def("reduce_bf16", &reduce_half<BFloat16>, "gradients"_a, "weights"_a, "out"_a,
-        "`reduce` of bfloat16 gradients, uint16 [P], to float32.");
-  m.def("reduce_fp16", &reduce_half<Float16>, "gradients"_a, "weights"_a, "out"_a,
-        "`reduce` of float16 gradients, uint16 [P], to float32.");
-  m.def("reduce_top_k", &reduce_top_k, "values"_a, "indices"_a, "weights"_a, "out"_a,
-        "`reduce` of sparse gradients. An index beyond `out` counts as not finite.");
 }
 
 }  // namespace hive

@@ -1,4 +1,5 @@
-// Python face of gather.hpp and of reductions over gathered blocks: the C++ half of hive.gradients.GradAccumulator.
+// Python face of gather.hpp and of the reductions over gathered blocks and adopted slots: the C++ half of
+// hive.gradients.GradAccumulator.
 #include <pybind11/stl.h>
 
 #include <cmath>
@@ -20,6 +21,14 @@ Type type_named(const std::string& name) {
   if (name == "bfloat16") return Type::kBFloat16;
   if (name == "float16") return Type::kFloat16;
   throw py::value_error("types are float32, float64, bfloat16 and float16, got " + name);
+}
+
+Coding coding_named(const std::string& name) {
+  if (name == "none") return Coding::kFloat32;
+  if (name == "bf16") return Coding::kBFloat16;
+  if (name == "fp16") return Coding::kFloat16;
+  if (name == "top-k") return Coding::kTopK;
+  throw py::value_error("compressions are none, bf16, fp16 and top-k, got " + name);
 }
 
 using Blocks = std::vector<const std::byte*>;
@@ -86,7 +95,99 @@ class GradAccumulator {
     return over_sections([&](const Section& section) { return finish_section(section, from, divisor, to); });
   }
 
+  void lay_out_slots(std::size_t elements, const std::string& compression) {
+    if (elements * sizeof(float) > layout_.bytes) throw py::value_error("the fields have fewer elements than a slot");
+    coding_ = coding_named(compression);
+    elements_ = elements;
+  }
+
+  void adopt(const py::object& slot, std::int64_t samples, double factor) {
+    if (samples < 0) throw py::value_error("samples must be at least 0, got " + std::to_string(samples));
+    if (!std::isfinite(static_cast<float>(factor))) throw py::value_error("factor must be finite in float32");
+    AdoptedRound round{nullptr, nullptr, nullptr, elements_, samples, factor};
+    const std::size_t alive = alive_.size();
+    try {
+      look_into(slot, round);
+      rounds_.push_back(round);
+    } catch (...) {
+      alive_.resize(alive);
+      throw;
+    }
+  }
+
+  Reduction reduce_slots(const py::object& out, bool mean) const {
+    Arrays arrays(1);
+    const std::span<float> result = arrays.output<float>(out, "out");
+    check_elements(result.size(), "out");
+    for (std::size_t k = 0; k < rounds_.size(); ++k) check_apart(rounds_[k], k, result);
+    // Copies: another thread may let the rounds go while this one reads them.
+    const std::vector<AdoptedRound> rounds = rounds_;
+    const std::vector<py::object> alive = alive_;
+    Reduction found{};
+    {
+      const py::gil_scoped_release released;
+      found = reduce_adopted(coding_, rounds, mean, result);
+    }
+    if (found.bad_index >= 0) found.bad_index = field_at(static_cast<std::size_t>(found.bad_index) * sizeof(float));
+    return found;
+  }
+
+  void release() {
+    rounds_.clear();
+    alive_.clear();
+  }
+
  private:
+  // Finds the arrays of a slot, and keeps them alive.
+  void look_into(const py::object& slot, AdoptedRound& round) {
+    switch (coding_) {
+      case Coding::kFloat32: round.values = field<float>(slot, gradient_, "gradient", elements_); return;
+      case Coding::kBFloat16: round.values = field<std::uint16_t>(slot, gradient_, "gradient", elements_); return;
+      case Coding::kFloat16:
+        round.values = field<std::uint16_t>(slot, gradient_, "gradient", elements_);
+        round.scale = field<double>(slot, scaling_, "coding", 2);
+        return;
+      case Coding::kTopK: break;
+    }
+    round.count = py::len(slot[values_]);
+    if (round.count > elements_) throw py::value_error("values has more elements than the gradient");
+    round.values = field<float>(slot, values_, "values", round.count);
+    round.indices = field<std::uint32_t>(slot, indices_, "indices", round.count);
+  }
+
+  template <typename T>
+  const T* field(const py::object& slot, const py::str& key, const char* name, std::size_t size) {
+    const py::object object = slot[key];
+    Arrays arrays(1);
+    const std::span<const T> values = arrays.input<T>(object, name);
+    if (values.size() != size) {
+      throw py::value_error(std::string(name) + " must have " + std::to_string(size) + " elements, got " +
+                            std::to_string(values.size()));
+    }
+    alive_.push_back(object);
+    return values.data();
+  }
+
+  void check_elements(std::size_t size, const std::string& name) const {
+    if (size == elements_) return;
+    throw py::value_error(name + " must have " + std::to_string(elements_) + " elements, got " + std::to_string(size));
+  }
+
+  void check_apart(const AdoptedRound& round, std::size_t k, std::span<const float> out) const {
+    const bool halves = coding_ == Coding::kBFloat16 || coding_ == Coding::kFloat16;
+    const std::size_t width = halves ? sizeof(std::uint16_t) : sizeof(float);
+    if (overlap(round.values, round.count * width, out) ||
+        (round.indices && overlap(round.indices, round.count * sizeof(std::uint32_t), out))) {
+      throw py::value_error("out overlaps adopted round " + std::to_string(k));
+    }
+  }
+
+  static bool overlap(const void* from, std::size_t bytes, std::span<const float> out) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    const auto* const result = reinterpret_cast<const std::byte*>(out.data());
+    return begin < result + out.size_bytes() && result < begin + bytes;
+  }
+
   void check_count(const std::vector<std::uint64_t>& addresses) const {
     if (addresses.size() != layout_.fields.size()) {
       throw py::value_error("there are " + std::to_string(layout_.fields.size()) + " fields, got " +
@@ -181,6 +282,11 @@ class GradAccumulator {
   }
 
   FieldLayout layout_;
+  Coding coding_ = Coding::kFloat32;
+  std::size_t elements_ = 0;  // of the gradient in a slot
+  std::vector<AdoptedRound> rounds_;
+  std::vector<py::object> alive_;  // the arrays that the rounds point into
+  py::str gradient_{"gradient"}, scaling_{"coding"}, values_{"values"}, indices_{"indices"};
 };
 
 }  // namespace
@@ -200,7 +306,14 @@ void bind_gather(py::module_& m) {
       .def("reduce", &GradAccumulator::reduce_into, "blocks"_a, "weights"_a, "divisor"_a, "out"_a,
            "Write the weighted sum of blocks, divided once, to `out`. `bad_index` counts gradients.")
       .def("finish", &GradAccumulator::finish_into, "sums"_a, "divisor"_a, "out"_a,
-           "Write running sums, divided once, to `out`.");
+           "Write running sums, divided once, to `out`.")
+      .def("lay_out_slots", &GradAccumulator::lay_out_slots, "elements"_a, "compression"_a,
+           "Say how gradients lie in slots; the fields, of float32, are laid out before.")
+      .def("adopt", &GradAccumulator::adopt, "slot"_a, "samples"_a, "factor"_a,
+           "Take a slot as a round, in place and unread. It is kept alive until `release`.")
+      .def("reduce_adopted", &GradAccumulator::reduce_slots, "out"_a, "mean"_a,
+           "Write the mean or the sum of the adopted rounds to `out`, float32. `bad_index` counts fields.")
+      .def("release", &GradAccumulator::release, "Let the adopted rounds go.");
 }
 
 }  // namespace hive

@@ -140,14 +140,4 @@ double keep_largest(std::span<const float> gradient, std::span<float> residual, 
   return wanted > 0.0 ? std::sqrt(missing / wanted) : 0.0;
 }
 
-bool scatter(std::span<const float> values, std::span<const std::uint32_t> indices, float weight,
-             std::span<float> out) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t index = indices[i];
-    if (index >= out.size()) return false;
-    out[index] += weight * values[i];
-  }
-  return true;
-}
-
 }  // namespace hive

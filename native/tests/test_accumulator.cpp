@@ -1,4 +1,4 @@
-// reduce() against plain loops, at sizes around the lanes and tiles and at addresses that are not aligned.
+// reduce() and reduce_adopted() against plain loops, at sizes around the lanes and tiles and at addresses that are not aligned.
 #include "hive/accumulator.hpp"
 
 #include <algorithm>
@@ -207,6 +207,68 @@ T narrowed(hive::SumOf<T> value) {
   return to;
 }
 
+hive::AdoptedRound adopted(const Block& block, std::int64_t samples, double factor = 1.0) {
+  return {block.data(), nullptr, nullptr, block.size(), samples, factor};
+}
+
+void adopted_rounds_weigh_by_their_samples() {
+  const Block one = random_block(1003, 1);
+  const Block other = random_block(1003, 2);
+  const Block poisoned(1003, kNaN);
+  const hive::AdoptedRound rounds[] = {adopted(one, 10), adopted(poisoned, 0), adopted(other, 20, 0.25)};
+  Block out(1003);
+  const hive::Reduction mean = hive::reduce_adopted(hive::Coding::kFloat32, rounds, true, out);
+  const auto first = static_cast<float>(10.0 / 30.0 * 1.0);
+  const auto second = static_cast<float>(20.0 / 30.0 * 0.25);
+  for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == first * one[i] + second * other[i]);
+  CHECK(mean.finite && same_bits(mean.norm, reference_norm(out)));
+  const hive::Reduction sum = hive::reduce_adopted(hive::Coding::kFloat32, rounds, false, out);
+  for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == 10.0F * one[i] + 5.0F * other[i]);
+  CHECK(sum.finite);
+  const hive::Reduction nothing = hive::reduce_adopted(hive::Coding::kFloat32, {&rounds[1], 1}, true, out);
+  CHECK(nothing.finite && nothing.norm == 0.0 && out == Block(1003));
+}
+
+void adopted_halves_are_scaled_back() {
+  const std::vector<hive::Float16> halves(100, narrowed<hive::Float16>(3.0F));
+  const double scale = 8.0;
+  const double broken = 0.0;
+  hive::AdoptedRound rounds[] = {{halves.data(), nullptr, &scale, 100, 1, 1.0},
+                                 {halves.data(), nullptr, &broken, 100, 0, 1.0}};
+  Block out(100);
+  CHECK(hive::reduce_adopted(hive::Coding::kFloat16, rounds, true, out).finite);
+  CHECK(out == Block(100, 0.375F));
+  rounds[1].samples = 1;
+  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kFloat16, rounds, true, out);
+  CHECK(!found.finite && found.bad_input == 1);
+}
+
+void adopted_top_k_rounds_add_where_they_belong() {
+  const Block values{1.0F, 2.0F};
+  const Block bad{1.0F, kNaN};
+  const std::vector<std::uint32_t> indices{0, 2};
+  const std::vector<std::uint32_t> beyond{1, 3};
+  const auto round = [](const Block& block, const std::vector<std::uint32_t>& where, std::int64_t samples) {
+    return hive::AdoptedRound{block.data(), where.data(), nullptr, block.size(), samples, 1.0};
+  };
+  Block out(3, kNaN);
+  const hive::AdoptedRound good[] = {round(values, indices, 3), round(bad, beyond, 0), round(values, indices, 1)};
+  const hive::Reduction found = hive::reduce_adopted(hive::Coding::kTopK, good, true, out);
+  CHECK(found.finite && (out == Block{1.0F, 0.0F, 2.0F}) && same_bits(found.norm, std::sqrt(5.0)));
+  const hive::AdoptedRound outside[] = {good[0], round(values, beyond, 1), round(bad, indices, 1)};
+  const hive::Reduction first = hive::reduce_adopted(hive::Coding::kTopK, outside, true, out);
+  CHECK(!first.finite && first.bad_input == 1 && first.bad_index == -1);
+  const hive::AdoptedRound poisoned[] = {good[0], round(bad, indices, 1)};
+  const hive::Reduction second = hive::reduce_adopted(hive::Coding::kTopK, poisoned, true, out);
+  CHECK(!second.finite && second.bad_input == 1 && second.bad_index == 2);
+}
+
+void indices_beyond_the_end_are_refused() {
+  Block out(3);
+  CHECK(!hive::scatter(Block{1.0F, 1.0F}, std::vector<std::uint32_t>{2, 3}, 1.0F, out));
+  CHECK((out == Block{0.0F, 0.0F, 1.0F}));
+}
+
 }  // namespace
 
 int main() {
@@ -222,4 +284,8 @@ int main() {
   types_and_groups_agree<hive::Float16>(narrowed<hive::Float16>);
   large_results_are_the_same();
   squares_of_doubles_may_overflow();
+  adopted_rounds_weigh_by_their_samples();
+  adopted_halves_are_scaled_back();
+  adopted_top_k_rounds_add_where_they_belong();
+  indices_beyond_the_end_are_refused();
 }

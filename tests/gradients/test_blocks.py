@@ -1,13 +1,10 @@
-"""Gradient slots, and the reduction of several: their mean by samples, blind to what weighs nothing."""
+"""Gradient slots: their layout, what a cleared one stands for, and the episodes they carry."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hive.gradients import (
@@ -21,7 +18,6 @@ from hive.gradients import (
     SEQUENCE,
     VERSION,
     clear,
-    combine,
     gradient_layout,
     put_episodes,
 )
@@ -32,25 +28,12 @@ ELEMENTS = 200
 Arrays = dict[str, NDArray[Any]]
 
 
-def slot(samples: int = 0, values: NDArray[np.float32] | None = None, episodes: int = 12) -> Arrays:
-    """A slot full of what was in it before, made a gradient of `samples` samples."""
+def slot(episodes: int = 12) -> Arrays:
+    """A slot full of what was in it before, cleared."""
     layout = gradient_layout(ELEMENTS, 3, 2, episodes)
     arrays = layout.views(np.full(layout.bytes, 0xFF, np.uint8))
     clear(arrays, version=0)
-    arrays["header"][SAMPLES] = samples
-    if values is not None:
-        arrays["gradient"][:] = values
     return arrays
-
-
-def random_gradient(seed: int) -> NDArray[np.float32]:
-    return np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32)
-
-
-def weighted_mean(gradients: list[Arrays]) -> NDArray[np.float64]:
-    samples = [int(g["header"][SAMPLES]) for g in gradients]
-    parts = [n * g["gradient"].astype(np.float64) for n, g in zip(samples, gradients, strict=True) if n]
-    return np.sum(parts, axis=0) / sum(samples)
 
 
 def test_a_layout_has_the_fields_that_the_module_draws() -> None:
@@ -100,61 +83,3 @@ def test_every_step_may_end_an_episode() -> None:
     put_episodes(arrays, [(np.arange(6, dtype=np.float32), np.ones(6, np.int32))] * 2)
     assert arrays["header"][EPISODES] == 12
     assert arrays["episode_returns"].tolist() == [0, 1, 2, 3, 4, 5] * 2
-
-
-@given(st.lists(st.integers(0, 5000), min_size=1, max_size=6), st.integers(0, 1000))
-def test_combine_is_the_mean_by_samples(samples: list[int], seed: int) -> None:
-    gradients = [slot(n, random_gradient(seed + i)) for i, n in enumerate(samples)]
-    out = np.full(ELEMENTS, 7.0, np.float32)
-    total, reduction = combine(gradients, out)
-    assert total == sum(samples)
-    assert reduction.finite
-    if total == 0:
-        assert not out.any()
-        assert reduction.norm == 0.0
-        return
-    np.testing.assert_allclose(out, weighted_mean(gradients), rtol=1e-6, atol=1e-6)
-    assert reduction.norm == pytest.approx(float(np.linalg.norm(out.astype(np.float64))), rel=1e-6)
-
-
-def test_factors_make_single_gradients_count_less() -> None:
-    """After the mean: what is taken from a stale one is not given to the others."""
-    gradients = [slot(4, random_gradient(1)), slot(12, random_gradient(2))]
-    out = np.empty(ELEMENTS, np.float32)
-    total, _ = combine(gradients, out, [1.0, 0.5])
-    first, second = (g["gradient"].astype(np.float64) for g in gradients)
-    assert total == 16
-    np.testing.assert_allclose(out, 0.25 * first + 0.375 * second, rtol=1e-5, atol=1e-6)
-
-
-def test_one_gradient_comes_out_as_it_is() -> None:
-    values = random_gradient(1)
-    out = np.empty(ELEMENTS, np.float32)
-    combine([slot(17, values)], out)
-    assert np.array_equal(out, values)
-
-
-def test_a_gradient_of_no_samples_is_not_read() -> None:
-    lost = slot(0, np.full(ELEMENTS, np.nan, np.float32))
-    values = random_gradient(2)
-    out = np.empty(ELEMENTS, np.float32)
-    total, reduction = combine([lost, slot(8, values), lost], out)
-    assert total == 8
-    assert reduction.finite
-    assert np.array_equal(out, values)
-
-
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_the_first_that_is_not_finite_is_named(poison: float) -> None:
-    gradients = [slot(4, random_gradient(i)) for i in range(4)]
-    gradients[1]["gradient"][150] = gradients[3]["gradient"][0] = poison
-    total, reduction = combine(gradients, np.empty(ELEMENTS, np.float32))
-    assert (total, reduction.finite, reduction.bad_input, reduction.bad_index) == (16, False, 1, 150)
-
-
-def test_the_inputs_are_left_alone() -> None:
-    gradients = [slot(n, random_gradient(n)) for n in (3, 5)]
-    before = [{name: array.copy() for name, array in g.items()} for g in gradients]
-    combine(gradients, np.empty(ELEMENTS, np.float32))
-    for gradient, copy in zip(gradients, before, strict=True):
-        assert all(np.array_equal(gradient[name].view(np.uint8), copy[name].view(np.uint8)) for name in copy)

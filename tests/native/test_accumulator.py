@@ -1,8 +1,9 @@
-"""reduce and norm_and_finite through the binding: values, blame, purity, errors that name the argument."""
+"""Reductions of adopted rounds and norm_and_finite through the binding: values, blame, purity, errors."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,19 @@ def blocks(count: int, size: int, seed: int = 0) -> list[Block]:
     return [generator.standard_normal(size, dtype=np.float32) for _ in range(count)]
 
 
+def adopting(gradients: list[Block], weights: list[float], size: int) -> _native.GradAccumulator:
+    """Rounds of one sample each, so that their sum is that of weight * gradient."""
+    native = _native.GradAccumulator()
+    native.lay_out(["float32"], [size])
+    native.lay_out_slots(size, "none")
+    for gradient, weight in zip(gradients, weights, strict=True):
+        native.adopt({"gradient": gradient}, 1, weight)
+    return native
+
+
 def reduce(gradients: list[Block], weights: list[float]) -> tuple[Block, _native.Reduction]:
     out = np.full_like(gradients[0], np.nan)
-    return out, _native.reduce(gradients, weights, out)
+    return out, adopting(gradients, weights, len(out)).reduce_adopted(out, False)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 64, 1023, 1024, 1025, 100_003])
@@ -77,7 +88,8 @@ def test_weight_zero_is_not_read() -> None:
 @pytest.mark.parametrize("weights", [[0.0, 0.0], []])
 def test_nothing_to_add_gives_zero(weights: list[float]) -> None:
     out = np.ones(1500, np.float32)
-    reduction = _native.reduce([np.full(1500, np.nan, np.float32)] * len(weights), weights, out)
+    given = [np.full(1500, np.nan, np.float32)] * len(weights)
+    reduction = adopting(given, weights, 1500).reduce_adopted(out, False)
     assert (reduction.norm, reduction.finite) == (0.0, True)
     assert not out.any()
 
@@ -89,7 +101,7 @@ def test_bad_input_is_named(bad: float, index: int) -> None:
     gradients[1][index] = bad
     gradients[3][0] = bad
     _, reduction = reduce(gradients, [0.25] * 4)
-    assert (reduction.finite, reduction.bad_input, reduction.bad_index) == (False, 1, index)
+    assert (reduction.finite, reduction.bad_input, reduction.bad_index) == (False, 1, 0)
     assert _native.norm_and_finite(gradients[1])[1] is False
 
 
@@ -97,7 +109,7 @@ def test_opposite_infinities_do_not_cancel() -> None:
     gradients = blocks(2, 100)
     gradients[0][50], gradients[1][50] = np.inf, -np.inf
     _, reduction = reduce(gradients, [0.5, 0.5])
-    assert (reduction.bad_input, reduction.bad_index) == (0, 50)
+    assert (reduction.bad_input, reduction.bad_index) == (0, 0)
 
 
 def test_overflow_of_finite_gradients_is_found_but_blamed_on_none() -> None:
@@ -111,7 +123,8 @@ def test_threads_reduce_the_same_bytes() -> None:
     gradients = blocks(3, 200_000)
     outs = [np.empty(200_000, np.float32) for _ in range(2)]
     weights = [0.1, 0.2, 0.3]
-    threads = [threading.Thread(target=_native.reduce, args=(gradients, weights, out)) for out in outs]
+    native = adopting(gradients, weights, 200_000)
+    threads = [threading.Thread(target=native.reduce_adopted, args=(out, False)) for out in outs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -128,6 +141,20 @@ def test_results_do_not_depend_on_alignment() -> None:
     assert shifted_reduction.norm == reduction.norm
 
 
+def test_large_results_have_the_bits_of_small_ones() -> None:
+    """From 48 MiB on, with the blocks, they are written past the caches."""
+    count = (1 << 22) + 24
+    (values,) = blocks(1, count)
+    large, small = np.empty(count, np.float32), np.empty(1024, np.float32)
+    assert large.ctypes.data % 16 == 0
+    found = adopting([values] * 3, [0.1, 0.2, 0.3], count).reduce_adopted(large, False)
+    for begin in (0, 1 << 20, 1 << 22):
+        part = values[begin : begin + 1024]
+        adopting([part] * 3, [0.1, 0.2, 0.3], len(part)).reduce_adopted(small[: len(part)], False)
+        assert large[begin : begin + 1024].tobytes() == small[: len(part)].tobytes()
+    assert found.norm == pytest.approx(float(np.linalg.norm(large.astype(np.float64))), rel=2e-6)
+
+
 def read_only(block: Block) -> Block:
     block.flags.writeable = False
     return block
@@ -137,34 +164,47 @@ ONES = np.ones(8, np.float32)
 
 
 @pytest.mark.parametrize(
-    ("gradients", "weights", "out", "error", "message"),
+    ("gradient", "out", "error", "message"),
     [
-        ([ONES, np.ones(8)], [1, 1], ONES.copy(), TypeError, r"gradients\[1\] must be float32, got float64"),
-        ([[1.0, 2.0]], [1], ONES.copy(), TypeError, r"gradients\[0\] must be a numpy .* got list"),
-        ([ONES], [1], np.ones(8), TypeError, "out must be float32, got float64"),
-        ([ONES], [1], ONES.astype(">f4"), TypeError, "out must be float32, got >f4"),
-        ([ONES], [1], np.ones((2, 4), np.float32), ValueError, r"out must be 1-dim.* got shape \(2, 4\)"),
-        ([np.ones(16, np.float32)[::2]], [1], ONES.copy(), ValueError, r"gradients\[0\] must be contiguous"),
-        ([ONES], [1], np.ones(9, np.float32), ValueError, r"gradients\[0\] and out must have the same shape"),
-        ([ONES], [1], read_only(ONES.copy()), ValueError, "out is read-only"),
-        ([ONES], [1, 1], ONES.copy(), ValueError, "as many, got 1 and 2"),
-        ([ONES], [np.nan], ONES.copy(), ValueError, r"weights\[0\] must be finite"),
-        ([ONES], [1e39], ONES.copy(), ValueError, r"weights\[0\] must be finite"),
-        ([ONES], [1], ONES, ValueError, r"gradients\[0\] overlaps out"),
+        (np.ones(8), ONES.copy(), TypeError, "gradient must be float32, got float64"),
+        ([1.0, 2.0], ONES.copy(), TypeError, "gradient must be a numpy .* got list"),
+        (ONES, np.ones(8), TypeError, "out must be float32, got float64"),
+        (ONES, ONES.astype(">f4"), TypeError, "out must be float32, got >f4"),
+        (ONES, np.ones((2, 4), np.float32), ValueError, r"out must be 1-dim.* got shape \(2, 4\)"),
+        (np.ones(16, np.float32)[::2], ONES.copy(), ValueError, "gradient must be contiguous"),
+        (np.ones(9, np.float32), ONES.copy(), ValueError, "gradient must have 8 elements, got 9"),
+        (ONES, np.ones(9, np.float32), ValueError, "out must have 8 elements, got 9"),
+        (ONES, read_only(ONES.copy()), ValueError, "out is read-only"),
+        (ONES, ONES, ValueError, "out overlaps adopted round 0"),
     ],
 )
-def test_wrong_arguments_are_named(
-    gradients: list[Block], weights: list[float], out: Block, error: type[Exception], message: str
-) -> None:
+def test_wrong_arguments_are_named(gradient: Any, out: Block, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        _native.reduce(gradients, weights, out)
+        adopting([gradient], [1.0], 8).reduce_adopted(out, True)
 
 
 def test_partial_overlap_and_misalignment_are_refused() -> None:
     memory = np.zeros(20, np.float32)
-    with pytest.raises(ValueError, match=r"gradients\[0\] overlaps out"):
-        _native.reduce([memory[4:12]], [1.0], memory[:8])
-    _native.reduce([memory[8:16]], [1.0], memory[:8])
+    with pytest.raises(ValueError, match="out overlaps adopted round 0"):
+        adopting([memory[4:12]], [1.0], 8).reduce_adopted(memory[:8], True)
+    adopting([memory[8:16]], [1.0], 8).reduce_adopted(memory[:8], True)
     shifted = np.frombuffer(bytearray(33), np.float32, count=8, offset=1)
     with pytest.raises(ValueError, match="block must be contiguous and aligned"):
         _native.norm_and_finite(shifted)
+
+
+def test_slots_need_fields_and_a_known_compression() -> None:
+    native = _native.GradAccumulator()
+    with pytest.raises(ValueError, match="the fields have fewer elements than a slot"):
+        native.lay_out_slots(1, "none")
+    native.lay_out(["float32"], [8])
+    with pytest.raises(ValueError, match="compressions are none, bf16, fp16 and top-k, got zip"):
+        native.lay_out_slots(8, "zip")
+
+
+def test_released_rounds_are_gone() -> None:
+    native = adopting([ONES], [1.0], 8)
+    native.release()
+    out = np.ones(8, np.float32)
+    assert native.reduce_adopted(out, True).norm == 0.0
+    assert not out.any()

@@ -64,19 +64,6 @@ def test_bad_elements_are_found_wherever_they_are(name: str, index: int) -> None
     assert (found.finite, found.bad_input, found.bad_index) == (False, 1, 1)
 
 
-def test_large_results_have_the_bits_of_small_ones() -> None:
-    """From 48 MiB on, with the blocks, they are written past the caches."""
-    count = (1 << 22) + 24
-    values = torch.randn(count, generator=torch.Generator().manual_seed(1))
-    large, small = aligned(4 * count).view(np.float32), np.empty(1024, np.float32)
-    found = _native.reduce([values.numpy()] * 3, [0.1, 0.2, 0.3], large)
-    for begin in (0, 1 << 20, 1 << 22):
-        part = values.numpy()[begin : begin + 1024]
-        _native.reduce([part] * 3, [0.1, 0.2, 0.3], small[: len(part)])
-        assert large[begin : begin + 1024].tobytes() == small[: len(part)].tobytes()
-    assert found.norm == pytest.approx(float(np.linalg.norm(large.astype(np.float64))), rel=2e-6)
-
-
 NATIVE = laid_out(["float32"], [3])
 
 

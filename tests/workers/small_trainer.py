@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from hive import _native
 from hive.config import Config, load_config
-from hive.networks import aligned_block
+from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout, aligned_block
 from hive.runtime import Layout, Status
 from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, GradientWorker, Learner
@@ -60,6 +63,21 @@ class Page:
 
     def read(self) -> ActorStatus:
         return read_status(self.pages, 0)
+
+
+def wrapper_of(module: nn.Module, *, has_target: bool = False) -> NetworkWrapper:
+    """The networks of a run's process around a module, whatever it returns: the wrapper makes copies of it."""
+    flat = FlatParameters(module)
+    wrapper = NetworkWrapper(
+        NetworkParameters(), has_target, True, "main", Spaces({}, None), state=StateLayout(flat, has_target=has_target)
+    )
+
+    def copy_called(role: str) -> Any:
+        own = copy.deepcopy(module) if role == "target" else module
+        return SimpleNamespace(module=own, flat=FlatParameters(own))
+
+    wrapper._copy_called = copy_called
+    return wrapper
 
 
 def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:

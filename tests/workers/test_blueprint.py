@@ -116,7 +116,7 @@ def test_a_declared_limit_makes_room_for_its_finals() -> None:
 def test_the_ledger_is_that_of_the_learner(optimizer: str) -> None:
     made = config(algorithm__optimizer=optimizer)
     blueprint = Blueprint(made)
-    learner = Learner(made.algorithm, blueprint.flat.parameter_elements, made.run.steps)
+    learner = Learner(made.algorithm, blueprint.wrapper(), made.run.steps)
     assert blueprint.ledger_bytes == learner.layout.bytes
 
 

@@ -61,8 +61,8 @@ class Recorded:
 
 
 def recorded(vector: Recorded, **options: Any) -> Collector:
-    policy = Blueprint(config_of("small_environments:OneState")).network()
-    return Collector(vector, ObservationSpec((1,), "float32"), policy, Categorical(2), seed=4, **options)
+    networks = Blueprint(config_of("small_environments:OneState")).wrapper()
+    return Collector(vector, ObservationSpec((1,), "float32"), networks, Categorical(2), seed=4, **options)
 
 
 @pytest.mark.parametrize("actions", ["discrete", "multi-discrete", "box"])

@@ -21,8 +21,9 @@ from small_trainer import (
     worker_of,
 )
 
+from hive.approximation import Part
 from hive.errors import NetworkError
-from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, codec_for, combine, gradient_layout
+from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, codec_for, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Rollout
@@ -31,6 +32,21 @@ from hive.workers import Blueprint, GradientWorker
 
 def blueprint_of(**values: Any) -> Blueprint:
     return Blueprint(config_of("small_environments:Drift", **values))
+
+
+class Losses:
+    """A GradientReceiver that keeps losses."""
+
+    def __init__(self) -> None:
+        self.totals: list[torch.Tensor] = []
+        self.statistics: Sequence[float] = ()
+
+    def watch(self, outputs: Any) -> Any:
+        return outputs
+
+    def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+        self.totals += [part.loss for part in parts]
+        self.statistics = statistics
 
 
 def rollouts_of(blueprint: Blueprint, count: int = 2, sequence: int = 0) -> list[Arrays]:
@@ -60,14 +76,15 @@ def test_the_slot_holds_the_gradient_of_the_loss(actions: str) -> None:
     blueprint = blueprint_of(env__options=f'{{actions="{actions}", truncates=6}}')
     share = rollouts_of(blueprint)
     out = computed(worker_of(blueprint), blueprint, share)
-    network = blueprint.network()
-    (step,) = blueprint.algorithm().steps([Rollout(arrays) for arrays in share])
-    loss = step.loss(network(step.inputs))
-    expected = torch.autograd.grad(loss.total, list(network.parameters()))
+    network, algorithm, seen = blueprint.network(), blueprint.algorithm(), Losses()
+    algorithm.connect(network, seen)
+    list(algorithm.gradients([Rollout(arrays) for arrays in share]))
+    (loss,), statistics = seen.totals, seen.statistics
+    expected = torch.autograd.grad(loss, list(network.parameters()))
     for array, tensor in zip(blueprint.flat.gradient_arrays(out["gradient"]), expected, strict=True):
         np.testing.assert_array_equal(array, tensor.numpy())
     assert out["mask"].tolist() == [1] * len(expected)
-    assert out["statistics"].tolist() == pytest.approx(list(loss.statistics))
+    assert out["statistics"].tolist() == pytest.approx(list(statistics))
     assert out["header"][[VERSION, SAMPLES]].tolist() == [5, 2 * 2 * 8]
 
 
@@ -125,10 +142,14 @@ def test_several_workers_are_one() -> None:
     whole = computed(worker_of(blueprint), blueprint, rollouts)
     shares = [rollouts[:1], rollouts[1:3], rollouts[3:]]
     parts = [computed(worker_of(blueprint, i), blueprint, share) for i, share in enumerate(shares)]
-    reduced = np.empty_like(whole["gradient"])
-    samples, reduction = combine(parts, reduced)
+    accumulator = GradAccumulator.for_slots(len(whole["gradient"]), len(parts))
+    for part in parts:
+        accumulator.adopt(part, int(part["header"][SAMPLES]))
+    reduced = accumulator.mean_reduce().block.floats
+    assert accumulator.report is not None
+    samples = accumulator.report.samples
     assert samples == whole["header"][SAMPLES] == 6 * 16 - 10 - 4
-    assert reduction.finite
+    assert accumulator.report.finite
     assert distance(reduced, whole["gradient"]) < 1e-6
     statistics = sum(part["statistics"] * part["header"][SAMPLES] for part in parts) / samples
     np.testing.assert_allclose(statistics, whole["statistics"], rtol=1e-5, atol=1e-7)
@@ -203,9 +224,9 @@ def test_randomness_in_the_network_belongs_to_the_gradient() -> None:
 
 def test_a_parameter_without_a_gradient_is_masked() -> None:
     blueprint = blueprint_of()
-    network = blueprint.network()
-    next(network.parameters()).requires_grad_(False)
-    worker = GradientWorker(network, blueprint.algorithm(), seed=1)
+    networks = blueprint.wrapper()
+    next(networks.online_network.module.parameters()).requires_grad_(False)
+    worker = GradientWorker(networks, blueprint.algorithm(), seed=1)
     out = computed(worker, blueprint, rollouts_of(blueprint))
     assert out["mask"][0] == 0
     assert out["mask"][1:].all()
@@ -214,7 +235,7 @@ def test_a_parameter_without_a_gradient_is_masked() -> None:
 
 def test_it_shows_what_it_does() -> None:
     blueprint, page = blueprint_of(), Page()
-    worker = GradientWorker(blueprint.network(), blueprint.algorithm(), seed=1, status=page.status)
+    worker = GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=1, status=page.status)
     computed(worker, blueprint, rollouts_of(blueprint))
     shown = page.read()
     assert shown.spent_ns["gradient"][0] == BUSY
@@ -231,7 +252,7 @@ def test_a_block_of_another_network_is_refused() -> None:
 
 
 def compressing(blueprint: Blueprint, name: str = "top-k") -> GradientWorker:
-    return GradientWorker(blueprint.network(), blueprint.algorithm(), seed=1, codec=codec_for(name))
+    return GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=1, codec=codec_for(name))
 
 
 def slot_for(worker: GradientWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
@@ -247,9 +268,10 @@ def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) 
     share, worker = rollouts_of(blueprint), compressing(blueprint, name)
     whole = computed(worker_of(blueprint), blueprint, share)
     out = slot_for(worker, blueprint, share)
-    received = np.empty_like(whole["gradient"])
-    samples, _ = combine([out], received, codec=worker.codec)
-    assert samples == whole["header"][SAMPLES]
+    accumulator = GradAccumulator.for_slots(len(whole["gradient"]), 1, worker.codec)
+    accumulator.adopt(out, int(out["header"][SAMPLES]))
+    received = accumulator.mean_reduce().block.floats
+    assert out["header"][SAMPLES] == whole["header"][SAMPLES]
     assert np.array_equal(out["mask"], whole["mask"])
     assert distance(received, whole["gradient"]) == pytest.approx(out["coding"][ERROR], rel=1e-4)
     kept = worker.residual if name == "top-k" else 0.0

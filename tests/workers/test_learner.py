@@ -12,10 +12,24 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from small_trainer import Arrays, Page, allocate, copies, same_bytes
+from small_trainer import Arrays, Page, allocate, copies, same_bytes, wrapper_of
+from torch import nn
 
 from hive.config import A2CConfig
-from hive.gradients import CAUSE, CAUSES, ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear, gradient_layout
+from hive.gradients import (
+    CAUSE,
+    CAUSES,
+    COMPRESSIONS,
+    ENV_STEPS,
+    EPISODES,
+    PLAIN,
+    ROLLOUTS,
+    SAMPLES,
+    Codec,
+    clear,
+    codec_for,
+    gradient_layout,
+)
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.workers import Learner
@@ -42,18 +56,36 @@ def gradient(samples: int, seed: int = 0, scale: float = 1.0) -> Arrays:
     return arrays
 
 
+def encoded(codec: Codec, values: NDArray[np.float32], samples: int) -> Arrays:
+    arrays = allocate(gradient_layout(ELEMENTS, 3, 2, EPISODES_KEPT, codec))
+    clear(arrays, version=0)
+    arrays["header"][SAMPLES] = samples
+    codec.encode(values, arrays, codec.residual(ELEMENTS))
+    return arrays
+
+
 def with_returns(arrays: Arrays, returns: list[float]) -> Arrays:
     arrays["header"][EPISODES] = len(returns)
     arrays["episode_returns"][: len(returns)] = returns
     return arrays
 
 
+class Network(nn.Module):
+    """Parameters of ELEMENTS floats, and buffers of BUFFER_BYTES."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(ELEMENTS))
+        self.register_buffer("seen", torch.zeros(BUFFER_BYTES // 4))
+
+
 class State:
     """A learner and its two pairs of blocks; every turn is checked to leave its inputs alone."""
 
-    def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None) -> None:
-        self.learner = Learner(config, ELEMENTS, steps, workers=2, status=page.status if page else None)
-        self.weights = [aligned_block(4 * ELEMENTS + BUFFER_BYTES) for _ in range(2)]
+    def __init__(self, config: A2CConfig, steps: int = 1000, page: Page | None = None, codec: Codec = PLAIN) -> None:
+        status = page.status if page else None
+        self.learner = Learner(config, wrapper_of(Network()), steps, workers=2, codec=codec, status=status)
+        self.weights = [aligned_block(self.learner.shared.layout.bytes) for _ in range(2)]
         self.ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         generator = np.random.default_rng(99)
         self.weights[0][:] = generator.integers(0, 256, len(self.weights[0]), np.uint8)
@@ -77,9 +109,14 @@ class State:
     def parameters(self) -> NDArray[np.float32]:
         return self.weights[getattr(self, "at", 0)][: 4 * ELEMENTS].view(np.float32)
 
+    def version(self) -> NDArray[np.uint8]:
+        """Weights, buffers and moments of advantages of the present version."""
+        layout, block = self.learner.shared.layout, self.weights[self.at]
+        return np.concatenate([layout.weights(block), layout.moments(block).view(np.uint8)])
+
     @property
     def buffers(self) -> bytes:
-        return self.weights[self.at][4 * ELEMENTS :].tobytes()
+        return self.weights[self.at][4 * ELEMENTS : 4 * ELEMENTS + BUFFER_BYTES].tobytes()
 
     @property
     def ledger(self) -> Arrays:
@@ -133,6 +170,38 @@ def test_fifty_turns_are_those_of_torch(name: str) -> None:
     assert np.linalg.norm(state.parameters - expected) <= 1e-6 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("codec", [codec_for(name) for name in COMPRESSIONS], ids=lambda codec: codec.name)
+def test_a_turn_applies_the_documented_mean_of_its_gradients(codec: Codec) -> None:
+    """Unequal samples, stale factors and a lost share: weights by samples, in order, in float32."""
+    state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0), codec=codec)
+    before = state.parameters.copy()
+    samples, factors = [24, 0, 8], [1.0, 1.0, 0.25]
+    values = [np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32) for seed in range(3)]
+    given = [encoded(codec, one, n) for one, n in zip(values, samples, strict=True)]
+    parts = []
+    for one in (given[0], given[2]):
+        alone = State(A2CConfig(), codec=codec)
+        alone.turn(one)
+        parts.append(alone.learner.gradient.copy())
+    state.turn(*given, factors=factors)
+    mean = np.float32(0.75) * parts[0] + np.float32(0.0625) * parts[1]
+    assert np.array_equal(state.learner.gradient, mean)
+    assert np.array_equal(state.parameters, before - mean)
+
+
+def test_gradients_are_adopted_only_during_the_turn() -> None:
+    state = State(A2CConfig())
+    state.turn(gradient(4), gradient(8, 1))
+    accumulator = state.learner.accumulator
+    assert len(accumulator) == 0
+    assert accumulator.report is not None
+    assert (accumulator.report.rounds, accumulator.report.samples) == (2, 12)
+    wrong = {**gradient(4), "gradient": np.zeros(ELEMENTS + 1, np.float32)}
+    with pytest.raises(ValueError, match="gradient must have 160 elements, got 161"):
+        state.turn(gradient(4), wrong)
+    assert len(accumulator) == 0
+
+
 def test_clipping_is_off_at_zero() -> None:
     state = State(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0))
     before, given = state.parameters.copy(), gradient(4, scale=100.0)
@@ -180,13 +249,13 @@ def test_buffers_pass_on_untouched() -> None:
 def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
     state = State(A2CConfig(optimizer=optimizer))
     state.turn(gradient(4, 1))
-    weights, moments = state.weights[state.at].copy(), state.ledger["moments"].copy()
+    weights, moments = state.version(), state.ledger["moments"].copy()
     good, bad, late = gradient(4, 2), gradient(8, 3), gradient(4, 4)
     bad["gradient"][ELEMENTS - 1] = late["gradient"][0] = poison
     turn = state.turn(good, bad, late)
     assert (turn.applied, turn.cause, turn.bad, turn.samples) == (False, "gradient", 1, 16)
     assert not math.isfinite(turn.norm)
-    assert np.array_equal(state.weights[state.at], weights)
+    assert np.array_equal(state.version(), weights)
     assert np.array_equal(state.ledger["moments"], moments)
     assert (state.count(Count.updates), state.count(Count.skipped)) == (1, 1)
 
@@ -195,22 +264,22 @@ def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> Non
 def test_what_a_worker_says_is_not_finite_is_not_applied(cause: str) -> None:
     """Its numbers may all be finite: a loss can be infinite where its gradient is zero."""
     state = State(A2CConfig())
-    before, bad = state.weights[0].copy(), gradient(8, 3)
+    before, bad = state.version(), gradient(8, 3)
     bad["header"][CAUSE] = CAUSES.index(cause)
     turn = state.turn(gradient(4, 2), bad)
     assert (turn.applied, turn.cause, turn.bad) == (False, cause, 1)
-    assert np.array_equal(state.weights[state.at], before)
+    assert np.array_equal(state.version(), before)
     assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
 
 
 def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
     state = State(A2CConfig(optimizer="sgd", learning_rate=1e38, momentum=0.9, clip_gradients=0.0))
-    before, large = state.weights[0].copy(), gradient(4)
+    before, large = state.version(), gradient(4)
     large["gradient"][3] = 1e38
     turn = state.turn(large)
     assert (turn.applied, turn.cause, turn.bad) == (False, "update", -1)
     assert math.isfinite(turn.norm)
-    assert np.array_equal(state.weights[state.at], before)
+    assert np.array_equal(state.version(), before)
     assert not state.ledger["moments"].any()
     assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
 
@@ -236,13 +305,13 @@ def told(*gradients: Arrays) -> list[tuple[int, NDArray[np.float64]]]:
 def test_zero_samples_pass_everything_on() -> None:
     state = State(A2CConfig())
     state.turn(gradient(4, 1))
-    weights, moments = state.weights[state.at].copy(), state.ledger["moments"].copy()
+    weights, moments = state.version(), state.ledger["moments"].copy()
     lost = gradient(0)
     lost["gradient"][:] = np.nan
     turn = state.turn(lost, lost)
     assert (turn.applied, turn.samples, turn.norm, turn.cause, turn.bad) == (False, 0, 0.0, "", -1)
     assert not mean_statistics(told(lost, lost)).any()
-    assert np.array_equal(state.weights[state.at], weights)
+    assert np.array_equal(state.version(), weights)
     assert np.array_equal(state.ledger["moments"], moments)
     counts = [state.count(which) for which in (Count.updates, Count.skipped, Count.env_steps)]
     assert counts == [1, 0, 4]
@@ -330,7 +399,7 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
 )
 def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, momentum: float, blocks: int) -> None:
-    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), ELEMENTS, 10, workers=3).layout
+    layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), wrapper_of(Network()), 10, workers=3).layout
     assert layout.fields == ledger_layout(blocks, ELEMENTS, 3).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "counters": ("int64", (16,)),
@@ -358,7 +427,7 @@ def test_it_shows_what_it_does() -> None:
 
 def test_blocks_of_a_library_are_let_go() -> None:
     """A loop that brings new memory for every turn does not fill the machine."""
-    learner = Learner(A2CConfig(), ELEMENTS, 1000, workers=2)
+    learner = Learner(A2CConfig(), wrapper_of(Network()), 1000, workers=2)
     weights, ledger = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
     seen = []
     for _ in range(4 * VIEWED_BLOCKS):
@@ -374,7 +443,7 @@ def test_blocks_of_a_library_are_let_go() -> None:
 
 def test_views_of_a_block_are_made_once() -> None:
     """A run has a few blocks, and passes the same arrays for them every time."""
-    learner = Learner(A2CConfig(), ELEMENTS, 1000)
+    learner = Learner(A2CConfig(), wrapper_of(Network()), 1000)
     blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(VIEWED_BLOCKS)]
     first = [learner.views(block) for block in blocks]
     assert all(learner.views(block) is views for block, views in zip(blocks, first, strict=True))

@@ -24,8 +24,14 @@
 // Only when it is not, the inputs are searched, in order, for who is to blame (or nobody, where squares of float64
 // overflowed).
 //
-// What it does not do: decide the weights (mean, sum and mean by samples are the caller's choice of w), clip (the
-// optimizers fold the factor in), or use threads (one core reads about as fast as its memory allows).
+// Adopted rounds. reduce_adopted() is the learner's reduction: of gradients that stay in the slots of shared memory where
+// gradient workers wrote them, as float32 or compressed (codec.hpp). It makes the weights by samples, from left to right
+// in float64, and rounds them to float32 once:
+//
+//     mean: w_i = n_i / (n_0 + n_1 + ...) * factor_i        sum: w_i = n_i * factor_i        Float16: w_i / scale_i
+//
+// What it does not do: clip (the optimizers fold the factor in), or use threads (one core reads about as fast as its
+// memory allows).
 #pragma once
 
 #include <cstddef>
@@ -70,6 +76,25 @@ Reduction finish(std::span<const float> sums, std::span<float> out, float diviso
 Reduction finish(std::span<const double> sums, std::span<double> out, double divisor);
 Reduction finish(std::span<const float> sums, std::span<BFloat16> out, float divisor);
 Reduction finish(std::span<const float> sums, std::span<Float16> out, float divisor);
+
+// How a gradient lies in a slot.
+enum class Coding : std::uint8_t { kFloat32, kBFloat16, kFloat16, kTopK };
+
+struct AdoptedRound {
+  const void* values;            // [count] float32, BFloat16 or Float16
+  const std::uint32_t* indices;  // of top-k [count], null otherwise
+  const double* scale;           // of Float16: its values are the gradient times this; null otherwise
+  std::size_t count;             // as many as the result has, of top-k at most as many
+  std::int64_t samples;          // zero: nothing of it is read, whatever it holds
+  double factor;
+};
+
+// Writes the mean or the sum of adopted rounds, none of which `out` overlaps. Without any sample the result is zero.
+// An index beyond `out`, and a weight that float32 does not hold, make a round a bad input.
+Reduction reduce_adopted(Coding coding, std::span<const AdoptedRound> rounds, bool mean, std::span<float> out);
+
+// Adds weight * value at each index to `out`, in order. False, with nothing more added, at an index beyond its end.
+bool scatter(std::span<const float> values, std::span<const std::uint32_t> indices, float weight, std::span<float> out);
 
 // The norm of one block, in the same order as reduce(); finite exactly if the block is.
 double norm(std::span<const float> block);

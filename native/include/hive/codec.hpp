@@ -12,7 +12,7 @@
 // ascend, so the same gradients give the same bytes everywhere.
 //
 // Each encoder returns its error: the norm of what is missing over the norm of what was to be sent, 0 of a zero
-// gradient. The reductions of 16-bit gradients are in accumulator.hpp. It finds no NaN: encode finite gradients.
+// gradient. The reductions of encoded gradients are in accumulator.hpp. It finds no NaN: encode finite gradients.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,5 @@ double encode(std::span<const float> gradient, float scale, std::span<Float16> o
 // gradient. values.size() == indices.size() <= gradient.size().
 double keep_largest(std::span<const float> gradient, std::span<float> residual, std::span<float> values,
                     std::span<std::uint32_t> indices);
-
-// Adds weight * value at each index to `out`, in order. False, with nothing more added, at an index beyond its end.
-bool scatter(std::span<const float> values, std::span<const std::uint32_t> indices, float weight, std::span<float> out);
 
 }  // namespace hive

@@ -1,0 +1,96 @@
+"""Where a reduction is written: the block of `out`, and the `.grad` of the parameters in `into`.
+
+Both are checked before anything is written, so a reduction that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from hive.gradients.map_of_tensors import MapOfTensors
+from hive.gradients.rounds import Block, Field, Rounds
+
+__all__ = ["Into", "Targets", "block_for", "copy_into", "targets_in"]
+
+Into = nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
+Targets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient of it
+
+
+def block_for(out: MapOfTensors | None, rounds: Rounds, held: Sequence[Block]) -> Block:
+    """Returns the block of `out` if it is one of `rounds`, otherwise a new one that copy_into copies from.
+
+    Raises ValueError for an `out` of other names, shapes or dtypes, and for one that shares memory with a held round.
+    """
+    if out is None:
+        return rounds.new_block()
+    block = out.block
+    if isinstance(block, Block):
+        if any(one is block for one in held):
+            raise ValueError("out is a round of this accumulator; reductions do not change what is held")
+        if block.owner is rounds:
+            return block
+    for field in rounds.fields:
+        tensor = out.get(field.name)
+        if tensor is None or (tensor.shape, tensor.dtype) != (field.shape, field.dtype):
+            raise ValueError(f"out has no tensor `{field.name}` of {field.dtype} {list(field.shape)}")
+    _check_foreign([out[field.name] for field in rounds.fields], held)
+    return rounds.new_block()
+
+
+def _check_foreign(tensors: Sequence[Tensor], held: Sequence[Block]) -> None:
+    """Refuses tensors that lie in rounds which were lent."""
+    lent = [view for block in held if block.lent for view in block.tensors]
+    ours = {view.untyped_storage().data_ptr() for view in lent}
+    if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
+        raise ValueError("out has tensors of a round of this accumulator; reductions do not change what is held")
+
+
+def copy_into(out: MapOfTensors, block: Block) -> None:
+    """Copies a result to an `out` that has memory of its own."""
+    if out.block is not block:
+        with torch.no_grad():
+            torch._foreach_copy_([out[field.name] for field in block.owner.fields], list(block.tensors))
+
+
+def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -> Targets:
+    """Returns the trainable parameters in `into` that get a gradient. Other names are ignored.
+
+    counts: in how many rounds each parameter had a gradient.
+
+    Raises ValueError for a parameter that its gradient does not fit, and where a parameter with a gradient is missing;
+    TypeError for plain tensors.
+    """
+    given = _named(into)
+    targets: Targets = []
+    for field in fields:
+        parameter = given.get(field.name)
+        if parameter is None:
+            if counts[field.name]:
+                raise ValueError(f"into has no parameter `{field.name}`, and there is a gradient for it")
+        elif parameter.requires_grad:
+            _check_fits(field, parameter)
+            targets.append((field.name, parameter, counts[field.name] > 0))
+        elif not isinstance(parameter, nn.Parameter):
+            raise TypeError(f"`{field.name}` of into is no parameter: give a module or its named_parameters()")
+    return targets
+
+
+def _named(into: Into) -> Mapping[str, Tensor]:
+    if isinstance(into, nn.Module):
+        return dict(into.named_parameters())
+    given = into if isinstance(into, Mapping) else dict(into)
+    for name, parameter in given.items():
+        if not isinstance(parameter, Tensor):
+            raise TypeError(f"`{name}` of into is no parameter but {type(parameter).__name__}")
+    return given
+
+
+def _check_fits(field: Field, parameter: Tensor) -> None:
+    if (parameter.shape, parameter.dtype, parameter.device) != (field.shape, field.dtype, field.device):
+        raise ValueError(
+            f"`{field.name}` of into is {parameter.dtype} {list(parameter.shape)} on {parameter.device}, "
+            f"its gradient is {field.dtype} {list(field.shape)} on {field.device}"
+        )
