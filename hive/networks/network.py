@@ -117,6 +117,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     spaces.
     """
     parameters.refuse_impossible()
+    if not spaces.observations:
+        raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     with seeded(generator):
         heads = [
             make_head(head, spaces.action, huber=parameters.replace_mse_with_huber_loss) for head in parameters.heads()
@@ -151,6 +153,8 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     """
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
+    if not isinstance(module, nn.Module):
+        raise NetworkError(f"`module` gives a {type(module).__name__}, which is no torch.nn.Module")
     probe = {
         name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
