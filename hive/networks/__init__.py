@@ -17,7 +17,15 @@ Nothing here knows environments, processes or shared memory.
 from __future__ import annotations
 
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
-from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
+from hive.networks.arrays import (
+    checked_inputs,
+    chosen_outputs,
+    common_rows,
+    first_not_finite,
+    is_output_number,
+    merged_inputs,
+    refuse_misfits,
+)
 from hive.networks.clipping import clip_factor, clip_gradient
 from hive.networks.configured import copy_arrays, load_module, network_parameters
 from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
@@ -43,7 +51,14 @@ from hive.networks.head_parameters import (
 )
 from hive.networks.heads import Head, PolicyHead, ValueHead, refuse_unknown_actions
 from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
-from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
+from hive.networks.losses import (
+    as_array,
+    checked_tensor,
+    extra_input_names,
+    l2_loss,
+    one_for_each,
+    weighted_losses,
+)
 from hive.networks.middleware import Merger, middleware_layers
 from hive.networks.network import (
     Network,
@@ -172,13 +187,16 @@ __all__ = [
     "action_count",
     "activation_layer",
     "aligned_block",
+    "as_array",
     "buffers_that_training_changes",
     "build_network",
     "categorical_support",
     "checked_inputs",
     "checked_tensor",
+    "chosen_outputs",
     "clip_factor",
     "clip_gradient",
+    "common_rows",
     "copy_arrays",
     "dense_layers",
     "distribution_for",
@@ -187,11 +205,13 @@ __all__ = [
     "first_not_finite",
     "from_module",
     "heads_of",
+    "is_output_number",
     "l2_loss",
     "load_module",
     "lstm_cell",
     "make_head",
     "merge",
+    "merged_inputs",
     "middleware_layers",
     "moments_of",
     "network_inputs",
@@ -199,6 +219,7 @@ __all__ = [
     "network_parameters_of",
     "observed_elements",
     "of_actions",
+    "one_for_each",
     "orthogonal",
     "point_mass",
     "polyak_step",

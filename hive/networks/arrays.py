@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +13,19 @@ from torch import Tensor
 from hive.errors import NetworkError
 from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
-from hive.networks.losses import checked_tensor, extra_input_names
+from hive.networks.losses import as_array, checked_tensor, extra_input_names
 from hive.networks.recurrent import EPISODE_STARTS, RECURRENT_STATE
 from hive.networks.spaces import InputSpec
 
-__all__ = ["checked_inputs", "first_not_finite", "refuse_misfits"]
+__all__ = [
+    "checked_inputs",
+    "chosen_outputs",
+    "common_rows",
+    "first_not_finite",
+    "is_output_number",
+    "merged_inputs",
+    "refuse_misfits",
+]
 
 
 def checked_inputs(
@@ -34,6 +44,7 @@ def checked_inputs(
     training: refuse what is not finite and a batch of no samples, before layers such as BatchNorm have seen it.
     Raises NetworkError for an input that is unknown, missing, or of another shape or kind.
     """
+    inputs = merged_inputs(inputs)
     memory = [RECURRENT_STATE, EPISODE_STARTS] if state_width else []
     known = [*specs, *memory, *extra_input_names(heads)]
     for name in inputs:
@@ -42,7 +53,7 @@ def checked_inputs(
     for name in [*needed, *memory[:1]]:
         if name not in inputs:
             raise NetworkError(f"network `{network}` needs the input `{name}`", hint=_hint_of(name, inputs))
-    count = len(np.atleast_1d(inputs[needed[0]]))
+    count = len(np.atleast_1d(as_array(inputs[needed[0]], f"input `{needed[0]}`")))
     tensors = {
         name: checked_tensor(inputs[name], spec.dtype, (count, *spec.shape), f"input `{name}`")
         for name, spec in specs.items()
@@ -55,6 +66,15 @@ def checked_inputs(
     if state_width or len(specs) > 1:
         return tensors, count
     return next(iter(tensors.values())), count
+
+
+def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
+    """All inputs; NetworkError if they have no names."""
+    for part in (inputs, {} if more is None else more):
+        if not isinstance(part, Mapping):
+            hint = 'for example {"observation": array}'
+            raise NetworkError(f"inputs are a mapping from names to arrays, not {type(part).__name__}", hint=hint)
+    return {**inputs, **(more or {})}
 
 
 def first_not_finite(
@@ -72,20 +92,50 @@ def first_not_finite(
         if arrays is None or callable(arrays):
             continue
         for index, array in enumerate([arrays] if isinstance(arrays, np.ndarray) else arrays):
-            if not np.isfinite(array).all():
+            if array is not None and not np.isfinite(array).all():
                 return f"{what} {index}"
     return ""
 
 
+def common_rows(*groups: Iterable[Array]) -> int:
+    """The number of rows that all arrays have; NetworkError if there are no arrays or not all have as many."""
+    shapes = [as_array(array, "an array of a batch").shape for group in groups for array in group]
+    rows = {shape[:1] for shape in shapes}
+    if len(rows) != 1 or rows == {()}:
+        raise NetworkError(f"arrays of one batch have as many rows each, not shapes {list(map(list, shapes))}")
+    return int(shapes[0][0])
+
+
+def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str) -> list[int]:
+    """The numbers of the outputs that were asked for, all if None; NetworkError if they are no numbers of outputs."""
+    if outputs is None:
+        return list(range(count))
+    names = [head.settings.name for head in heads] + [""] * (count - len(heads))
+    hint = "by number: " + ", ".join(f"{number} {name}".rstrip() for number, name in enumerate(names))
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence | np.ndarray):
+        raise NetworkError(f"outputs of network `{network}` are chosen by a list, not {outputs!r}", hint=hint)
+    for output in outputs:
+        if not is_output_number(output) or not 0 <= output < count:
+            raise NetworkError(f"network `{network}` has no output {output!r}", hint=hint)
+    return [int(output) for output in outputs]
+
+
+def is_output_number(output: Any) -> bool:
+    """Whether an output is named by its number."""
+    return isinstance(output, numbers.Integral) and not isinstance(output, bool)
+
+
 def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) -> None:
     """NetworkError if `given` have not the shapes of `views`, or cannot be converted to their dtypes."""
-    shapes, expected = [np.shape(array) for array in given], [view.shape for view in views]
+    hint = "take them from an identical network"
+    if not isinstance(given, Sequence) or len(given) != len(views):
+        found = f"{len(given)} arrays" if isinstance(given, Sequence) else type(given).__name__
+        raise NetworkError(f"{what} do not fit: {found}, expected a list of {len(views)} arrays", hint=hint)
+    arrays = [as_array(array, f"one of the {what}") for array in given]
+    shapes, expected = [array.shape for array in arrays], [view.shape for view in views]
     if shapes != expected:
-        raise NetworkError(
-            f"{what} do not fit: shapes {shapes}, expected {expected}", hint="take them from an identical network"
-        )
-    for view, array in zip(views, given, strict=True):
-        dtype = np.asarray(array).dtype
+        raise NetworkError(f"{what} do not fit: shapes {shapes}, expected {expected}", hint=hint)
+    for view, dtype in zip(views, (array.dtype for array in arrays), strict=True):
         if not np.can_cast(dtype, view.dtype, "same_kind"):
             raise NetworkError(f"{what} do not fit: {dtype} where {view.dtype} is expected")
 

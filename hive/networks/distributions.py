@@ -254,6 +254,9 @@ class DiagonalGaussian(GaussianColumns):
 
 def distribution_for(action: ActionSpec) -> ActionDistribution:
     """The distribution of a discrete, multi-discrete or box action; NetworkError for any other."""
+    choices = [action.n] if isinstance(action, DiscreteAction) else getattr(action, "nvec", [1])
+    if min(choices, default=0) < 1:
+        raise NetworkError(f"{action!r} leaves nothing to choose", hint="every discrete action has at least one value")
     if isinstance(action, DiscreteAction):
         return Categorical(int(action.n))
     if isinstance(action, MultiDiscreteAction):

@@ -7,6 +7,7 @@ Arrays come from the caller and are checked here: a target [N, 1] against an out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from hive.errors import NetworkError
 from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
 
-__all__ = ["checked_tensor", "extra_input_names", "l2_loss", "weighted_losses"]
+__all__ = ["as_array", "checked_tensor", "extra_input_names", "l2_loss", "one_for_each", "weighted_losses"]
 
 
 def weighted_losses(
@@ -29,16 +30,12 @@ def weighted_losses(
     """The mean loss of every output times its head's weight; arguments as in `accumulate_gradients`."""
     if callable(targets):
         targets = targets(tuple(output.detach().numpy() for output in outputs))
-    each_target = [targets] if isinstance(targets, np.ndarray) else targets
-    if len(each_target) != len(heads):
-        raise NetworkError(
-            f"there are {len(heads)} outputs and {len(each_target)} targets", hint="one for each, in order"
-        )
-    each_weights: Sequence[Array | None]
-    if importance_weights is None or isinstance(importance_weights, np.ndarray):
+    each_target = one_for_each(targets, len(heads), "targets")
+    each_weights: Sequence[Array | None] = [None] * len(heads)
+    if isinstance(importance_weights, np.ndarray):
         each_weights = [importance_weights] * len(heads)
-    else:
-        each_weights = importance_weights
+    elif importance_weights is not None:
+        each_weights = one_for_each(importance_weights, len(heads), "importance weights")
     losses = []
     for index, (head, target, weights) in enumerate(zip(heads, each_target, each_weights, strict=True)):
         output = outputs[index]
@@ -53,6 +50,18 @@ def weighted_losses(
             loss = loss * checked_tensor(weights, "float32", batch, f"importance weights of output {index}")
         losses.append(head.settings.loss_weight * loss.mean())
     return losses
+
+
+def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
+    """The arrays of all outputs; NetworkError if that is no array and no list of one for each output."""
+    if isinstance(arrays, np.ndarray):
+        arrays = [arrays]
+    if not isinstance(arrays, Sequence | Tensor) or isinstance(arrays, str):
+        found = "missing" if arrays is None else f"given as {type(arrays).__name__}"
+        raise NetworkError(f"the {what} are {found}", hint="an array for each output, in order")
+    if len(arrays) != outputs:
+        raise NetworkError(f"there are {outputs} outputs and {len(arrays)} {what}", hint="one for each, in order")
+    return arrays  # type: ignore[return-value]
 
 
 def l2_loss(module: nn.Module, weight: float) -> Tensor:
@@ -70,10 +79,18 @@ def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what
     """`array` as a tensor of that `shape`; NetworkError if it is missing, misshapen or of another kind."""
     if array is None:
         raise NetworkError(f"{what} is missing", hint=f"expected {dtype} {list(shape)}")
-    values = np.asarray(array)
+    values = as_array(array, what)
     if values.shape != shape or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise NetworkError(f"{what} is {values.dtype} {list(values.shape)}, expected {dtype} {list(shape)}")
     return torch.from_numpy(np.ascontiguousarray(values, dtype))
+
+
+def as_array(values: Any, what: str) -> Array:
+    """`values` as an array; NetworkError if they are none, for example a list of rows of unequal lengths."""
+    try:
+        return np.asarray(values.detach() if isinstance(values, Tensor) else values)
+    except (TypeError, ValueError) as error:
+        raise NetworkError(f"{what} is no array: {error}") from None
 
 
 def _names_of(index: int, head: Head) -> list[str]:

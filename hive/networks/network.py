@@ -126,6 +126,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     spaces.
     """
     parameters.refuse_impossible()
+    if not spaces.observations:
+        raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     network = _built(parameters, spaces, generator)
     if not parameters.normalize_observations:
         return network
@@ -172,6 +174,8 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     """
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
+    if not isinstance(module, nn.Module):
+        raise NetworkError(f"`module` gives a {type(module).__name__}, which is no torch.nn.Module")
     outputs = _probed(module, spaces, training=False)
     expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
     kind = type(module).__name__

@@ -29,7 +29,8 @@ def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Input
     pairs = list(network_input_tuples)
     calls: dict[Any, list[int]] = {}
     for place, pair in enumerate(pairs):
-        if len(pair) != 2 or not isinstance(pair[0], Architecture):
+        is_pair = isinstance(pair, Sequence) and len(pair) == 2
+        if not is_pair or not isinstance(pair[0], Architecture) or not isinstance(pair[1], Mapping):
             raise NetworkError(f"entry {place} is no pair of a network and its inputs")
         calls.setdefault(_key(*pair, place), []).append(place)
     results: dict[int, tuple[Array, ...]] = {}

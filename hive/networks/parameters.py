@@ -271,5 +271,7 @@ def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters
     key = name.split("/")[0]
     parameters = wrappers.get(key)
     if not isinstance(parameters, NetworkParameters):
-        raise NetworkError(f"no parameters for network `{key}`", hint=f"there are: {', '.join(wrappers) or 'none'}")
+        raise NetworkError(
+            f"no parameters for network `{key}`", hint=f"there are: {', '.join(map(str, wrappers)) or 'none'}"
+        )
     return parameters

@@ -27,13 +27,20 @@ import torch
 from hive import _native
 from hive.errors import NetworkError
 from hive.networks.architecture import Architecture, Array, Inputs, Targets, TrainingResult
-from hive.networks.arrays import checked_inputs, first_not_finite, refuse_misfits
+from hive.networks.arrays import (
+    checked_inputs,
+    chosen_outputs,
+    first_not_finite,
+    is_output_number,
+    merged_inputs,
+    refuse_misfits,
+)
 from hive.networks.clipping import clip_gradient
 from hive.networks.embedders import network_inputs
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import make_head
 from hive.networks.layers import seeded
-from hive.networks.losses import l2_loss, weighted_losses
+from hive.networks.losses import as_array, l2_loss, weighted_losses
 from hive.networks.network import Observations, build_network, heads_of
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS
 from hive.networks.parallel import predict_in_parallel
@@ -122,10 +129,10 @@ class TorchArchitecture(Architecture):
         no_accumulation: bool = False,
     ) -> TrainingResult:
         with self.lock, torch.enable_grad():
-            fetches = [fetch if isinstance(fetch, int) else self._named(fetch) for fetch in additional_fetches or ()]
+            fetches = [fetch if is_output_number(fetch) else self._named(fetch) for fetch in additional_fetches or ()]
             observations, samples = self._observations(inputs, training=True)
             outputs = self.module(observations)
-            self._refuse_unknown_outputs(fetches, len(outputs))
+            chosen_outputs([fetch for fetch in fetches if is_output_number(fetch)], len(outputs), self.heads, self.name)
             losses = weighted_losses(self.heads, outputs, inputs, targets, importance_weights)
             if self.network_parameters.l2_regularization:
                 losses.append(l2_loss(self.module, self.network_parameters.l2_regularization))
@@ -139,7 +146,7 @@ class TorchArchitecture(Architecture):
                 self._clip(norm)
             self._accumulate(samples, replace=no_accumulation)
             fetched = [
-                outputs[fetch].detach().numpy().copy() if isinstance(fetch, int) else self.get_variable_value(fetch)
+                outputs[fetch].detach().numpy().copy() if is_output_number(fetch) else self.get_variable_value(fetch)
                 for fetch in fetches
             ]
         return float(total.detach()), [float(loss.detach()) for loss in losses], norm, fetched
@@ -194,7 +201,7 @@ class TorchArchitecture(Architecture):
         views = list(self.flat.arrays(given).values())
         refuse_misfits(views, weights, f"weights of network `{self.name}`")
         for view, weight in zip(views, weights, strict=True):
-            view[...] = weight
+            view[...] = as_array(weight, "a weight")
         if not _native.norm_and_finite(given[: self.flat.parameter_bytes].view(np.float32))[1]:
             raise NetworkError(f"weights of network `{self.name}` are not finite; they were not set")
         self._blend(given, rate)
@@ -213,9 +220,9 @@ class TorchArchitecture(Architecture):
         initial_feed_dict: Inputs | None = None,
     ) -> Any:
         with self.lock, torch.inference_mode():
-            results = self.module(self._observations({**inputs, **(initial_feed_dict or {})})[0])
-        self._refuse_unknown_outputs(outputs or (), len(results))
-        chosen = tuple(results[index].numpy() for index in (range(len(results)) if outputs is None else outputs))
+            results = self.module(self._observations(merged_inputs(inputs, initial_feed_dict))[0])
+        numbers = chosen_outputs(outputs, len(results), self.heads, self.name)
+        chosen = tuple(results[number].numpy() for number in numbers)
         return chosen[0] if squeeze_output and len(chosen) == 1 else chosen
 
     @staticmethod
@@ -266,11 +273,6 @@ class TorchArchitecture(Architecture):
         if network.flat.parameters + network.flat.buffers != self.flat.parameters + self.flat.buffers:
             raise NetworkError(f"network `{network.name}` is not built like `{self.name}`")
 
-    def _refuse_unknown_outputs(self, outputs: Sequence[Any], count: int) -> None:
-        for output in outputs:
-            if isinstance(output, int) and not 0 <= output < count:
-                raise NetworkError(f"network `{self.name}` has no output {output}", hint=f"0 to {count - 1}")
-
     def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
         """The module's argument and the number of samples; NetworkError for inputs that do not fit."""
         needed = list(self.network_parameters.input_embedders_parameters or self.inputs)
@@ -281,7 +283,7 @@ class TorchArchitecture(Architecture):
         views = self.flat.gradient_arrays(self._gradient)
         refuse_misfits(views, gradients, f"gradients of network `{self.name}`")
         for view, gradient in zip(views, gradients, strict=True):
-            view[...] = gradient
+            view[...] = as_array(gradient, "a gradient")
 
     def _accumulate(self, samples: int, *, replace: bool) -> None:
         """Adds the gradient block to the accumulated one, or makes it a part of its average."""
@@ -330,7 +332,7 @@ class TorchArchitecture(Architecture):
 
     def _variable(self, name: Any) -> Array:
         variables = self.weights_view
-        if name not in variables:
+        if not isinstance(name, str) or name not in variables:
             raise NetworkError(
                 f"network `{self.name}` has no variable `{name}`", hint=f"there are: {', '.join(variables)}"
             )

@@ -78,6 +78,8 @@ def action_count(name: str, action: ActionSpec) -> int:
             f"a `{name}` head needs a discrete action, not {action!r}",
             hint="for other actions use a `value` head and the input `action`",
         )
+    if action.n < 1:
+        raise NetworkError(f"{action!r} leaves nothing to choose", hint="a discrete action has at least one value")
     return int(action.n)
 
 

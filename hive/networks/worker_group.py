@@ -42,7 +42,7 @@ class WorkerGroup(Generic[Network]):
     """`workers` workers, numbered from 0, and the global networks that they share, by name."""
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        if workers < 1 or not timeout_s > 0:
+        if not isinstance(workers, int) or workers < 1 or not timeout_s > 0:
             raise NetworkError(f"no group of {workers} workers that waits {timeout_s} s")
         self.workers = workers
         self.timeout_s = timeout_s

@@ -27,7 +27,8 @@ import torch
 
 from hive.errors import NetworkError
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
-from hive.networks.arrays import refuse_misfits
+from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
+from hive.networks.losses import one_for_each
 from hive.networks.parameters import network_parameters_of
 from hive.networks.recurrent import RECURRENT_STATE
 from hive.networks.shared_network import SharedNetwork
@@ -233,15 +234,18 @@ class NetworkWrapper:
         """`train_and_sync_networks` on one batch of `batch_size` samples after the other, in the order given.
 
         inputs, targets, importance_weights: of N samples, as for that method; the last batch holds what is left.
-        Returns the result of every batch. Raises NetworkError for a recurrent network, whose rows belong together.
+        Returns the result of every batch. Raises NetworkError for a recurrent network, whose rows belong together, and
+        before the first batch for arrays of different numbers of samples.
         """
         if self.online_network.state_width or RECURRENT_STATE in inputs:
             raise NetworkError(
                 f"the rows of recurrent network `{self.name}` cannot be cut into batches",
                 hint="call train_and_sync_networks with whole sequences",
             )
-        each_target = [targets] if isinstance(targets, np.ndarray) else targets
-        size, count = self.network_parameters.batch_size, len(next(iter(inputs.values())))
+        each_target = one_for_each(targets, len(self.online_network.heads), "targets")
+        weights = [] if importance_weights is None else [importance_weights]
+        count = common_rows(merged_inputs(inputs).values(), each_target, weights)
+        size = self.network_parameters.batch_size
         results = []
         for start in range(0, count, size):
             rows = slice(start, start + size)
@@ -303,7 +307,7 @@ class NetworkWrapper:
 
     def _refuse_devices(self, *devices: Any) -> None:
         for device in devices:
-            if device is None or self.network_parameters.force_cpu or torch.device(device).type == "cpu":
+            if device is None or self.network_parameters.force_cpu or str(device).partition(":")[0] == "cpu":
                 continue
             raise NetworkError(
                 f"network `{self.name}` cannot live on {device}",

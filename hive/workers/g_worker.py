@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms import Algorithm, update_parameter
-from hive.errors import NetworkError, TopologyError
+from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import PLAIN, SAMPLES, Codec, GradAccumulator, clear, codec_for, gradient_layout
 from hive.networks import aligned_block
 from hive.records import write_checkpoint
@@ -140,6 +140,7 @@ class GWorker:
     def _begin(self, snapshot: Snapshot) -> None:
         """Two blocks of weights and two of the learner's ledger, which take turns."""
         flat = self.local_worker.blueprint.flat
+        self._refuse_not_finite(snapshot)
         self._version = snapshot.version
         self._weights = [aligned_block(flat.block_bytes) for _ in range(2)]
         self._ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
@@ -218,13 +219,16 @@ class GWorker:
         """One update. None: by the gradient computed last. A sequence of Gradients: by their mean, weighted by samples.
 
         A list of tensors: by these, one for each parameter. What is not finite changes nothing (`Turn.cause`).
-        Raises RuntimeError where there is no gradient, NetworkError for tensors that do not fit.
+        Raises RuntimeError before the first gradient, NetworkError for an empty sequence and for what does not fit.
         """
         given = self._last if gradients is None else gradients
         if given is None:
             raise RuntimeError("no gradient has been computed yet: call step() or get_grads() first")
         several = [given] if isinstance(given, Gradients) else list(given)
+        if not several:
+            raise NetworkError("there are no gradients to apply", hint="None: those computed last")
         if all(isinstance(one, Gradients) for one in several):
+            self._refuse_foreign(several)
             slots, codec = [one.slot for one in several], several[0].codec
         else:
             slots, codec = [self._slot_of(several)], PLAIN
@@ -247,9 +251,10 @@ class GWorker:
     def set_weights(self, actor_weights: Snapshot | Mapping[str, Any]) -> None:
         """Goes on with these: a Snapshot, {"version": n, "weights": {name: tensor}}, or {name: tensor}.
 
-        Raises NetworkError where they are not those of this network.
+        Raises NetworkError, and changes nothing, where they are not those of this network or not finite.
         """
         snapshot = snapshot_of(actor_weights, self.local_worker.blueprint, self._version)
+        self._refuse_not_finite(snapshot)
         self._version = snapshot.version
         self._weights[0][:] = snapshot.block[: len(self._weights[0])]
         self.worker.bind(self._weights[0])
@@ -269,7 +274,11 @@ class GWorker:
         views = self.learner.views(self._ledgers[0])
         state = {"updates": self._version, "mean_return": mean_return(views["returns"], int(views["counters"][3]))}
         root = Path(fname)
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = "it is a file" if root.is_file() else error.strerror
+            raise RecordError(f"`{root}` cannot hold checkpoints: {reason}", hint="name a folder") from None
         parts = {"weights": self._weights[0], "ledger": self._ledgers[0]}
         tensors = flat.arrays(self._weights[0])
         return str(write_checkpoint(root, self._version, tensors=tensors, parts=parts, state=state))
@@ -299,6 +308,23 @@ class GWorker:
         self.stop()
 
     # --- inside
+
+    def _refuse_not_finite(self, snapshot: Snapshot) -> None:
+        flat = self.local_worker.blueprint.flat
+        for name, values in zip(flat.names, flat.arrays(snapshot.block).values(), strict=False):
+            if not np.isfinite(values).all():
+                raise NetworkError(f"weights `{name}` are not finite; they were not set")
+
+    def _refuse_foreign(self, several: Sequence[Gradients]) -> None:
+        """The learner reads all gradients of an update by one codec and one layout."""
+        for one in several:
+            if one.codec.name != several[0].codec.name:
+                names = f"{several[0].codec.name} and {one.codec.name}"
+                raise NetworkError(f"gradients of different compressions cannot be applied together: {names}")
+            if one._flat.parameters != self.worker.flat.parameters:
+                raise NetworkError(
+                    "these are not gradients of this network", hint=f"they are of {', '.join(one.names)}"
+                )
 
     def _layout(self, codec: Codec, rollouts: int) -> Layout:
         blueprint = self.local_worker.blueprint

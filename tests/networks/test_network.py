@@ -228,6 +228,21 @@ def test_an_unknown_head_is_refused() -> None:
     assert error.value.hint.startswith("one of: policy, value, q")
 
 
+def test_spaces_without_anything_to_see_or_to_choose_are_refused() -> None:
+    with pytest.raises(NetworkError, match="have no observations"):
+        build(NetworkParameters(), Spaces({}, Discrete(2)))
+    heads = [None, [HeadParameters("q")]]
+    for action, head in ((Discrete(0), 0), (Discrete(0), 1), (MultiDiscrete((2, 0)), 0), (MultiDiscrete(()), 0)):
+        with pytest.raises(NetworkError, match="leaves nothing to choose"):
+            build(NetworkParameters(heads_parameters=heads[head] or []), spaces(action))
+
+
+@pytest.mark.parametrize("made", [None, 3, lambda observations: (observations, observations)])
+def test_a_module_that_is_none_is_refused(made: Any) -> None:
+    with pytest.raises(NetworkError, match=r"which is no torch\.nn\.Module"):
+        build(NetworkParameters(module=lambda _: made), spaces(Discrete(2)))
+
+
 class Own(nn.Module):
     """A user's module whose outputs can be spoilt."""
 

@@ -418,6 +418,66 @@ def test_unknown_outputs_and_fetches_are_refused_before_anything_happens() -> No
     assert not flat(network.accumulated_gradients).any()
 
 
+RAGGED: Any = [[1.0, 2.0], [3.0]]
+UNCLEAR: list[tuple[Any, str]] = [
+    (lambda n: n.apply_gradients([]), "do not fit: 0 arrays, expected a list of 6 arrays"),
+    (lambda n: n.apply_gradients(None), "do not fit: NoneType, expected a list of 6 arrays"),
+    (lambda n: n.set_weights(None), "do not fit: NoneType"),
+    (lambda n: n.apply_gradients([RAGGED] * 6), "is no array"),
+    (lambda n: n.accumulate_gradients(INPUTS, None), "the targets are missing"),
+    (lambda n: n.accumulate_gradients(INPUTS, lambda outputs: None), "the targets are missing"),
+    (lambda n: n.accumulate_gradients(INPUTS, 3.0), "the targets are given as float"),
+    (lambda n: n.accumulate_gradients(INPUTS, dict(enumerate(TARGETS))), "the targets are given as dict"),
+    (lambda n: n.accumulate_gradients(INPUTS, [TARGETS[0], RAGGED]), "target 1 is no array"),
+    (lambda n: n.accumulate_gradients(INPUTS, TARGETS, None, TARGETS[:1]), "2 outputs and 1 importance weights"),
+    (lambda n: n.accumulate_gradients(INPUTS, TARGETS, None, []), "2 outputs and 0 importance weights"),
+    (lambda n: n.accumulate_gradients(INPUTS, TARGETS, None, 2.0), "importance weights are given as float"),
+    (lambda n: n.accumulate_gradients(INPUTS, [TARGETS[0] * np.nan, TARGETS[1]], None, [None, TARGETS[0]]), "target 0"),
+    (lambda n: n.accumulate_gradients(INPUTS, TARGETS, [["trunk.0.weight"]]), "has no variable"),
+    (lambda n: n.accumulate_gradients(INPUTS, TARGETS, [np.int64(2)]), "has no output"),
+    (lambda n: n.accumulate_gradients(None, TARGETS), "a mapping from names to arrays, not NoneType"),
+    (lambda n: n.predict(OBSERVATIONS), "a mapping from names to arrays, not ndarray"),
+    (lambda n: n.predict({}, initial_feed_dict=[OBSERVATIONS]), "a mapping from names to arrays, not list"),
+    (lambda n: n.predict({"observation": RAGGED}), "input `observation` is no array"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, ["value"]), "has no output 'value'"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, "value"), "chosen by a list, not 'value'"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, 0), "chosen by a list, not 0"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, [0.0]), "has no output 0.0"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, [True]), "has no output True"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, [np.int64(-1)]), "has no output"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), UNCLEAR)
+def test_what_cannot_be_is_an_error_of_ours_and_changes_nothing(call: Any, message: str) -> None:
+    network = architecture()
+    before = flat(network.get_weights())
+    with pytest.raises(NetworkError, match=message):
+        call(network)
+    assert np.array_equal(flat(network.get_weights()), before)
+    assert (flat(network.accumulated_gradients).any(), network.updates) == (False, 0)
+
+
+def test_outputs_are_chosen_by_any_whole_numbers_and_named_in_the_error() -> None:
+    network = architecture()
+    policy, value = network.predict({"observation": OBSERVATIONS})
+    assert np.array_equal(network.predict({"observation": OBSERVATIONS}, [np.int64(1)]), value)
+    assert np.array_equal(network.predict({"observation": OBSERVATIONS}, np.array([1, 0]))[1], policy)
+    *_, (fetched,) = network.accumulate_gradients(INPUTS, TARGETS, [np.int64(0)])
+    assert fetched.shape == policy.shape
+    with pytest.raises(NetworkError) as error:
+        network.predict({"observation": OBSERVATIONS}, ["value"])  # type: ignore[list-item]
+    assert error.value.hint == "by number: 0 policy, 1 value"
+
+
+def test_tensors_of_torch_are_arrays() -> None:
+    network, other = architecture(), architecture()
+    network.accumulate_gradients(INPUTS, TARGETS)
+    network.apply_gradients([torch.from_numpy(g).requires_grad_() for g in network.accumulated_gradients])  # type: ignore[misc]
+    other.set_weights([torch.from_numpy(w).requires_grad_() for w in network.get_weights()])  # type: ignore[misc]
+    assert np.array_equal(flat(other.get_weights()), flat(network.get_weights()))
+
+
 def test_gradients_are_computed_even_where_torch_was_told_not_to() -> None:
     network = architecture()
     with torch.no_grad():

@@ -103,9 +103,9 @@ def test_networks_meet_each_for_itself_and_are_made_once() -> None:
 
 
 def test_numbers_are_checked() -> None:
-    for workers, timeout_s in ((0, 1.0), (2, 0.0), (2, float("nan"))):
+    for workers, timeout_s in ((0, 1.0), (1.5, 1.0), (2, 0.0), (2, float("nan"))):
         with pytest.raises(NetworkError, match="no group of"):
-            WorkerGroup(workers, timeout_s=timeout_s)
+            WorkerGroup(workers, timeout_s=timeout_s)  # type: ignore[arg-type]
     group: WorkerGroup[str] = WorkerGroup(2, timeout_s=PATIENCE_S)
     for worker in (-1, 2):
         with pytest.raises(NetworkError, match=f"no worker {worker} in a group of 2"):

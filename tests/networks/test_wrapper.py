@@ -211,6 +211,8 @@ def test_variables_are_live_and_local_or_global() -> None:
 def test_other_devices_are_refused() -> None:
     with pytest.raises(NetworkError, match="cannot live on cuda"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, worker_device="cuda")
+    with pytest.raises(NetworkError, match="cannot live on gpu"):
+        NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, "gpu")
     NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, "cpu", torch.device("cpu"))
 
 
@@ -234,6 +236,31 @@ def test_batches_are_of_the_size_of_the_parameters() -> None:
         assert results.pop(0) == expected
     assert not results
     assert np.array_equal(weights(copies.online_network), weights(by_hand.online_network))
+
+
+def test_batches_of_uneven_arrays_are_refused_before_the_first() -> None:
+    copies = wrapper(batch_size=4)
+    before = weights(copies.online_network)
+    more = np.ones(12, np.float32)
+    for arguments, message in (
+        ((INPUTS, [more, TARGETS[1]]), "as many rows each"),
+        (({**INPUTS, "output_0_0": INPUTS["output_0_0"][:5]}, TARGETS), "as many rows each"),
+        ((INPUTS, TARGETS, more), "as many rows each"),
+        ((INPUTS, TARGETS[:1]), "2 outputs and 1 targets"),
+        ((INPUTS, None), "the targets are missing"),
+        (({}, TARGETS), "needs the input"),
+        ((INPUTS["observation"], TARGETS), "a mapping from names to arrays"),
+    ):
+        with pytest.raises(NetworkError, match=message):
+            copies.train_in_batches(*arguments)  # type: ignore[arg-type]
+    assert np.array_equal(weights(copies.online_network), before)
+
+
+def test_gradients_of_another_network_are_refused() -> None:
+    copies = wrapper()
+    for call in (copies.apply_gradients_to_global_network, copies.apply_gradients_to_online_network):
+        with pytest.raises(NetworkError, match="0 arrays, expected a list of 6"):
+            call([])
 
 
 # --- workers that share a global network

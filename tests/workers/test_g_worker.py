@@ -155,6 +155,42 @@ def test_what_cannot_be_applied_is_told() -> None:
         assert made.get_weights().block.tobytes() == before
 
 
+def test_what_does_not_fit_changes_nothing() -> None:
+    with (
+        worker_of() as made,
+        worker_of(compress_grads_to_send="fp16") as other,
+        worker_of(network__middleware="[3]") as stranger,
+    ):
+        grads, _ = made.step()
+        before = made.get_weights().block.tobytes()
+        for given, cause in (
+            ([], "there are no gradients to apply"),
+            ([grads, other.step()[0]], "of different compressions"),
+            (stranger.step()[0], "not gradients of this network"),
+            ([grads, grads[0]], "the network has"),
+        ):
+            with pytest.raises(NetworkError, match=cause):
+                made.apply_gradients(given)
+        assert (made.actor_version, made.get_weights().block.tobytes()) == (0, before)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(bad: float) -> None:
+    with worker_of() as made:
+        before = made.get_weights()
+        named = {name: tensor.detach().clone() for name, tensor in made.actor.named_parameters()}
+        last = list(named)[-1]
+        named[last].view(-1)[-1] = bad
+        for given in (named, {"version": 7, "weights": named}):
+            with pytest.raises(NetworkError, match=f"weights `{last}` are not finite"):
+                made.set_weights(given)
+            with pytest.raises(NetworkError, match="are not finite"):
+                worker_of(initial_weights=given)
+        assert (made.actor_version, made.local_worker.actor_version) == (0, 0)
+        assert made.get_weights().block.tobytes() == before.block.tobytes()
+        assert all(torch.isfinite(tensor).all() for tensor in made.actor.parameters())
+
+
 def test_weights_go_from_one_to_another() -> None:
     with worker_of() as one, worker_of() as other:
         for _ in range(3):
@@ -196,6 +232,16 @@ def test_a_saved_model_is_a_checkpoint(tmp_path: Path) -> None:
         made.step()
         made.apply_gradients()
         assert made.save_model(tmp_path / "model") != name
+
+
+def test_a_model_is_not_saved_over_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "model"
+    file.write_text("mine")
+    with worker_of() as made:
+        for place in (file, file / "below"):
+            with pytest.raises(RecordError, match="cannot hold checkpoints"):
+                made.save_model(place)
+    assert file.read_text() == "mine"
 
 
 @every_mode
