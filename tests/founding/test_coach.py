@@ -1,7 +1,8 @@
-"""Coach's architectures document, line by line: every name, parameter, default and promise of it.
+"""Coach's architectures document: every name, parameter and default of it.
 
-The tables below are the document, written out. `test_db_d..` are the faults of Coach's own code in these classes, each
-shown to be absent. What differs from the document on purpose is in DIFFERENCES, with the reason.
+The tables below are the document, written out. `test_db_d..` are faults of Coach's own code in these classes, each
+shown to be absent. What differs from the document on purpose is in DIFFERENCES, with the reason. What the fields and
+methods do is tested in tests/networks.
 """
 
 from __future__ import annotations
@@ -22,18 +23,14 @@ from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     Architecture,
-    CategoricalQHeadParameters,
-    DuelingQHeadParameters,
     EmbeddingMergerType,
     GradientClippingMethod,
     HeadParameters,
-    InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
     NetworkWrapper,
     PPOHeadParameters,
-    QuantileQHeadParameters,
     Spaces,
     TorchArchitecture,
     WorkerGroup,
@@ -69,6 +66,8 @@ PARAMETERS: dict[str, Any] = {
     "tensorflow_support": True,
 }
 
+OWN_PARAMETERS = ["weight_decay", "momentum", "module", "gradient_averaging", "clip_stage"]  # hive's, after Coach's
+
 REQUIRED = inspect.Parameter.empty
 
 # Architecture: method -> parameter -> default.
@@ -88,6 +87,7 @@ ARCHITECTURE: dict[str, dict[str, Any]] = {
     "parallel_predict": {"sess": REQUIRED, "network_input_tuples": REQUIRED},
     "predict": {"inputs": REQUIRED, "outputs": None, "squeeze_output": True, "initial_feed_dict": None},
     "reset_accumulated_gradients": {},
+    "set_is_training": {"state": REQUIRED},
     "set_variable_value": {"assign_op": REQUIRED, "value": REQUIRED, "placeholder": REQUIRED},
     "set_weights": {"weights": REQUIRED, "rate": 1.0},
     "train_on_batch": {
@@ -187,6 +187,7 @@ def test_network_parameters_have_every_field_in_order_with_its_default() -> None
     for field in found:
         default = field.default if field.default_factory is MISSING else field.default_factory()
         assert default == PARAMETERS[field.name], field.name
+    assert [field.name for field in fields(NetworkParameters)[len(PARAMETERS) :]] == OWN_PARAMETERS
     own = [parameter.annotation for parameter in inspect.signature(NetworkParameters).parameters.values()]
     assert all(annotation is not REQUIRED for annotation in own)
 
@@ -228,13 +229,7 @@ def test_architecture_is_abstract() -> None:
         Architecture(NetworkParameters(), SPACES)  # type: ignore[abstract]
 
 
-# --- NetworkParameters: every field does what it says
-
-
-def test_force_cpu() -> None:
-    with pytest.raises(NetworkError, match="cannot live on cuda"):
-        NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, worker_device="cuda")
-    NetworkWrapper(NetworkParameters(force_cpu=True), False, False, "main", SPACES, "cuda", "cuda")
+# --- what the text promises and no other test shows
 
 
 def group_of(count: int, timeout_s: float = PATIENCE_S, **parameters: Any) -> list[NetworkWrapper]:
@@ -263,159 +258,6 @@ def at_once(*calls: Callable[[], Any]) -> list[BaseException | None]:
     return raised
 
 
-def test_async_training_decides_whether_workers_wait() -> None:
-    alone, _ = group_of(2, async_training=True)
-    alone.train_and_sync_networks(STATES, TARGETS[0])
-    waiting, _ = group_of(2, timeout_s=0.05)
-    with pytest.raises(NetworkError, match="no gradients of `main` from worker 1 within"):
-        waiting.train_and_sync_networks(STATES, TARGETS[0])
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_shared_optimizer_decides_whose_moments_are_used(shared: bool) -> None:
-    workers = group_of(2, shared_optimizer=shared)
-    assert at_once(*[lambda w=w: w.train_and_sync_networks(STATES, TARGETS[0]) for w in workers]) == [None] * 2
-    network = workers[0].global_network
-    assert network is not None
-    assert (network.updates, [w.online_network.updates for w in workers]) == ((1, [0, 0]) if shared else (0, [1, 1]))
-
-
-@pytest.mark.parametrize("scale_down", [True, False])
-def test_scale_down_averages_over_the_workers(scale_down: bool) -> None:
-    workers = group_of(
-        2,
-        optimizer_type="SGD",
-        learning_rate=1.0,
-        scale_down_gradients_by_number_of_workers_for_sync_training=scale_down,
-    )
-    before, gradient = weights(workers[0].global_network), gradient_of(workers[0].online_network)
-    assert at_once(*[lambda w=w: w.train_and_sync_networks(STATES, TARGETS[0]) for w in workers]) == [None] * 2
-    step = before - weights(workers[0].global_network)
-    np.testing.assert_allclose(step, gradient if scale_down else 2 * gradient, rtol=1e-3, atol=1e-6)
-
-
-@pytest.mark.parametrize("method", GradientClippingMethod)
-def test_clip_gradients_and_its_method(method: GradientClippingMethod) -> None:
-    plain = values()
-    gradient = gradient_of(plain)
-    parts = [part.copy() for part in plain.accumulated_gradients]
-    if method is GradientClippingMethod.ClipByGlobalNorm:
-        expected = gradient * min(1.0, 0.05 / np.linalg.norm(gradient))
-    elif method is GradientClippingMethod.ClipByNorm:
-        expected = flat([part * min(1.0, 0.05 / np.linalg.norm(part)) for part in parts])
-    else:
-        expected = gradient.clip(-0.05, 0.05)
-    assert not np.allclose(expected, gradient)
-    clipped = gradient_of(values(clip_gradients=0.05, gradients_clipping_method=method))
-    np.testing.assert_allclose(clipped, expected, rtol=1e-4, atol=1e-7)
-
-
-def test_l2_regularization_is_a_loss() -> None:
-    network = values(l2_regularization=0.1)
-    _, losses, *_ = network.accumulate_gradients(STATES, TARGETS[0])
-    matrices = flat([weight for weight in network.get_weights() if weight.ndim > 1])
-    assert losses[1] == pytest.approx(0.1 * float((matrices**2).sum()) / 2, rel=1e-5)
-
-
-def test_learning_rate_and_its_decay_in_steps() -> None:
-    network = values(learning_rate=0.5, learning_rate_decay_rate=0.1, learning_rate_decay_steps=2)
-    steps = []
-    for _ in range(5):
-        before = weights(network)
-        network.apply_gradients([np.ones_like(part) for part in network.accumulated_gradients])
-        steps.append(float((before - weights(network)).mean()))
-    np.testing.assert_allclose(steps, [0.5, 0.5, 0.05, 0.05, 0.005], rtol=1e-3)
-    with pytest.raises(NetworkError, match="needs learning_rate_decay_steps"):
-        values(learning_rate_decay_rate=0.1)
-
-
-def test_input_embedders_are_chosen_by_the_input() -> None:
-    spaces = Spaces(
-        {"observation": ObservationSpec((8, 8, 3), "uint8"), "measurements": ObservationSpec((2,), "float32")},
-        Discrete(2),
-    )
-    embedders = {name: InputEmbedderParameters([5]) for name in spaces.observations}
-    network = architecture(spaces, input_embedders_parameters=embedders)
-    kinds = [{type(layer) for layer in embedder.modules()} for embedder in network.module.trunk[0].embedders]
-    assert [nn.Conv2d in kind for kind in kinds] == [False, True]  # in order of their names
-    only = architecture(spaces, input_embedders_parameters={"measurements": InputEmbedderParameters()})
-    assert only.predict({"measurements": np.zeros((4, 2), np.float32)})[1].shape == (4,)
-
-
-@pytest.mark.parametrize("merger", EmbeddingMergerType)
-def test_embedding_merger_type(merger: EmbeddingMergerType) -> None:
-    spaces = Spaces({name: ObservationSpec((3,), "float32") for name in "ab"}, Discrete(2))
-    network = architecture(
-        spaces, embedding_merger_type=merger, middleware_parameters=MiddlewareParameters(()), optimizer_type="SGD"
-    )
-    a, b = OBSERVATIONS, OBSERVATIONS[::-1].copy()
-    swaps = np.allclose(network.predict({"a": a, "b": b})[0], network.predict({"a": b, "b": a})[0], atol=1e-6)
-    assert swaps == (merger is EmbeddingMergerType.Sum)
-    assert network.module.trunk[-1].in_features == (3 if swaps else 6)
-
-
-def test_middleware_parameters_fully_connected_and_lstm() -> None:
-    dense = architecture(middleware_parameters=MiddlewareParameters((7, 5)))
-    assert [layer.out_features for layer in dense.module.trunk if isinstance(layer, nn.Linear)] == [7, 5, 3]
-    lstm = architecture(middleware_parameters=LSTMMiddlewareParameters((7,), number_of_lstm_cells=4))
-    policy, value, state = lstm.predict({**STATES, "recurrent_state": lstm.initial_state(N)})
-    assert (policy.shape, value.shape, state.shape) == ((N, 2), (N,), (N, 8))
-
-
-HEADS = [
-    (HeadParameters("value"), (N,)),
-    (HeadParameters("q"), (N, 2)),
-    (DuelingQHeadParameters(hidden=4), (N, 2)),
-    (CategoricalQHeadParameters(atoms=11), (N, 2, 11)),
-    (QuantileQHeadParameters(atoms=9), (N, 2, 9)),
-    (HeadParameters("policy"), (N, 2)),
-    (PPOHeadParameters(), (N, 2)),
-]
-
-
-def test_heads_parameters_are_outputs_in_order_with_weights_and_losses() -> None:
-    network = architecture(heads_parameters=[head for head, _ in HEADS])
-    assert [output.shape for output in network.predict(STATES)] == [shape for _, shape in HEADS]
-    twice = architecture(heads_parameters=[HeadParameters("value"), HeadParameters("value", loss_weight=0.25)])
-    value, _ = twice.predict(STATES)
-    total, losses, *_ = twice.accumulate_gradients(STATES, [value + 1, TARGETS[0]])
-    expected = 0.25 * float(((twice.predict(STATES)[1] - TARGETS[0]) ** 2).mean())
-    assert losses == [pytest.approx(1.0, rel=1e-5), pytest.approx(expected, rel=1e-5)]
-    assert total == pytest.approx(sum(losses))
-
-
-def test_use_separate_networks_per_head() -> None:
-    shared, separate = architecture(), architecture(use_separate_networks_per_head=True)
-    assert len(separate.get_weights()) > len(shared.get_weights())
-    separate.accumulate_gradients(INPUTS, [np.zeros(N, np.float32), TARGETS[1]])
-    gradients = dict(zip(separate.flat.names, separate.accumulated_gradients, strict=True))
-    assert not any(gradient.any() for name, gradient in gradients.items() if name.startswith("branches.0"))
-    assert all(gradient.any() for name, gradient in gradients.items() if name.startswith("branches.1"))
-
-
-@pytest.mark.parametrize("optimizer_type", ["Adam", "RMSProp"])
-def test_the_constants_of_the_optimizers(optimizer_type: str) -> None:
-    network = values(optimizer_type=optimizer_type, learning_rate=0.01)
-    parameter = nn.Parameter(torch.from_numpy(weights(network)))
-    reference: Any = (
-        torch.optim.Adam([parameter], 0.01, betas=(0.9, 0.99), eps=1e-4)
-        if optimizer_type == "Adam"
-        else torch.optim.RMSprop([parameter], 0.01, alpha=0.9, eps=1e-4)
-    )
-    for _ in range(4):
-        gradient = gradient_of(network)
-        network.apply_gradients(network.accumulated_gradients)
-        parameter.grad = torch.from_numpy(gradient)
-        reference.step()
-    np.testing.assert_allclose(weights(network), parameter.detach().numpy(), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_batch_size(size: int) -> None:
-    copies = wrapper(batch_size=size)
-    assert len(copies.train_in_batches(INPUTS, TARGETS)) == -(-N // size)
-
-
 def test_replace_mse_with_huber_loss() -> None:
     for head in (HeadParameters("value"), HeadParameters("q")):
         network = architecture(heads_parameters=[head], replace_mse_with_huber_loss=True)
@@ -426,64 +268,12 @@ def test_replace_mse_with_huber_loss() -> None:
         assert total == pytest.approx(4.5, rel=1e-5)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_create_target_network(wanted: bool) -> None:
-    copies = wrapper(None, create_target_network=wanted)
-    assert (copies.target_network is not None) == wanted
-
-
-# --- Architecture and NetworkWrapper: what the text promises
-
-
-def test_accumulate_gradients_returns_what_it_says() -> None:
-    network = architecture(l2_regularization=0.01, clip_gradients=1e-3)
-    total, losses, norm, fetched = network.accumulate_gradients(INPUTS, TARGETS, [1, "trunk.4.bias"])
-    assert total == pytest.approx(sum(losses), rel=1e-6)
-    assert len(losses) == 3  # of the targets, then the regularisation
-    assert norm > 1e-3  # before clipping
-    assert [array.shape for array in fetched] == [(N,), (3,)]
-    once = flat(network.accumulated_gradients).copy()
-    network.accumulate_gradients(INPUTS, TARGETS)
-    np.testing.assert_allclose(flat(network.accumulated_gradients), 2 * once, rtol=1e-5)
-    network.accumulate_gradients(INPUTS, TARGETS, no_accumulation=True)
-    assert np.array_equal(flat(network.accumulated_gradients), once)
-
-
-def test_importance_weights_multiply_the_loss() -> None:
-    network = values()
-    importance = np.arange(N, dtype=np.float32)
-    errors = (network.predict(STATES) - TARGETS[0]) ** 2
-    total, *_ = network.accumulate_gradients(STATES, TARGETS[0], importance_weights=importance)
-    assert total == pytest.approx(float((importance * errors).mean()), rel=1e-5)
-
-
-def test_apply_and_reset_is_apply_then_reset() -> None:
-    one, two = values(), values()
-    for network in (one, two):
-        network.accumulate_gradients(STATES, TARGETS[0])
-    one.apply_and_reset_gradients(one.accumulated_gradients, 0.5)
-    two.apply_gradients(two.accumulated_gradients, 0.5)
-    two.reset_accumulated_gradients()
-    assert np.array_equal(weights(one), weights(two))
-    assert not flat(one.accumulated_gradients).any()
-
-
 def test_gradients_of_an_identical_network_may_be_applied() -> None:
     one, two = values(), values()
     gradient_of(one)
     two.apply_gradients(one.accumulated_gradients)
     one.apply_gradients(one.accumulated_gradients)
     assert np.array_equal(weights(one), weights(two))
-
-
-def test_predict_and_parallel_predict() -> None:
-    network, other = architecture(), architecture(use_separate_networks_per_head=True)
-    policy, value = network.predict(STATES)
-    assert np.array_equal(network.predict(STATES, [0]), policy)
-    assert isinstance(network.predict(STATES, [0], squeeze_output=False), tuple)
-    assert np.array_equal(network.predict({}, initial_feed_dict=STATES)[1], value)
-    outputs = TorchArchitecture.parallel_predict(None, [(other, STATES), (network, STATES)])
-    assert all(map(np.array_equal, outputs, [*other.predict(STATES), policy, value]))
 
 
 def test_get_and_set_variable_value_of_the_documents_example() -> None:
@@ -493,94 +283,17 @@ def test_get_and_set_variable_value_of_the_documents_example() -> None:
     assert network.get_variable_value("heads.0.kl_coefficient") == 0.75
 
 
-@pytest.mark.parametrize("has_target", [True, False])
-@pytest.mark.parametrize("has_global", [True, False])
-def test_the_wrapper_always_has_an_online_network_and_syncs_what_there_is(has_target: bool, has_global: bool) -> None:
-    copies = wrapper(has_target, has_global)
-    assert (copies.global_network is not None, copies.target_network is not None) == (has_global, has_target)
-    copies.train_and_sync_networks(INPUTS, TARGETS)
-    if copies.global_network is not None:
-        assert np.array_equal(weights(copies.online_network), weights(copies.global_network))
-    if copies.target_network is not None:
-        assert not np.array_equal(weights(copies.online_network), weights(copies.target_network))
-        copies.sync()
-        assert np.array_equal(weights(copies.online_network), weights(copies.target_network))
-
-
-def test_update_target_and_online_networks_by_a_rate() -> None:
-    copies = wrapper()
-    old = weights(copies.target_network)
-    copies.online_network.set_weights([weight + 1.0 for weight in copies.online_network.get_weights()])
-    copies.update_target_network(0.25)
-    np.testing.assert_allclose(weights(copies.target_network), old + 0.25, rtol=1e-5, atol=1e-6)
-    copies.update_online_network(0.5)
-    np.testing.assert_allclose(weights(copies.online_network), old + 0.5, rtol=1e-5, atol=1e-6)
-
-
-def test_local_and_global_variables() -> None:
-    copies = wrapper()
-    assert copies.global_network is not None
-    assert copies.target_network is not None
-    shared, local = copies.get_global_variables(), copies.get_local_variables()
-    own = [*copies.online_network.weights_view.values(), *copies.target_network.weights_view.values()]
-    assert all(map(np.shares_memory, shared, copies.global_network.weights_view.values()))
-    assert all(map(np.shares_memory, local, own))
-    assert (len(shared), len(local)) == (len(own) // 2, len(own))
-
-
-def test_set_is_training_and_parallel_prediction() -> None:
-    copies = wrapper()
-    copies.set_is_training(False)
-    assert not copies.online_network.module.training
-    assert copies.target_network is not None
-    outputs = copies.parallel_prediction([(copies.target_network, STATES), (copies.online_network, STATES)])
-    assert len(outputs) == 4
-
-
 ERRORS: list[tuple[str, Callable[[], Any]]] = [
-    ("no head `naf`", lambda: architecture(heads_parameters=[HeadParameters("naf")])),
-    ("optimizer_type = 'Adagrad' is not one of Adam", lambda: architecture(optimizer_type="Adagrad")),
-    (
-        "no input `speed` to embed",
-        lambda: architecture(input_embedders_parameters={"speed": InputEmbedderParameters()}),
-    ),
-    (
-        "no parameters for network `critic`",
-        lambda: NetworkWrapper({"main": NetworkParameters()}, *ROLES, "critic", SPACES),
-    ),
-    ("clip_gradients = -1 is not", lambda: architecture(clip_gradients=-1)),
-    ("learning_rate = nan is not a finite number", lambda: architecture(learning_rate=float("nan"))),
-    ("batch_size = 0 is not a whole number >= 1", lambda: architecture(batch_size=0)),
-    ("gradient_averaging = 'max' is not one of sum, mean", lambda: architecture(gradient_averaging="max")),
-    ("needs the input `observation`", lambda: architecture().predict({})),
-    ("has no input `speed`", lambda: architecture().predict({**STATES, "speed": OBSERVATIONS})),
-    (
-        "is float32 \\[6, 2\\], expected float32 \\[6, 3\\]",
-        lambda: architecture().predict({"observation": OBSERVATIONS[:, :2]}),
-    ),
-    ("is complex64 ", lambda: architecture().predict({"observation": OBSERVATIONS.astype(np.complex64)})),
-    ("there are 2 outputs and 1 targets", lambda: architecture().accumulate_gradients(INPUTS, TARGETS[:1])),
-    ("target 0 is float32 \\[6, 1\\]", lambda: values().accumulate_gradients(STATES, TARGETS[0][:, None])),
-    ("input `output_0_0` is missing", lambda: architecture().accumulate_gradients(STATES, TARGETS)),
-    ("a batch of no samples", lambda: values().accumulate_gradients({"observation": OBSERVATIONS[:0]}, TARGETS[0][:0])),
-    (
-        "input `observation` .* is not finite",
-        lambda: values().accumulate_gradients({"observation": OBSERVATIONS * np.nan}, TARGETS[0]),
-    ),
+    ("learning_rate = nan is not finite", lambda: architecture(learning_rate=float("nan"))),
+    ("batch_size = 0 holds no sample", lambda: architecture(batch_size=0)),
+    ("gradient_averaging = 'max' is unknown", lambda: architecture(gradient_averaging="max")),
     ("target 0 is not finite", lambda: values().accumulate_gradients(STATES, TARGETS[0] * np.inf)),
     (
         "importance weights of output 0 is float32 \\[3\\]",
         lambda: values().accumulate_gradients(STATES, TARGETS[0], importance_weights=TARGETS[0][:3]),
     ),
-    ("do not fit", lambda: values().apply_gradients([])),
-    ("do not fit", lambda: values().set_weights([])),
     ("between 0 and 1, got 2", lambda: wrapper().update_target_network(2.0)),
-    ("has no variable `kl`", lambda: values().get_variable_value("kl")),
-    ("has no output 5", lambda: values().predict(STATES, [5])),
-    ("has no global copy", lambda: wrapper(has_global=False).apply_gradients_to_global_network()),
-    ("is no pair of a network and its inputs", lambda: TorchArchitecture.parallel_predict(None, [STATES])),  # type: ignore[list-item]
 ]
-ROLES = (False, False)
 
 
 @pytest.mark.parametrize(("message", "call"), ERRORS, ids=[message for message, _ in ERRORS])
@@ -590,13 +303,6 @@ def test_what_is_wrong_is_an_error_of_ours_that_names_it(message: str, call: Cal
 
 
 # --- faults of Coach's own code, absent here
-
-
-def test_db_d1_mutable_defaults_are_not_shared() -> None:
-    one, two = NetworkParameters(), NetworkParameters()
-    one.input_embedders_parameters["observation"] = InputEmbedderParameters()
-    one.heads_parameters.append(HeadParameters("value"))
-    assert (two.input_embedders_parameters, two.heads_parameters) == ({}, [])
 
 
 def test_db_d2_training_does_not_touch_the_memory_of_acting() -> None:
@@ -666,10 +372,10 @@ def test_db_d5_a_scaler_changes_the_step_but_not_the_callers_arrays() -> None:
 
 
 def test_db_d6_a_worker_that_stays_away_is_named_and_nobody_hangs() -> None:
-    workers = group_of(3, timeout_s=0.5)
+    workers = group_of(3, timeout_s=0.05)
     raised = at_once(*[lambda w=w: w.train_and_sync_networks(STATES, TARGETS[0]) for w in workers[::2]])
     assert [type(error) for error in raised] == [NetworkError] * 2
-    assert {str(error) for error in raised} == {"no gradients of `main` from worker 1 within 0.5 s"}
+    assert {str(error) for error in raised} == {"no gradients of `main` from worker 1 within 0.05 s"}
 
 
 def test_db_d7_a_reset_is_a_reset_of_nan_too() -> None:
@@ -678,13 +384,6 @@ def test_db_d7_a_reset_is_a_reset_of_nan_too() -> None:
         part.fill(np.nan)
     network.reset_accumulated_gradients()
     assert np.array_equal(flat(network.accumulated_gradients), np.zeros(len(flat(network.accumulated_gradients))))
-
-
-def test_db_d8_rate_is_called_rate() -> None:
-    network = values()
-    old = network.get_weights()
-    network.set_weights(weights=[weight + 1.0 for weight in old], rate=0.5)
-    np.testing.assert_allclose(weights(network), flat(old) + 0.5, rtol=1e-5, atol=1e-6)
 
 
 def test_db_d9_a_target_update_is_one_pass_without_copies() -> None:
@@ -697,14 +396,6 @@ def test_db_d9_a_target_update_is_one_pass_without_copies() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < copies.target_network.flat.parameter_bytes / 10
-
-
-def test_db_d10_the_scaler_is_not_ignored() -> None:
-    one, two = values(), values()
-    gradient = gradient_of(one)
-    before = weights(two)
-    two.train_on_batch(STATES, TARGETS[0], scaler=0.125)
-    np.testing.assert_allclose(before - weights(two), 0.125 * gradient, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 0.5])
@@ -734,36 +425,6 @@ def test_db_d12_regularisation_counts_once_whatever_the_number_of_heads(heads: i
     assert total == pytest.approx(0.05 * float((matrices**2).sum()), rel=1e-4)
 
 
-def test_db_d13_a_global_network_works_with_optimizers_of_the_workers() -> None:
-    copies = wrapper(shared_optimizer=False)
-    before = weights(copies.global_network)
-    copies.train_and_sync_networks(INPUTS, TARGETS)
-    assert not np.array_equal(weights(copies.global_network), before)
-    assert np.array_equal(weights(copies.global_network), weights(copies.online_network))
-
-
-def test_db_d14_without_a_global_network_the_error_says_what_to_do() -> None:
-    copies = wrapper(has_global=False)
-    with pytest.raises(NetworkError, match="network `main` has no global copy") as error:
-        copies.apply_gradients_to_global_network()
-    assert "apply_gradients_and_sync_networks" in error.value.hint
-
-
-def test_db_d15_accumulated_segments_can_be_averaged() -> None:
-    """Segments of 1, 2 and 3 samples make the step of one batch of 6; Coach's sum is as long as all three."""
-    segments = (slice(0, 1), slice(1, 3), slice(3, 6))
-    whole = gradient_of(values())
-    for averaging, expected in (("samples", whole), ("sum", None)):
-        network = values(gradient_averaging=averaging)
-        for rows in segments:
-            network.accumulate_gradients({"observation": OBSERVATIONS[rows]}, TARGETS[0][rows])
-        found = flat(network.accumulated_gradients)
-        if expected is not None:
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-        else:
-            assert not np.allclose(found, whole, rtol=1e-2)
-
-
 def test_db_d16_the_gradient_does_not_grow_with_the_batch() -> None:
     """A batch of the same samples three times over has the same gradient, for every kind of head with a loss."""
     for head in ("value", "policy"):
@@ -774,12 +435,3 @@ def test_db_d16_the_gradient_does_not_grow_with_the_batch() -> None:
         np.testing.assert_allclose(
             gradient_of(network, thrice, np.concatenate([TARGETS[0]] * 3)), once, rtol=1e-4, atol=1e-6
         )
-
-
-def test_the_inverted_text_of_reset_gradients_is_not_followed() -> None:
-    """The document says that True keeps the gradients; Coach's code, and every caller of it, means reset."""
-    copies = wrapper()
-    for reset in (False, True):
-        copies.online_network.accumulate_gradients(INPUTS, TARGETS)
-        copies.apply_gradients_and_sync_networks(reset_gradients=reset)
-        assert flat(copies.online_network.accumulated_gradients).any() != reset

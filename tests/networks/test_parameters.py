@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,44 +18,6 @@ from hive.networks import (
     OptimizerSettings,
     network_parameters_of,
 )
-
-# In the order of Coach's constructor, so that positional arguments mean the same.
-COACH = {
-    "force_cpu": False,
-    "async_training": False,
-    "shared_optimizer": True,
-    "scale_down_gradients_by_number_of_workers_for_sync_training": True,
-    "clip_gradients": None,
-    "gradients_clipping_method": GradientClippingMethod.ClipByGlobalNorm,
-    "l2_regularization": 0,
-    "learning_rate": 0.00025,
-    "learning_rate_decay_rate": 0,
-    "learning_rate_decay_steps": 0,
-    "input_embedders_parameters": {},
-    "embedding_merger_type": EmbeddingMergerType.Concat,
-    "middleware_parameters": None,
-    "heads_parameters": [],
-    "use_separate_networks_per_head": False,
-    "optimizer_type": "Adam",
-    "optimizer_epsilon": 0.0001,
-    "adam_optimizer_beta1": 0.9,
-    "adam_optimizer_beta2": 0.99,
-    "rms_prop_optimizer_decay": 0.9,
-    "batch_size": 32,
-    "replace_mse_with_huber_loss": False,
-    "create_target_network": False,
-    "tensorflow_support": True,
-}
-
-
-def test_every_field_and_default_is_coachs() -> None:
-    names = [field.name for field in fields(NetworkParameters)]
-    assert names[: len(COACH)] == list(COACH)
-    parameters = NetworkParameters()
-    for name, default in COACH.items():
-        assert getattr(parameters, name) == default, name
-    mine = ["weight_decay", "momentum", "module", "normalize_observations", "gradient_averaging", "clip_stage"]
-    assert names[len(COACH) :] == mine
 
 
 def test_enums_have_coachs_numbers() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,27 +33,6 @@ def weights(network: TorchArchitecture | None) -> np.ndarray:
 def shift(network: TorchArchitecture | None, by: float) -> None:
     assert network is not None
     network.set_weights([weight + by for weight in network.get_weights()])
-
-
-def test_signatures_are_coachs() -> None:
-    expected = {
-        "__init__": "agent_parameters has_target has_global name spaces replicated_device worker_device "
-        "generator group worker",
-        "apply_gradients_and_sync_networks": "reset_gradients",
-        "apply_gradients_to_global_network": "gradients",
-        "apply_gradients_to_online_network": "gradients",
-        "get_global_variables": "",
-        "get_local_variables": "",
-        "parallel_prediction": "network_input_tuples",
-        "set_is_training": "state",
-        "sync": "",
-        "train_and_sync_networks": "inputs targets additional_fetches importance_weights",
-        "update_online_network": "rate",
-        "update_target_network": "rate",
-    }
-    for method, names in expected.items():
-        found = list(inspect.signature(getattr(NetworkWrapper, method)).parameters)
-        assert found == ["self", *names.split()], method
 
 
 @pytest.mark.parametrize("has_target", [True, False])
