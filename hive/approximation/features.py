@@ -30,10 +30,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation, refuse_weight
+from hive.approximation.approximation import Approximation
 from hive.approximation.states import States, observation_of, over_live_states, with_observation
-from hive.approximation.stepping import parameters_with_gradients
+from hive.approximation.stepping import parameters_with_gradients, refuse_weight
 from hive.errors import NetworkError
+from hive.networks.field_rules import Rule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
 
@@ -77,8 +78,7 @@ class FeatureNetwork(Approximation):
     ) -> None:
         if style not in get_args(Style):
             raise NetworkError(f"style = {style!r} is not known", hint=f"one of: {', '.join(get_args(Style))}")
-        if cache_size < 1:
-            raise NetworkError(f"cache_size = {cache_size} is below 1")
+        Rule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` has features, whose gradient the heads have scaled", hint="no scaler here")
         super().__init__(FeatureModule(model), optimizer, name=name, **kwargs)
@@ -140,9 +140,9 @@ class FeatureNetwork(Approximation):
         super().count_backward(weight)
         return self
 
-    def scaled(self, loss: Tensor) -> Tensor:
+    def scaled(self, loss: Any) -> Tensor:
         """`loss` itself: `loss_scaling` acts where the gradient enters the model."""
-        if loss.dim() != 0 or not loss.requires_grad:
+        if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
             raise NetworkError(f"`{self.name}` is given a loss that is no scalar with a graph")
         return loss
 
@@ -161,9 +161,12 @@ class FeatureNetwork(Approximation):
         return super().step(loss)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer, unless there is nothing to learn."""
-        if not self._learns_nothing:
-            super().refuse_untrainable()
+        """Raises NetworkError without an optimizer or a pass that waits, unless there is nothing to learn."""
+        if self._learns_nothing:
+            return
+        if self.style == "detached" and not any(waiting.may_learn() for waiting in self._waiting):
+            raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="give the heads its features")
+        super().refuse_untrainable()
 
     @property
     def _learns_nothing(self) -> bool:
