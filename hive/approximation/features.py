@@ -11,8 +11,8 @@ heads' own loss scaling, optimizers and order of steps.
 
 Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`.
 
-A model with nothing to learn, because it is frozen or has no parameters, makes no steps: `reinforce`, `count_backward`
-and `step` are for it what they are for an Identity, in both styles, with an optimizer or without.
+A model with nothing to learn, because it is frozen or has no parameters, makes no steps. In both styles, with an
+optimizer or without, its `reinforce`, `count_backward` and `step` change nothing.
 
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features, and nothing of the
 heads.

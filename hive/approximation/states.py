@@ -170,7 +170,7 @@ def _mask_of(states: States) -> Tensor | None:
     try:
         return torch.as_tensor(mask)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise NetworkError(f"the mask of these states is no tensor: {error}", hint=HINT) from None
+        raise NetworkError(f"the mask of these states is not a tensor: {error}", hint=HINT) from None
 
 
 def _entry(states: States, name: str) -> Any:

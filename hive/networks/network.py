@@ -154,7 +154,7 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
     if not isinstance(module, nn.Module):
-        raise NetworkError(f"`module` gives a {type(module).__name__}, which is no torch.nn.Module")
+        raise NetworkError(f"`module` gives a {type(module).__name__}, not a torch.nn.Module")
     probe = {
         name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()

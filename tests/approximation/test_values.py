@@ -164,7 +164,7 @@ def test_the_names_and_targets_are_the_pages() -> None:
         (lambda: QNetwork(Sum(2))(STATES, 1), "whole numbers, not 1"),
         (lambda: QNetwork(Sum(2))(STATES, "012"), "whole numbers, not '012'"),
         (lambda: QContinuous(Sum(), None)(STATES, [1.0, 2.0, 3.0]), "a tensor, not list"),
-        (lambda: VNetwork(Sum(), None)({**STATES, "mask": "101"}), "the mask of these states is no tensor"),
+        (lambda: VNetwork(Sum(), None)({**STATES, "mask": "101"}), "the mask of these states is not a tensor"),
         (lambda: QContinuous(Sum(2), None)(STATES, torch.ones(3, 1)), r"values \[3, 2\]"),
         (lambda: QContinuous(Sum(), None)(STATES, torch.ones(2, 1)), r"actions \[2, 1\] do not fit states \[3\]"),
     ],
