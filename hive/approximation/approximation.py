@@ -41,20 +41,37 @@ from hive.approximation.stepping import (
     gradient_norm,
     not_finite_name,
     parameters_with_gradients,
+    refuse_weight,
     scale_gradients,
 )
 from hive.approximation.targets import TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
 from hive.losses import Loss
+from hive.networks.field_rules import Rule, Rules
 
-__all__ = ["CHECKPOINT_FREQUENCY", "Approximation", "refuse_weight"]
+__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 
 CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
 
 NonFinite = Literal["raise", "skip", "accept"]
 
 SILENT = DummyWriter()
+
+RULES: Rules = {
+    "clip_grad": Rule.number(0),
+    "loss_scaling": Rule.number(),
+    "accumulate_steps": Rule.whole(1),
+    "keep_gradients": Rule.flag(),
+    "non_finite": Rule.choice(get_args(NonFinite)),
+    "name": Rule.name(),
+    "model": Rule.part(nn.Module),
+    "optimizer": Rule.having("param_groups").or_none(),
+    "scheduler": Rule.having("step").or_none(),
+    "scaler": Rule.having("unscale_").or_none(),
+    "target_network": Rule.having("init"),
+    "writer": Rule.having("log_dir"),
+}
 
 
 class Approximation:
@@ -224,8 +241,12 @@ class Approximation:
         self.count_backward(weight)
         return self
 
-    def scaled(self, loss: Tensor) -> Tensor:
+    def scaled(self, loss: Any) -> Tensor:
         """`loss * loss_scaling`, for a backward pass of your own: several losses at once, then `step()` of each."""
+        if not isinstance(loss, Tensor):
+            raise NetworkError(
+                f"`{self.name}` is given a loss {loss!r}", hint="a scalar tensor with a graph is expected"
+            )
         if loss.dim() != 0 or not loss.requires_grad:
             found = f"of shape {list(loss.shape)}" if loss.dim() else "that depends on no parameter"
             raise NetworkError(f"`{self.name}` is given a loss {found}", hint="a scalar with a graph is expected")
@@ -303,6 +324,7 @@ class Approximation:
         missing = [name for name, _ in [("updates", None), ("model", None), *self._parts()] if name not in state]
         if missing:
             raise NetworkError(f"the state for `{self.name}` has no {missing[0]}", hint=f"it has: {', '.join(state)}")
+        updates = int(Rule.whole(0).checked("this state", "updates", state["updates"]))
         before = copy.deepcopy(self.state_dict())
         for name, part in (parts := [("model", self.model), *self._parts()]):
             try:
@@ -314,7 +336,7 @@ class Approximation:
                     f"the {name} of `{self.name}` does not fit the state: {str(error).strip()}",
                     hint="build it with the settings of the training that was saved",
                 ) from error
-        self.updates = int(state["updates"])
+        self.updates = updates
         self.zero_grad()
 
     @property
@@ -400,14 +422,8 @@ class Approximation:
             )
 
     def _refuse_contradictions(self) -> None:
-        if self.non_finite not in get_args(NonFinite):
-            raise NetworkError(
-                f"non_finite = {self.non_finite!r} is not known", hint=f"one of: {', '.join(get_args(NonFinite))}"
-            )
-        if not 0 <= self.clip_grad < math.inf:
-            raise NetworkError(f"clip_grad = {self.clip_grad} is no norm", hint="0: no clipping")
-        if self.accumulate_steps < 1:
-            raise NetworkError(f"accumulate_steps = {self.accumulate_steps} is below 1", hint="1: every call")
+        for name, rule in RULES.items():
+            rule.checked(type(self).__name__, name, getattr(self, name))
         if isinstance(self.optimizer, torch.optim.LBFGS):
             raise NetworkError(
                 "LBFGS evaluates the loss several times a step, an Approximation has it once",
@@ -423,12 +439,6 @@ class Approximation:
                 f"the model of `{self.name}` is on {here}, device says {self._given_device}",
                 hint="move it there before, with model.to(device)",
             )
-
-
-def refuse_weight(weight: float) -> None:
-    """Raises NetworkError for a weight of a loss that is not positive and finite."""
-    if not 0.0 < weight < math.inf:
-        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
 
 
 def _tensors(model: nn.Module) -> Any:

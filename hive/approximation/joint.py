@@ -20,11 +20,13 @@ with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hive.approximation.approximation import Approximation, refuse_weight
+from hive.approximation.approximation import Approximation
+from hive.approximation.stepping import refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
 
@@ -87,8 +89,7 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
     losses: heads with their losses, scalars; a head may have several. Raises NetworkError as `accumulate`, and for a
     head with a GradScaler: the scales of several have no sum.
     """
-    if not losses:
-        raise NetworkError("there are no losses to learn from")
+    _refuse_unpaired(losses, features)
     refuse_weight(weight)
     for head, _ in losses:
         if head.scaler is not None:
@@ -101,6 +102,7 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
 
 def reinforce_jointly(losses: Losses, features: Sequence[Approximation] = ()) -> None:
     """`accumulate_jointly`, then a step of each head, in order, and of each of the features."""
+    _refuse_unpaired(losses, features)
     for approximation in (*_heads(losses), *features):
         approximation.refuse_untrainable()
     accumulate_jointly(losses, features)
@@ -108,6 +110,16 @@ def reinforce_jointly(losses: Losses, features: Sequence[Approximation] = ()) ->
         head.step_if_due(*[loss for owner, loss in losses if owner is head])
     for approximation in features:
         approximation.step_if_due()
+
+
+def _refuse_unpaired(losses: Any, features: Any) -> None:
+    if not losses:
+        raise NetworkError("there are no losses to learn from")
+    for pair in losses:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], Approximation):
+            raise NetworkError("what is learned from is a list of pairs, each a head and its loss")
+    if not isinstance(features, list | tuple):
+        raise NetworkError("features are given as a list", hint="reinforce_jointly(losses, [features])")
 
 
 def _heads(losses: Losses) -> list[Approximation]:
