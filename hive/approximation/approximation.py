@@ -120,7 +120,7 @@ class Approximation:
             raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same thing: give one")
         self.model = model
         self.receiver = optimizer if isinstance(optimizer, GradientReceiver) else None
-        self.optimizer = optimizer if isinstance(optimizer, Optimizer) else None
+        self.optimizer: Optimizer | None = None if isinstance(optimizer, GradientReceiver) else optimizer
         self.scheduler = scheduler
         self.target_network = TrivialTarget() if target is None else target
         self.writer = writer if logger is None else logger
@@ -205,8 +205,8 @@ class Approximation:
     def value_of(self, loss: Tensor | Loss, statistics: Sequence[float] = ()) -> Tensor:
         """The scalar of a loss. For a typed one the forward pass is made here, and its own statistics are kept."""
         self.statistics = tuple(statistics)
-        if isinstance(loss, Tensor):
-            return loss
+        if isinstance(loss, Tensor) or not isinstance(loss, Loss):
+            return loss  # what is no scalar tensor is refused by `scaled`
         self.inputs = (loss.inputs,)
         value = loss(self.model(loss.inputs))
         self.statistics = value.statistics
