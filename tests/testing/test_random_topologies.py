@@ -1,4 +1,4 @@
-"""Random topologies in the simulator, a thousand in the full tier: each delivers as declared, accounts for all, and ends.
+"""Random topologies in the simulator: each delivers as declared, accounts for every message, and ends.
 
 A topology is layers of groups, each of some actors, in processes of their own or shared; channels lead from a layer to
 later ones, with every pattern, what to do when full, carrier and window. Sources send numbers, relays hand them on,
