@@ -37,8 +37,10 @@ Losses = Sequence[tuple[Approximation, Tensor]]
 
 def jointly(
     *parts: tuple[Approximation, Tensor | Loss], samples: int | None = None, statistics: Sequence[float] = ()
-) -> None:
+) -> tuple[Approximation, ...]:
     """A backward pass for each (approximation, loss), then the step of each; in a run, one gradient of them all.
+
+    Returns the approximations, so that a typed generator can yield it.
 
     samples, statistics: as of `Approximation.reinforce`; without any, the statistics of typed losses, one after the
         other. Raises NetworkError where two approximations share a parameter, where only some are part of a run, and as
@@ -46,24 +48,30 @@ def jointly(
     """
     if not parts:
         raise NetworkError("there are no losses to learn from")
-    groups = _own_parameters([approximation for approximation, _ in parts])
-    losses = [approximation.value_of(loss) for approximation, loss in parts]
-    own_statistics = statistics or [value for approximation, _ in parts for value in approximation.statistics]
-    receivers = {id(approximation.receiver): approximation.receiver for approximation, _ in parts}
+    approximations = tuple(approximation for approximation, _ in parts)
+    groups = _own_parameters(approximations)
+    receivers = {id(approximation.receiver): approximation.receiver for approximation in approximations}
     if len(receivers) > 1:
         raise NetworkError("some of these approximations belong to a run and some do not", hint="connect all of them")
-    made = [a.part_of(loss, group) for (a, _), loss, group in zip(parts, losses, groups, strict=True)]
     (receiver,) = receivers.values()
+    if samples == 0:  # as in `Approximation.reinforce`: no update, but a gradient of a run
+        if receiver is not None:
+            receiver.reinforce([], 0, ())
+        return approximations
+    losses = [approximation.value_of(loss) for approximation, loss in parts]
+    own_statistics = statistics or [value for approximation, _ in parts for value in approximation.statistics]
+    made = [a.part_of(loss, group) for (a, _), loss, group in zip(parts, losses, groups, strict=True)]
     if receiver is not None:
-        return receiver.reinforce(made, samples, own_statistics)
-    for approximation, _ in parts:
+        receiver.reinforce(made, samples, own_statistics)
+        return approximations
+    for approximation in approximations:
         approximation.require_optimizer("learn")
     for part in made:
         torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
     for (approximation, _), loss in zip(parts, losses, strict=True):
         approximation.count_backward()
         approximation.step_if_due(loss)
-    return None
+    return approximations
 
 
 def _own_parameters(approximations: Sequence[Approximation]) -> list[list[nn.Parameter]]:
