@@ -66,7 +66,8 @@ PARAMETERS: dict[str, Any] = {
     "tensorflow_support": True,
 }
 
-OWN_PARAMETERS = ["weight_decay", "momentum", "module", "gradient_averaging", "clip_stage"]  # hive's, after Coach's
+# hive's, after Coach's
+OWN_PARAMETERS = ["weight_decay", "momentum", "module", "normalize_observations", "gradient_averaging", "clip_stage"]
 
 REQUIRED = inspect.Parameter.empty
 
@@ -137,7 +138,9 @@ DIFFERENCES: dict[tuple[str, str, str], tuple[Any, str]] = {
 # hive's own parameters, keyword-only, so that what Coach takes by position means the same here.
 ADDED = {
     ("TorchArchitecture", "__init__"): ["generator"],
-    ("NetworkWrapper", "__init__"): ["generator", "group", "worker"],
+    ("NetworkWrapper", "__init__"): ["generator", "group", "worker", "state"],
+    ("NetworkWrapper", "apply_gradients_to_global_network"): ["norm", "step", "learning_rate"],
+    ("NetworkWrapper", "update_target_network"): ["version"],
 }
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
@@ -284,9 +287,9 @@ def test_get_and_set_variable_value_of_the_documents_example() -> None:
 
 
 ERRORS: list[tuple[str, Callable[[], Any]]] = [
-    ("learning_rate = nan is not finite", lambda: architecture(learning_rate=float("nan"))),
-    ("batch_size = 0 holds no sample", lambda: architecture(batch_size=0)),
-    ("gradient_averaging = 'max' is unknown", lambda: architecture(gradient_averaging="max")),
+    ("learning_rate = nan is not a finite number >= 0", lambda: architecture(learning_rate=float("nan"))),
+    ("batch_size = 0 is not a whole number >= 1", lambda: architecture(batch_size=0)),
+    ("gradient_averaging = 'max' is not one of sum, mean, samples", lambda: architecture(gradient_averaging="max")),
     ("target 0 is not finite", lambda: values().accumulate_gradients(STATES, TARGETS[0] * np.inf)),
     (
         "importance weights of output 0 is float32 \\[3\\]",

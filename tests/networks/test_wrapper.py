@@ -301,9 +301,8 @@ def test_synchronous_workers_make_one_update_of_all_gradients(scale_down: bool, 
             gradients.append(copies.online_network.accumulated_gradients)
         assert copies.global_network is not None
         if shared_optimizer:
-            copies.global_network.apply_gradients(
-                [np.sum(parts, axis=0) for parts in zip(*gradients, strict=True)], scaler
-            )
+            total = [np.sum(parts, axis=0) / np.float32(3 if scale_down else 1) for parts in zip(*gradients, strict=True)]
+            copies.global_network.apply_gradients(total)
         else:
             for member, own in zip(expected, gradients, strict=True):
                 member.online_network.apply_gradients_to(copies.global_network, own, scaler)
