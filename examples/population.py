@@ -20,7 +20,7 @@ import numpy as np
 
 import hive
 from hive.networks import aligned_block
-from hive.workers import Blueprint
+from hive.workers import Blueprint, GWorker
 
 
 class Population(hive.Actor):
@@ -57,7 +57,7 @@ class Member(hive.Actor):
     def __init__(self, blueprint: Blueprint, population: hive.Handle, updates: int = 50) -> None:
         self.population, self.updates = population, updates  # updates: of a generation
         self.collector = blueprint.collector(self.index, self.incarnation, self.status)
-        self.worker = blueprint.gradient_worker(self.index, self.status)
+        self.worker = GWorker.of_run(blueprint, self.index, self.status)
         self.learner = blueprint.learner(self.status)
         rollout, gradient = blueprint.rollout_layout, blueprint.gradient_layout(1)
         self.rollout = rollout.views(aligned_block(rollout.bytes))

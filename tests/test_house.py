@@ -16,12 +16,12 @@ TESTS = ROOT / "tests"
 ORDER = (
     *("errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
-    *("algorithms", "workers", "schemes", "monitor", "cli"),
+    *("algorithms", "workers", "schemes", "facades", "monitor", "cli"),
 )
 
 # Third-party and system modules that only these places may import.
 PLACES = {
-    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/"),
+    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/"),
     "zmq": ("runtime/wire.py",),
     "mmap": ("runtime/memory.py",),
     "msgpack": ("runtime/messages.py",),

@@ -43,19 +43,36 @@ from hive.approximation.stepping import (
     gradient_norm,
     not_finite_name,
     parameters_with_gradients,
+    refuse_weight,
 )
 from hive.approximation.targets import SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
 from hive.losses import Loss
+from hive.networks.field_rules import Rule, Rules
 
-__all__ = ["CHECKPOINT_FREQUENCY", "Approximation", "refuse_weight"]
+__all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 
 CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
 
 NonFinite = Literal["raise", "skip", "accept"]
 
 SILENT = DummyWriter()
+
+RULES: Rules = {
+    "clip_grad": Rule.number(0),
+    "loss_scaling": Rule.number(),
+    "accumulate_steps": Rule.whole(1),
+    "keep_gradients": Rule.flag(),
+    "non_finite": Rule.choice(get_args(NonFinite)),
+    "name": Rule.name(),
+    "model": Rule.part(nn.Module),
+    "optimizer": Rule.having("param_groups").or_none(),
+    "scheduler": Rule.having("step").or_none(),
+    "scaler": Rule.having("unscale_").or_none(),
+    "target_network": Rule.having("init"),
+    "writer": Rule.having("log_dir"),
+}
 
 
 class Approximation:
@@ -105,7 +122,7 @@ class Approximation:
             raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same thing: give one")
         self.model = model
         self.receiver = optimizer if isinstance(optimizer, GradientReceiver) else None
-        self.optimizer = optimizer if isinstance(optimizer, Optimizer) else None
+        self.optimizer: Optimizer | None = None if isinstance(optimizer, GradientReceiver) else optimizer
         self.scheduler = scheduler
         self.target_network = TrivialTarget() if target is None else target
         self.writer = writer if logger is None else logger
@@ -191,8 +208,8 @@ class Approximation:
     def value_of(self, loss: Tensor | Loss, statistics: Sequence[float] = ()) -> Tensor:
         """The scalar of a loss. For a typed one the forward pass is made here, and its own statistics are kept."""
         self.statistics = tuple(statistics)
-        if isinstance(loss, Tensor):
-            return loss
+        if isinstance(loss, Tensor) or not isinstance(loss, Loss):
+            return loss  # what is no scalar tensor is refused by `scaled`
         self.inputs = (loss.inputs,)
         value = loss(self.model(loss.inputs))
         self.statistics = value.statistics
@@ -240,8 +257,12 @@ class Approximation:
         total = self.scaled(loss)
         torch.autograd.backward(total if weight == 1.0 else weight * total)
 
-    def scaled(self, loss: Tensor) -> Tensor:
+    def scaled(self, loss: Any) -> Tensor:
         """`loss * loss_scaling`, for a backward pass of your own: several losses at once, then `step()` of each."""
+        if not isinstance(loss, Tensor):
+            raise NetworkError(
+                f"`{self.name}` is given a loss {loss!r}", hint="a scalar tensor with a graph is expected"
+            )
         if loss.dim() != 0 or not loss.requires_grad:
             found = f"of shape {list(loss.shape)}" if loss.dim() else "that depends on no parameter"
             raise NetworkError(f"`{self.name}` is given a loss {found}", hint="a scalar with a graph is expected")
@@ -325,6 +346,7 @@ class Approximation:
         missing = [name for name, _ in [("updates", None), ("model", None), *self._parts()] if name not in state]
         if missing:
             raise NetworkError(f"the state for `{self.name}` has no {missing[0]}", hint=f"it has: {', '.join(state)}")
+        updates = int(Rule.whole(0).checked("this state", "updates", state["updates"]))
         before = copy.deepcopy(self.state_dict())
         for name, part in (parts := [("model", self.model), *self._parts()]):
             try:
@@ -336,7 +358,7 @@ class Approximation:
                     f"the {name} of `{self.name}` does not fit the state: {str(error).strip()}",
                     hint="build it with the settings of the training that was saved",
                 ) from error
-        self.updates = int(state["updates"])
+        self.updates = updates
         self.zero_grad()
 
     @property
@@ -416,14 +438,8 @@ class Approximation:
             )
 
     def _refuse_contradictions(self) -> None:
-        if self.non_finite not in get_args(NonFinite):
-            raise NetworkError(
-                f"non_finite = {self.non_finite!r} is not known", hint=f"one of: {', '.join(get_args(NonFinite))}"
-            )
-        if not 0 <= self.clip_grad < math.inf:
-            raise NetworkError(f"clip_grad = {self.clip_grad} is no norm", hint="0: no clipping")
-        if self.accumulate_steps < 1:
-            raise NetworkError(f"accumulate_steps = {self.accumulate_steps} is below 1", hint="1: every call")
+        for name, rule in RULES.items():
+            rule.checked(type(self).__name__, name, getattr(self, name))
         self._refuse_steps_of_a_run()
         if isinstance(self.optimizer, torch.optim.LBFGS):
             raise NetworkError(
@@ -456,12 +472,6 @@ class Approximation:
                 f"`{self.name}` is stepped by the learner of a run, and its {given[0]} would do nothing",
                 hint="set it in [algorithm] of the config; a target is given by the run",
             )
-
-
-def refuse_weight(weight: float) -> None:
-    """Raises NetworkError for a weight of a loss that is not positive and finite."""
-    if not 0.0 < weight < math.inf:
-        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
 
 
 def _tensors(model: nn.Module) -> Any:

@@ -28,6 +28,7 @@ from torch import nn
 
 from hive.approximation.stored import from_record, to_record
 from hive.errors import NetworkError, RecordError
+from hive.networks.field_rules import Rule
 from hive.records.atomic import FILES, Files, check_folder
 from hive.records.checkpoints import list_checkpoints, newest_checkpoint, retain, write_checkpoint
 from hive.records.documents import failure
@@ -93,8 +94,7 @@ class PeriodicCheckpointer(Checkpointer):
         files: Files = FILES,
     ) -> None:
         for name, value, least in (("frequency", frequency, 1), ("keep", keep, 1), ("keep_best", keep_best, 0)):
-            if value < least:
-                raise NetworkError(f"{name} = {value} of a checkpointer is below {least}")
+            Rule.whole(least).checked(type(self).__name__, name, value)
         self.frequency = frequency
         self.keep = keep
         self.keep_best = keep_best

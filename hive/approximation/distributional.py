@@ -17,6 +17,7 @@ from hive.approximation.approximation import Approximation
 from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, action_tensor, leading_shape, masked, over_live_states
 from hive.errors import NetworkError
+from hive.networks.field_rules import Rule
 from hive.networks.projection import categorical_support, point_mass, project_categorical
 
 __all__ = ["QDist", "QDistModule"]
@@ -34,8 +35,8 @@ class QDistModule(nn.Module):
 
     def __init__(self, model: nn.Module, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
         super().__init__()
-        if n_actions < 1:
-            raise NetworkError(f"n_actions = {n_actions} is below 1")
+        for name, value in (("n_actions", n_actions), ("n_atoms", n_atoms)):
+            Rule.whole(1).checked("QDist", name, value)
         self.model = model
         self.n_actions = n_actions
         device = next((tensor.device for tensor in model.parameters()), None)
@@ -54,7 +55,7 @@ class QDistModule(nn.Module):
         distributions = masked(logits.reshape(shape).softmax(-1), states, self.terminal)
         if actions is None:
             return distributions
-        chosen = action_tensor(actions, leading, logits.device).reshape(*leading, 1, 1)
+        chosen = action_tensor(actions, leading, logits.device, self.n_actions).reshape(*leading, 1, 1)
         return distributions.gather(-2, chosen.expand(*leading, 1, len(self.atoms))).squeeze(-2)
 
 

@@ -12,8 +12,8 @@ heads' own loss scaling, optimizers and order of steps.
 Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`. It is the
 one for a run, where all losses are one gradient: `yield reinforce_jointly(losses, [features], samples=n)`.
 
-A model with nothing to learn, because it is frozen or has no parameters, makes no steps: `reinforce`, `count_backward`
-and `step` are for it what they are for an Identity, in both styles, with an optimizer or without.
+A model with nothing to learn, because it is frozen or has no parameters, makes no steps. In both styles, with an
+optimizer or without, its `reinforce`, `count_backward` and `step` change nothing.
 
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features, and nothing of the
 heads.
@@ -32,12 +32,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hive.approximation.approximation import Approximation, refuse_weight
+from hive.approximation.approximation import Approximation
 from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, observation_of, over_live_states, with_observation
-from hive.approximation.stepping import parameters_with_gradients
+from hive.approximation.stepping import parameters_with_gradients, refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
+from hive.networks.field_rules import Rule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
 
@@ -81,8 +82,7 @@ class FeatureNetwork(Approximation):
     ) -> None:
         if style not in get_args(Style):
             raise NetworkError(f"style = {style!r} is not known", hint=f"one of: {', '.join(get_args(Style))}")
-        if cache_size < 1:
-            raise NetworkError(f"cache_size = {cache_size} is below 1")
+        Rule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
         if style == "detached" and isinstance(optimizer, GradientReceiver):
             raise NetworkError(
                 f"`{name}` cannot wait for the gradients of heads in a run, where each yield is a whole gradient",
@@ -166,9 +166,9 @@ class FeatureNetwork(Approximation):
         if not self._has_nothing():
             super()._add_to_mean(weight)
 
-    def scaled(self, loss: Tensor) -> Tensor:
+    def scaled(self, loss: Any) -> Tensor:
         """`loss` itself: `loss_scaling` acts where the gradient enters the model."""
-        if loss.dim() != 0 or not loss.requires_grad:
+        if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
             raise NetworkError(f"`{self.name}` is given a loss that is no scalar with a graph")
         return loss
 
@@ -189,9 +189,12 @@ class FeatureNetwork(Approximation):
         return self if self._has_nothing() and not self._mean.rounds else super().step(loss)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer, unless there is nothing to learn."""
-        if not self._learns_nothing:
-            super().refuse_untrainable()
+        """Raises NetworkError without an optimizer or a pass that waits, unless there is nothing to learn."""
+        if self._learns_nothing:
+            return
+        if self.style == "detached" and not any(waiting.may_learn() for waiting in self._waiting):
+            raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="give the heads its features")
+        super().refuse_untrainable()
 
     def _has_nothing(self) -> bool:
         """Whether there is nothing to learn and no gradient for whatever else the optimizer holds."""

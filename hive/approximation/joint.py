@@ -21,13 +21,15 @@ it is one gradient too, and takes `samples`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hive.approximation.approximation import Approximation, refuse_weight
+from hive.approximation.approximation import Approximation
 from hive.approximation.identity import Identity
 from hive.approximation.receivers import GradientReceiver, Part
+from hive.approximation.stepping import refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
 
@@ -38,8 +40,10 @@ Losses = Sequence[tuple[Approximation, Tensor]]
 
 def jointly(
     *parts: tuple[Approximation, Tensor | Loss], samples: int | None = None, statistics: Sequence[float] = ()
-) -> None:
+) -> tuple[Approximation, ...]:
     """A backward pass for each (approximation, loss), then the step of each; in a run, one gradient of them all.
+
+    Returns the approximations, so that a typed generator can yield it.
 
     samples, statistics: as of `Approximation.reinforce`; without any, the statistics of typed losses, one after the
         other. An approximation with several losses learns from their sum. Raises NetworkError where two approximations
@@ -47,13 +51,13 @@ def jointly(
     """
     if not parts:
         raise NetworkError("there are no losses to learn from")
-    approximations = list(dict.fromkeys(approximation for approximation, _ in parts))
+    approximations = tuple(dict.fromkeys(approximation for approximation, _ in parts))
     groups = _own_parameters(approximations)
     receiver = _receiver_of(approximations)
     if samples == 0:
         if receiver is not None:
             receiver.reinforce([], 0, ())
-        return
+        return approximations
     if receiver is None:
         for approximation in approximations:
             approximation.refuse_untrainable()
@@ -64,11 +68,12 @@ def jointly(
         reported += approximation.statistics
     if receiver is not None:
         receiver.reinforce([part for *_, part in made], samples, statistics or reported)
-        return
+        return approximations
     for *_, part in made:
         torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
     for approximation in approximations:
         approximation.finish_backward(*[value for owner, value, _ in made if owner is approximation])
+    return approximations
 
 
 def _receiver_of(approximations: Iterable[Approximation]) -> GradientReceiver | None:
@@ -104,6 +109,7 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
     losses: heads with their losses, scalars; a head may have several. Raises NetworkError as `accumulate`, and for a
     head with a GradScaler: the scales of several have no sum.
     """
+    _refuse_unpaired(losses, features)
     refuse_weight(weight)
     for approximation in (*_heads(losses), *features):
         approximation.refuse_untrainable()
@@ -118,17 +124,19 @@ def reinforce_jointly(
     *,
     samples: int | None = None,
     statistics: Sequence[float] = (),
-) -> None:
+) -> tuple[Approximation, ...]:
     """One backward pass of all losses, then a step of each head, in order, and of each of the features.
 
-    samples, statistics: as of `Approximation.reinforce`. Otherwise as `accumulate_jointly`.
+    samples, statistics: as of `Approximation.reinforce`. Otherwise as `accumulate_jointly`. Returns the approximations.
     """
+    _refuse_unpaired(losses, features)
     everyone = (*_heads(losses), *features)
     receiver = _receiver_of(one for one in everyone if not isinstance(one, Identity))
     if receiver is not None:
         inputs = tuple(value for one in everyone for value in one.inputs)
-        receiver.reinforce([Part(_total(losses), inputs)] if samples else [], samples, statistics)
-        return
+        receiver.reinforce([Part(_total(losses), inputs)] if samples != 0 else [], samples, statistics)
+    if receiver is not None or samples == 0:
+        return everyone
     for approximation in everyone:
         approximation.refuse_untrainable()
     torch.autograd.backward(_total(losses))
@@ -138,16 +146,25 @@ def reinforce_jointly(
         head.finish_backward(*[loss for owner, loss in losses if owner is head])
     for approximation in features:
         approximation.finish_backward()
+    return everyone
 
 
 def _total(losses: Losses) -> Tensor:
     """The sum of all losses, each scaled by its head."""
-    if not losses:
-        raise NetworkError("there are no losses to learn from")
     for head, _ in losses:
         if head.scaler is not None:
             raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot honour")
     return torch.stack([head.scaled(loss) for head, loss in losses]).sum()
+
+
+def _refuse_unpaired(losses: Any, features: Any) -> None:
+    if not losses:
+        raise NetworkError("there are no losses to learn from")
+    for pair in losses:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], Approximation):
+            raise NetworkError("what is learned from is a list of pairs, each a head and its loss")
+    if not isinstance(features, list | tuple):
+        raise NetworkError("features are given as a list", hint="reinforce_jointly(losses, [features])")
 
 
 def _heads(losses: Losses) -> list[Approximation]:

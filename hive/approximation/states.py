@@ -17,7 +17,7 @@ the model. So the model sees another state in its place (`over_live_states`), an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -138,25 +138,39 @@ def with_observation(states: States, features: Tensor) -> States:
     return changed
 
 
-def action_tensor(actions: Tensor | Sequence[Any], leading: torch.Size, device: torch.device) -> Tensor:
+def action_tensor(
+    actions: Tensor | Sequence[Any], leading: torch.Size, device: torch.device, count: int | None = None
+) -> Tensor:
     """Discrete actions as int64 [*leading] on `device`.
 
-    actions: a tensor, or a list of numbers or of tensors, one action for each state. Raises NetworkError for another
-    number of them: it would be broadcast, and train on nonsense.
+    actions: a tensor, or a list of numbers or of tensors, one action for each state. count: how many actions there are.
+    Raises NetworkError for another number of them, which would be broadcast, and for actions beyond `count` that are in
+    host memory; on another device looking would synchronise it.
     """
     if not isinstance(actions, Tensor):
+        if not isinstance(actions, Iterable) or any(isinstance(action, str) for action in actions):
+            raise NetworkError(f"discrete actions are whole numbers, not {actions!r}", hint="one for each state")
         parts = [torch.as_tensor(action).to(device).reshape(-1) for action in actions]
         actions = torch.cat(parts).reshape(leading) if sum(map(len, parts)) == leading.numel() else torch.zeros(0)
     if actions.shape != leading:
         raise NetworkError(f"there are actions for other states than the {list(leading)} given", hint="one for each")
     if actions.is_floating_point() or actions.is_complex():
         raise NetworkError(f"discrete actions are whole numbers, these are {actions.dtype}")
+    outside = count is not None and actions.device.type == "cpu" and ((actions < 0) | (actions >= count))
+    if isinstance(outside, Tensor) and bool(outside.any()):
+        found = f"{int(actions.min())} to {int(actions.max())}"
+        raise NetworkError(f"actions from {found} are not all among {count}", hint="actions are counted from 0")
     return actions.to(device, torch.int64)
 
 
 def _mask_of(states: States) -> Tensor | None:
     mask = None if isinstance(states, Tensor) else _entry(states, "mask")
-    return None if mask is None else torch.as_tensor(mask)
+    if mask is None:
+        return None
+    try:
+        return torch.as_tensor(mask)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise NetworkError(f"the mask of these states is not a tensor: {error}", hint=HINT) from None
 
 
 def _entry(states: States, name: str) -> Any:

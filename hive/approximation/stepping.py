@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
+from hive.errors import NetworkError
 from hive.networks.clipping import clip_factor
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "gradient_norm",
     "not_finite_name",
     "parameters_with_gradients",
+    "refuse_weight",
     "scale_gradients",
 ]
 
@@ -91,6 +93,12 @@ def clip_gradients(parameters: Sequence[Tensor], limit: float, norm: Tensor) -> 
     if factor != 1.0:
         scale_gradients(parameters, factor)
     return float(norm) * factor
+
+
+def refuse_weight(weight: float) -> None:
+    """Raises NetworkError for a weight of a loss that is not positive and finite."""
+    if not 0.0 < weight < math.inf:
+        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
 
 
 def not_finite_name(optimizer: Optimizer, model: nn.Module) -> str:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from hive.approximation.modes import evaluating
 from hive.errors import NetworkError
+from hive.networks.field_rules import Rule
 from hive.networks.polyak import polyak_step
 
 __all__ = ["FixedTarget", "PolyakTarget", "SharedTarget", "TargetNetwork", "TrivialTarget"]
@@ -138,9 +139,7 @@ class CopiedTarget(TargetNetwork):
         """Says that the environment made so many more steps. Raises NetworkError if updates are counted."""
         if self.counts != "env_steps":
             raise NetworkError("this target counts updates", hint='make it with counts="env_steps"')
-        if env_steps < 0:
-            raise NetworkError(f"the environment made {env_steps} steps", hint="give how many were made since")
-        self._count(env_steps)
+        self._count(Rule.whole(0).checked("advance", "env_steps", env_steps))
 
     def state_dict(self) -> dict[str, Any]:
         return {"model": _known(self._copy).state_dict()}
@@ -183,8 +182,7 @@ class FixedTarget(CopiedTarget):
         counts: Counts = "updates",
     ) -> None:
         super().__init__(mode, buffers, counts)
-        if update_frequency < 1:
-            raise NetworkError(f"update_frequency = {update_frequency} is below 1", hint="1: after every update")
+        Rule.whole(1).checked(type(self).__name__, "update_frequency", update_frequency)
         self.update_frequency = update_frequency
         self._since = 0
 
@@ -192,8 +190,9 @@ class FixedTarget(CopiedTarget):
         return {**super().state_dict(), "since": self._since}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        since = Rule.whole(0).checked("this state", "since", state["since"])
         super().load_state_dict(state)
-        self._since = int(state["since"])
+        self._since = int(since)
 
     def _count(self, more: int) -> None:
         self._since += more
@@ -212,7 +211,8 @@ class PolyakTarget(CopiedTarget):
         self, rate: float, *, mode: Mode = "eval", buffers: Buffers = "copy", counts: Counts = "updates"
     ) -> None:
         super().__init__(mode, buffers, counts)
-        if not 0.0 <= rate <= 1.0:
+        Rule.number(0).checked(type(self).__name__, "rate", rate)
+        if rate > 1.0:
             raise NetworkError(f"the rate of a target is between 0 and 1, got {rate}", hint="0.005 is usual")
         self.rate = rate
 

@@ -68,7 +68,9 @@ class QModule(nn.Module):
         values = masked(values, states)
         if actions is None:
             return values
-        return values.gather(-1, action_tensor(actions, leading, values.device).unsqueeze(-1)).squeeze(-1)
+        return values.gather(
+            -1, action_tensor(actions, leading, values.device, values.shape[-1]).unsqueeze(-1)
+        ).squeeze(-1)
 
 
 class QContinuousModule(nn.Module):
@@ -82,8 +84,11 @@ class QContinuousModule(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, states: States, actions: Tensor) -> Tensor:
+    def forward(self, states: States, actions: Any) -> Tensor:
         leading = leading_shape(states)
+        if not isinstance(actions, Tensor):
+            kind = type(actions).__name__
+            raise NetworkError(f"continuous actions are a tensor, not {kind}", hint="one action for each state")
         if actions.shape[: len(leading)] != leading:
             raise NetworkError(
                 f"actions {list(actions.shape)} do not fit states {list(leading)}", hint="one action for each state"

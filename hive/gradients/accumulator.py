@@ -198,11 +198,25 @@ class GradAccumulator:
         weight = float(weight)
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be a finite number of at least 0, got {weight}")
-        gradients = self._gradients_of(named_parameters)
-        if self.store == "running":
-            self._add(gradients, weight)
-        elif (new := self._new_round(gradients, weight, self.non_finite)) is not None:
-            self._held.append(new)
+        known = self._names, self._rounds
+        try:
+            gradients = self._gradients_of(named_parameters)
+            if self.store == "running":
+                self._add(gradients, weight)
+            elif (new := self._new_round(gradients, weight, self.non_finite)) is not None:
+                self._held.append(new)
+        except BaseException:
+            self._forget(*known)
+            raise
+
+    def _forget(self, names: tuple[str, ...] | None, rounds: Rounds | None) -> None:
+        """Forgets the names and the layout that a refused call came with."""
+        if self._rounds is not rounds:  # it was the first, so nothing is held
+            self._rounds, self._sums = rounds, None
+            self._had_counts = []
+            self._free.clear()
+            self.c_grad_accumulator.lay_out([], [])
+        self._names = names
 
     def _gradients_of(self, named_parameters: NamedParameters) -> list[Tensor | None]:
         given = named_parameters if isinstance(named_parameters, Mapping) else dict(named_parameters)
@@ -354,7 +368,7 @@ class GradAccumulator:
         """Replaces a round, as `accumulate` would have made it; its weight stays.
 
         A slice takes as many iterables of named parameters, or with step 1 any number that fits. Added ones weigh 1.
-        Nothing is skipped here: a round that is not finite raises, unless non_finite is "zero".
+        Nothing is skipped here: a round that is not finite raises, unless non_finite is "zero" or "report".
         """
         held = self._indexable()
         old = held[index] if isinstance(index, slice) else [held[index]]
@@ -363,9 +377,14 @@ class GradAccumulator:
             raise OverflowError(f"{len(given)} rounds do not fit: {self.bootstrap_rounds} can be held")
         if len(given) != len(old) and isinstance(index, slice) and index.step not in (None, 1):
             raise ValueError(f"{len(given)} rounds for a slice of {len(old)}")
-        policy = "zero" if self.non_finite == "zero" else "raise"
+        policy = "raise" if self.non_finite == "skip" else self.non_finite
         weights = [one.weight for one in old] + [1.0] * len(given)
-        made = [self._new_round(self._gradients_of(n), w, policy) for n, w in zip(given, weights, strict=False)]
+        known = self._names, self._rounds
+        try:
+            made = [self._new_round(self._gradients_of(n), w, policy) for n, w in zip(given, weights, strict=False)]
+        except BaseException:
+            self._forget(*known)
+            raise
         new = [one for one in made if one is not None]
         if isinstance(index, slice):
             held[index] = new
@@ -392,6 +411,38 @@ class GradAccumulator:
         self._held, self._summed, self._weight = [], 0, 0.0
         self._had_counts = [0] * len(self._had_counts)
         self.skipped = self.zeroed = 0
+
+    # --- copies
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns copies of all that is held, slots included: for pickle, copy.deepcopy and torch.save."""
+        state = dict(self.__dict__)
+        rounds, adopted = state.pop("_rounds"), state.pop("_adopted")
+        del state["c_grad_accumulator"], state["_free"]
+        state["_held"] = [(_copied(one.block), one.weight, one.had) for one in self._held]
+        state["_sums"] = None if self._sums is None else _copied(self._sums)
+        state["fields"] = None if rounds is None else list(rounds.fields)
+        state["slots"] = None if adopted is None else (rounds.slot_elements, adopted.codec, adopted.copies())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fields, slots, held, sums = (state.pop(name) for name in ("fields", "slots", "_held", "_sums"))
+        counts = state["_had_counts"]
+        self.__dict__.update(state)
+        self.c_grad_accumulator = _native.GradAccumulator()
+        self._rounds = self._adopted = self._sums = None
+        self._held, self._free = [], []
+        if fields is not None:
+            self._lay_out(fields)
+            rounds = self._laid_out()
+            self._had_counts = counts
+            self._held = [_Round(Block(rounds, memory), weight, had) for memory, weight, had in held]
+            self._sums = None if sums is None else Block(rounds, sums)
+        if slots is not None:
+            elements, codec, adopted = slots
+            self._take_slots(elements, codec)
+            for slot, samples, factor in adopted:
+                self.adopt(slot, samples, factor)
 
     # --- what it knows
 
@@ -463,3 +514,9 @@ class GradAccumulator:
     def _known_names(self) -> Sequence[str]:
         assert self._names is not None
         return self._names
+
+
+def _copied(block: Block) -> Any:
+    """The memory of a block, as one tensor or a list of them."""
+    memory = block.memory
+    return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]

@@ -3,7 +3,8 @@
 What an accumulator returns. Where it can, its tensors are views of one block of bytes, each at a multiple of 64; they
 are made when somebody first asks for one, so a map that is only handed on costs nothing. It behaves as a dict does:
 `copy()` is shallow, assigning a name puts another tensor there, `==` compares names, dtypes, devices and values, and
-`load_state_dict` takes it. `clone()` copies the tensors too. It does not know what its tensors mean.
+`load_state_dict` takes it. `clone()` copies the tensors too. It can be pickled, deep-copied and saved with torch.save;
+views of a block become tensors of their own. It does not know what its tensors mean.
 """
 
 from __future__ import annotations
@@ -87,11 +88,20 @@ class MapOfTensors(MutableMapping[str, Tensor]):
         """Another map, of copies of the tensors."""
         return MapOfTensors({name: tensor.detach().clone() for name, tensor in self.items()})
 
+    def __reduce__(self) -> tuple[type[MapOfTensors], tuple[dict[str, Tensor]]]:
+        return type(self), ({name: _compact(tensor) for name, tensor in self.items()},)
+
     def __repr__(self) -> str:
         inside = ", ".join(
             f"{name}: {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for name, tensor in self.items()
         )
         return f"MapOfTensors({{{inside}}})"
+
+
+def _compact(tensor: Tensor) -> Tensor:
+    """A tensor that does not bring the whole block with it."""
+    whole = tensor.untyped_storage().nbytes() == tensor.nbytes if tensor.layout is torch.strided else True
+    return tensor if whole else tensor.detach().clone()
 
 
 def _same(tensor: Tensor, other: object) -> bool:

@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class LossValue:
-    """`total` is a scalar with a graph, the mean over the samples; `statistics` are in the order of the loss."""
+    """`total`: a scalar with a graph, the mean over the samples. `statistics`: in the order of the loss's names."""
 
     total: Tensor
     statistics: tuple[float, ...] = ()

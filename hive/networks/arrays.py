@@ -107,7 +107,7 @@ def common_rows(*groups: Iterable[Array]) -> int:
 
 
 def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str) -> list[int]:
-    """The numbers of the outputs that were asked for, all if None; NetworkError if they are no numbers of outputs."""
+    """The numbers of the requested outputs, all if None. Raises NetworkError for anything but numbers of outputs."""
     if outputs is None:
         return list(range(count))
     names = [head.settings.name for head in heads] + [""] * (count - len(heads))

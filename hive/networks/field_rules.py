@@ -110,8 +110,12 @@ class Rule:
         return Rule(lambda: "a class or a function", callable)
 
     @staticmethod
+    def having(attribute: str) -> Rule:
+        return Rule(lambda: f"an object with `{attribute}`", lambda value: hasattr(value, attribute))
+
+    @staticmethod
     def part(kind: type) -> Rule:
-        return Rule(lambda: kind.__name__, lambda value: isinstance(value, kind))
+        return Rule(lambda: f"a {kind.__name__}", lambda value: isinstance(value, kind))
 
     @staticmethod
     def parts(kind: type) -> Rule:

@@ -90,7 +90,7 @@ def as_array(values: Any, what: str) -> Array:
     try:
         return np.asarray(values.detach() if isinstance(values, Tensor) else values)
     except (TypeError, ValueError) as error:
-        raise NetworkError(f"{what} is no array: {error}") from None
+        raise NetworkError(f"{what} is not an array: {error}") from None
 
 
 def _names_of(index: int, head: Head) -> list[str]:

@@ -11,17 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hive.clock import Clock, RealClock, VirtualClock, VirtualLoop
+from hive.clock import VirtualClock, VirtualLoop
+from hive.runtime.inline import InlineRun
 from hive.runtime.membership import Settings
-from hive.runtime.outcome import Journal, Outcome
-from hive.runtime.processes import InlineProcesses, SharedMemory
+from hive.runtime.outcome import Outcome
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
-from hive.runtime.transport import MemoryTransport
 
 __all__ = ["run_inline"]
-
-INLINE_ADDRESS = "memory://inline/supervisor"
 
 
 def run_inline(
@@ -36,32 +33,17 @@ def run_inline(
 
     `watch` is given the supervisor before it starts, for tests that look at it or ask it to end.
     """
-    plan = topology.plan()
-    memory = SharedMemory(plan)
+    options = {"clock": VirtualClock, "loop_factory": VirtualLoop} if virtual else {}
+    run = InlineRun(topology, settings=settings or Settings(), **options)
 
-    async def main() -> Outcome:
-        loop = asyncio.get_running_loop()
-        clock: Clock = VirtualClock(loop) if virtual else RealClock()
-        transport = MemoryTransport()
-        processes = InlineProcesses(topology, plan, memory, transport, clock, INLINE_ADDRESS)
-        journal = Journal(event=lambda kind, text, fields: None, crash=lambda death: "")
-        supervisor = Supervisor(
-            plan, processes, transport, memory, clock, settings or Settings(), journal, INLINE_ADDRESS
-        )
+    def begin() -> None:
         if watch is not None:
-            watch(supervisor)
+            watch(run.supervisor)
         if seconds is not None:
-            loop.call_later(seconds, supervisor.request, f"{seconds:g} s are over")
-        try:
-            outcome = await supervisor.run()
-        finally:
-            await processes.close()
-        if processes.errors and outcome.state == "failed":
-            raise processes.errors[0]
-        return outcome
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, run.supervisor.request, f"{seconds:g} s are over")
 
     try:
-        with asyncio.Runner(loop_factory=VirtualLoop if virtual else None) as runner:
-            return runner.run(main())
+        return run.finish(begin)
     finally:
-        memory.close()
+        run.stop()

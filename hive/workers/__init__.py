@@ -2,14 +2,18 @@
 
 from hive.workers.actors import CollectorActor, GradientWorkerActor
 from hive.workers.blueprint import Blueprint
-from hive.workers.c_worker import CollectedRollout, CWorker, CWorkerSet, Snapshot
 from hive.workers.collector import Collector
-from hive.workers.collector_task import CollectorTask, CollectorThread
 from hive.workers.evaluator import Evaluator
 from hive.workers.evaluator_actor import EvaluatorActor
-from hive.workers.g_worker import Gradients, GWorker
-from hive.workers.g_worker_set import GWorkerSet
-from hive.workers.gradient_worker import GradientWorker
+from hive.workers.g_worker import (
+    CollectionTask,
+    CollectionWorkers,
+    CollectorsElsewhere,
+    Gradients,
+    GWorker,
+    describe_gradient,
+)
+from hive.workers.gradient_slot import GradientSlot
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
@@ -17,25 +21,24 @@ from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, M
 from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replica import Replica, replica_slots
+from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 
 __all__ = [
     "RESULTS",
     "Blueprint",
-    "CWorker",
-    "CWorkerSet",
     "CollectedRollout",
+    "CollectionTask",
+    "CollectionWorkers",
     "Collector",
     "CollectorActor",
-    "CollectorTask",
-    "CollectorThread",
+    "CollectorsElsewhere",
     "Evaluation",
     "EvaluationDue",
     "Evaluator",
     "EvaluatorActor",
     "GWorker",
-    "GWorkerSet",
     "Gradient",
-    "GradientWorker",
+    "GradientSlot",
     "GradientWorkerActor",
     "Gradients",
     "Learner",
@@ -45,10 +48,13 @@ __all__ = [
     "Recorder",
     "Replica",
     "RolloutReady",
+    "RoundStorage",
     "Snapshot",
     "Update",
     "UpdateHook",
     "Weights",
+    "describe_gradient",
     "evaluate",
     "replica_slots",
+    "snapshot_of",
 ]

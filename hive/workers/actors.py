@@ -1,7 +1,7 @@
 """The trainer's actors: each wraps one synchronous worker and orders its waits. (The learner's: learner_actor.)
 
               rollouts (slabs)                 gradients (slabs)
-    Collector ────────────────> GradientWorker ────────────────> Learner ──metrics──> Recorder
+    Collector ────────────────> GWorker ───────────────────────> Learner ──metrics──> Recorder
         ^  behaviour (board, one version a round)                 │ │
         └─────────────────────────────────────────────────────────┘ └── state (board, one version a turn) -> workers
 
@@ -44,6 +44,7 @@ from hive.records import JSON, RunDirectory, write_specimen
 from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoint
 from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
+from hive.workers.g_worker import GWorker
 from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
 from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
@@ -61,7 +62,8 @@ class CollectorActor(Actor):
     rollouts = Outlet(RolloutReady)
     behaviour = Subscription(Weights)
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
+        """`first_source`: the number in the run of the first collector of this group."""
         config = blueprint.config
         self.blueprint = blueprint
         self.free = config.collection.communication == "asynchronous"
@@ -72,7 +74,8 @@ class CollectorActor(Actor):
         self.enough = math.ceil(round(config.collection.fraction_workers * blueprint.collectors, 9))
         self.quota = math.ceil(round(config.collection.fraction_samples * config.collection.rollout, 9))
         self.goes_on = config.supervision.non_finite == "skip"
-        self.collector = blueprint.collector(self.index, self.incarnation, self.status, self.vector())
+        source = first_source + self.index
+        self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
 
     def vector(self) -> VectorEnvironment:
         """The environments that this collector steps: made when it starts, and anew at every cut. Override it."""
@@ -135,10 +138,14 @@ class GradientWorkerActor(Actor):
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
-        self.worker = blueprint.gradient_worker(self.index, self.status)
-        self.worker.on_not_finite = self._keep
+        self.worker = self.g_worker()
+        self.worker.slot.on_not_finite = self._keep
         self.replica = blueprint.replica() if config.gradients.decentralised else None
         self.cuts = blueprint.cuts
+
+    def g_worker(self) -> GWorker:
+        """What computes the gradients. Override it to compute them otherwise."""
+        return GWorker.of_run(self.blueprint, self.index, self.status)
 
     async def run(self) -> None:
         sequence = self.gradients.produced
@@ -176,7 +183,7 @@ class GradientWorkerActor(Actor):
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:
         """From the next gradient on: this runs between two of them."""
-        update_parameter(cast(Configured, self.worker.algorithm), name, value)  # which says so of one that is not
+        update_parameter(cast(Configured, self.worker.algo), name, value)  # which says so of one that is not
 
     def _wanted(self, sequence: int) -> int:
         return LATEST if self.free else self.blueprint.cuts.state(sequence, self.lag)

@@ -39,7 +39,6 @@ from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.cuts import Cuts
 from hive.workers.evaluator import Evaluator
-from hive.workers.gradient_worker import GradientWorker
 from hive.workers.learner import Count, Learner, ledger_layout
 from hive.workers.replica import Replica
 
@@ -165,17 +164,6 @@ class Blueprint:
     def replica(self) -> Replica:
         """A gradient worker's own copy of the state, before its first turn."""
         return Replica(self.learner(), self.state.bytes)
-
-    def gradient_worker(self, source: int, status: Status | None = None) -> GradientWorker:
-        """Gradient worker number `source` of the run, with a network of its own."""
-        return GradientWorker(
-            self.wrapper(),
-            self.algorithm(),
-            seed=self.config.run.seed,
-            source=source,
-            codec=self.codec,
-            status=status,
-        )
 
     def learner(self, status: Status | None = None) -> Learner:
         config = self.config

@@ -1,45 +1,123 @@
-"""GWorker: a gradient worker in library mode, with its collection workers, its algorithm and its weights.
+"""GWorker: computes the gradients of one share of the rounds. What the gradient worker's actor wraps.
 
-    collector.get() ─> get_data() ─> get_grads() ─> Gradients ─> apply_gradients() ─> weights, version + 1
-                       a batch       GradientWorker              Learner              └─> local_worker, for broadcasts
+    rollouts -> algorithm.gradients -> forward, loss, backward -> one copy into the gradient slot
 
-It is made of what a run is made of: GradientWorker computes, Learner applies, both on blocks. An algorithm makes S
-gradients of a round, so every S-th get_data brings new rollouts, all of a round at once. Collection workers get weights
-when the task broadcasts them, never between the minibatches of a round. One object, one thread at a time, but for
-`actor_version`; the collection beside it only sees snapshots. PyTorchRL documents the class.
+A synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper, which read the
+learner's state where it lies (`bind`). An algorithm makes S gradients of a round, each on its own version of the weights;
+gradient g is number g mod S of round g // S. What it cannot make (a share without samples, a round that a killed worker
+began) is a gradient of zero samples: the numbers stay whole. One that is not finite is noted in its header and never
+applied; `slot.on_not_finite` is called while all that made it is there.
+
+In a run the actor calls `bind` and `compute`, and the rollouts come through a port. In a script the same object has
+collectors of its own, and is what PyTorchRL documents:
+
+    collector.queue -> get_data() -> get_grads() -> Gradients -> apply_gradients() -> weights, version + 1
+
+`apply_gradients` is one turn of the learner on blocks of its own (hive.workers.replica). Collectors get weights when the
+collection broadcasts them, never between two gradients of a round. Nothing here starts a thread.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms import Algorithm, update_parameter
+from hive.algorithms import Algorithm, Gradients as AlgorithmGradients, Moments, update_parameter
+from hive.approximation import SharedTarget
 from hive.errors import NetworkError, RecordError, TopologyError
-from hive.gradients import PLAIN, SAMPLES, Codec, GradAccumulator, clear, codec_for, gradient_layout
-from hive.networks import aligned_block
+from hive.gradients import (
+    ENV_STEPS,
+    EPISODES,
+    PLAIN,
+    POLICY,
+    SAMPLES,
+    Codec,
+    GradAccumulator,
+    clear,
+    codec_for,
+    gradient_layout,
+    put_episodes,
+)
+from hive.networks import SharedNetwork, aligned_block, moments_of
 from hive.records import write_checkpoint
-from hive.runtime import Layout
-from hive.workers.c_worker import CollectedRollout, CWorker, CWorkerSet, Snapshot, snapshot_of
-from hive.workers.collector_task import CollectorTask
-from hive.workers.exchange import GradientExchange
-from hive.workers.gradient_worker import GradientWorker
-from hive.workers.learner import Learner, Turn, mean_return
-from hive.workers.legality import check_device, check_modes
-from hive.workers.storage import RoundStorage
+from hive.runtime import Layout, Status
+from hive.storage import Purpose, Rollout, stream, stream_seed
+from hive.workers.blueprint import Blueprint
+from hive.workers.gradient_slot import GradientSlot
+from hive.workers.learner import Count, Turn, mean_return
+from hive.workers.legality import check_device
+from hive.workers.numerics import Finding
+from hive.workers.replica import Replica
+from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 
-__all__ = ["GWorker", "Gradients"]
+__all__ = [
+    "CollectionTask",
+    "CollectionWorkers",
+    "CollectorsElsewhere",
+    "GWorker",
+    "Gradients",
+    "compression_of",
+    "describe_gradient",
+]
 
 DEFAULT_COMPRESSION = "bf16"  # of `compress_grads_to_send=True`: half of the bytes, and hardly an error
 
+Arrays = Mapping[str, NDArray[Any]]
 Info = dict[str, Any]
+
+
+class CollectionTask(Protocol):
+    """Brings rollouts: hive.facades.CollectorThread."""
+
+    queue: Any
+
+    def get(self) -> list[CollectedRollout]:
+        """The oldest collection step; one is made if there is none."""
+
+
+class CollectionWorkers(Protocol):
+    """The collectors of one GWorker: hive.facades.CWorkerSet."""
+
+    @property
+    def blueprint(self) -> Blueprint: ...
+
+    def local_worker(self) -> Any: ...
+
+    def remote_workers(self) -> list[Any]: ...
+
+    def task(
+        self, index_worker: int, fraction_workers: float, communication: str, execution: str, interval: int
+    ) -> CollectionTask: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class CollectorsElsewhere:
+    """In a run: collectors are other actors, and rollouts come through a port."""
+
+    blueprint: Blueprint
+
+    def local_worker(self) -> Any:
+        raise TopologyError("the collectors of this gradient worker are other actors of its run")
+
+    def remote_workers(self) -> list[Any]:
+        return []
+
+    def task(self, *_: Any) -> CollectionTask:
+        raise TopologyError("the collectors of this gradient worker are other actors of its run")
+
+    def stop(self) -> None:
+        """They are stopped by the run."""
 
 
 class Gradients(Sequence[Tensor]):
@@ -49,24 +127,25 @@ class Gradients(Sequence[Tensor]):
     tensors are what a receiver gets. sent_bytes: what the gradient takes there; plain_bytes: what it would as float32.
     """
 
-    def __init__(self, worker: GradientWorker, layout: Layout, memory: NDArray[np.uint8], version: int) -> None:
-        self.slot = layout.views(memory)
+    def __init__(self, worker: GWorker, slot: Arrays, version: int) -> None:
+        self.slot = slot
         self.codec: Codec = worker.codec
         self.names = worker.flat.names
-        self.worker_id = worker.source
+        self.worker_id = worker.index_worker
         self.version_gradient = version
-        self.n_samples = int(self.slot["header"][SAMPLES])
-        self.sent_bytes = self.codec.sent_bytes(self.slot)
+        self.n_samples = int(slot["header"][SAMPLES])
+        self.sent_bytes = self.codec.sent_bytes(slot)
         self.plain_bytes = worker.flat.parameter_bytes
-        self._flat = worker.flat
+        self.layout = worker.flat.parameters
+        self._described = worker.flat.parameter_elements, worker.flat.describe()
         self._tensors: list[Tensor] | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
         if self._tensors is None:
-            elements, parameters = self._flat.parameter_elements, self._flat.describe()
+            elements, parameters = self._described
             accumulator = GradAccumulator.for_slots(elements, 1, self.codec, parameters=parameters)
-            accumulator.adopt(self.slot, self.n_samples)
+            accumulator.adopt(self.slot, 1)
             self._tensors = list(accumulator.mean_reduce().values())
         return self._tensors
 
@@ -84,14 +163,14 @@ class Gradients(Sequence[Tensor]):
 class GWorker:
     """A gradient worker. See the module.
 
-    index_worker: its number; with the collection workers' own it decides their seeds.
-    col_workers_factory: called with (device, initial_weights, index_worker), gives a CWorkerSet.
+    index_worker: its number; with the collectors' own it decides their seeds.
+    col_workers_factory: called with (device, initial_weights, index_worker), gives the CollectionWorkers.
     col_communication, col_execution: hive.workers.legality says what goes together.
     compress_grads_to_send: False: as the config says; True: bf16, or what the config says; or "bf16", "fp16", "top-k".
-    col_fraction_workers: share of the collection workers that ends a round, in (0, 1].
-    initial_weights: a Snapshot or a mapping, as `set_weights` takes it.
-    device: "cpu" or None.
-    collects: False where others of its set collect; then there is no `collector`.
+    col_fraction_workers: share of the collectors that ends a round, in (0, 1].
+    initial_weights: a Snapshot or a mapping, as `set_weights` takes it. device: "cpu" or None.
+    broadcast_interval: collection steps between two broadcasts of the weights.
+    algorithm: None: one that shares no rounds with other workers. status: where its phases are shown.
 
     Raises TopologyError for what does not go together.
     """
@@ -99,7 +178,7 @@ class GWorker:
     def __init__(
         self,
         index_worker: int,
-        col_workers_factory: Callable[..., CWorkerSet],
+        col_workers_factory: Callable[..., CollectionWorkers],
         col_communication: str = "synchronous",
         compress_grads_to_send: bool | str = False,
         col_execution: str = "Central",
@@ -107,8 +186,9 @@ class GWorker:
         initial_weights: Snapshot | Mapping[str, Any] | None = None,
         device: str | None = None,
         *,
-        collects: bool = True,
         broadcast_interval: int = 1,
+        algorithm: Algorithm | None = None,
+        status: Status | None = None,
     ) -> None:
         check_device(device)
         self.index_worker = index_worker
@@ -116,62 +196,148 @@ class GWorker:
         self.col_communication = col_communication
         self.compress_grads_to_send = compress_grads_to_send
         self.col_workers = col_workers_factory(device, initial_weights, index_worker)
-        self.local_worker: CWorker = self.col_workers.local_worker()
-        self.remote_workers = self.col_workers.remote_workers()
-        modes = col_execution, col_communication, len(self.remote_workers), col_fraction_workers, broadcast_interval
-        check_modes(*modes)
-        blueprint = self.local_worker.blueprint
-        codec = _codec(compress_grads_to_send, blueprint.codec)
-        self.exchange: GradientExchange | None = None
-        algorithm = blueprint.algorithm(alone=True)  # who collects for it, collects for nobody else
-        self.worker = GradientWorker(
-            blueprint.wrapper(), algorithm, seed=blueprint.config.run.seed, source=index_worker, codec=codec
-        )
-        self.actor = self.worker.network
-        self.algo: Algorithm = self.worker.algorithm
-        self.learner: Learner = blueprint.learner()
+        self.blueprint = self.col_workers.blueprint
+        self._collection = col_fraction_workers, col_communication, col_execution, broadcast_interval
+        self._collector: CollectionTask | None = None
+        if not isinstance(self.col_workers, CollectorsElsewhere):
+            self._collector = self.col_workers.task(index_worker, *self._collection)
+        self.seed = self.blueprint.config.run.seed
+        self.codec = compression_of(compress_grads_to_send, self.blueprint.codec)
+        self.networks = self.blueprint.wrapper()
+        self.actor = self.networks.online_network.module
+        self.flat = self.networks.online_network.flat
+        self.slot = GradientSlot(self.flat, self.codec)
+        self.algo: Algorithm = algorithm or self.blueprint.algorithm(alone=True)
+        target = self.networks.target_network
+        self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
+        self.status = status
+        self._phase = status.phase("gradient") if status else 0
+        self._noise: np.random.Generator | None = None  # of the round in progress
+        self._round: tuple[int, AlgorithmGradients] | None = None  # the round in progress and what is left of it
+        self._rollouts: Sequence[Rollout] = ()  # what it is made of
         self.storage = RoundStorage()
-        self._begin(self.local_worker.get_weights())
-        self.collector: CollectorTask | None = None
-        if collects:
-            self.collector = self._new_collector(col_execution, col_fraction_workers, broadcast_interval)
-        self.inqueue = self.collector.queue if self.collector else None
-
-    def _begin(self, snapshot: Snapshot) -> None:
-        """Two blocks of weights and two of the learner's ledger, which take turns."""
-        flat = self.local_worker.blueprint.flat
-        self._refuse_not_finite(snapshot)
-        self._version = snapshot.version
-        self._weights = [aligned_block(flat.block_bytes) for _ in range(2)]
-        self._ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
-        self._weights[0][:] = snapshot.block[: flat.block_bytes]
-        self.worker.bind(self._weights[0])
-        self._layouts: dict[str, Layout] = {}
-        self._slot = np.zeros(0, np.uint8), self._layout(self.worker.codec, 0)
+        self._initial_weights = initial_weights
+        self._own_state: Replica | None = None
+        self._slots: dict[int, tuple[NDArray[np.uint8], Layout]] = {}
         self._sequence = 0
         self._last: Gradients | None = None
 
-    def _new_collector(self, execution: str, fraction_workers: float, interval: int) -> CollectorTask:
-        return CollectorTask(
-            self.index_worker,
-            self.local_worker,
-            self.remote_workers,
-            fraction_workers,
-            self.col_communication,
-            execution,
-            interval,
-            quota=self.col_workers.quota,
-        )
+    @classmethod
+    def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
+        """Gradient worker number `index_worker` of a run: its collectors are elsewhere, its rounds shared with peers."""
+        elsewhere = CollectorsElsewhere(blueprint)
+        return cls(index_worker, lambda *_: elsewhere, algorithm=blueprint.algorithm(), status=status)
+
+    # --- gradients, as in a run
+
+    def bind(self, state: NDArray[np.uint8]) -> None:
+        """Computes with this block of the learner's state from now on; it is read in place."""
+        assert isinstance(self.networks.global_network, SharedNetwork)
+        self.networks.global_network.at(state)
+        self.networks.update_online_network()
+        self.slot.rebound()
+
+    def let_go(self) -> None:
+        """Forgets what the codec has kept back, at a cut."""
+        self.slot.residual[:] = 0.0
+
+    def compute(
+        self,
+        rollouts: Sequence[Arrays],
+        out: Arrays,
+        *,
+        sequence: int,
+        version: int,
+        moments: tuple[float, float] | None = None,
+    ) -> None:
+        """Writes gradient `sequence` into the slot `out` (hive.gradients.blocks draws it).
+
+        `rollouts` are those of its round. `moments`: mean and deviation of the round over all workers, for the
+        gradient after the one that asked.
+        """
+        if self.status:
+            self.status.enter(self._phase)
+        number, step = divmod(sequence, self.algo.gradients_per_round)
+        clear(out, version, sequence)
+        if step == 0:
+            self._begin(number, [Rollout(arrays) for arrays in rollouts], out)
+        if self._round is not None and self._round[0] == number:
+            torch.default_generator.manual_seed(
+                stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)
+            )
+            self._advance(self._round[1], out, moments)
+            if "observed" in out and step == self.algo.gradients_per_round - 1:
+                self._observe(out["observed"])
+        if self.status:
+            self.status.enter(self.status.runtime)
+
+    def _begin(self, number: int, views: list[Rollout], out: Arrays) -> None:
+        put_episodes(out, [view.episodes() for view in views])
+        samples = sum(view.samples for view in views)
+        out["header"][ENV_STEPS] = samples
+        out["header"][POLICY] = min((view.version for view in views), default=-1)
+        self._round = None
+        if samples:
+            self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
+            self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
+
+    def _observe(self, out: NDArray[np.float64]) -> None:
+        """What the rollouts of the round saw: with its last gradient, so that a round is of one normalisation."""
+        for view in self._rollouts:
+            moments_of(view.observations[: view.length][view.valid != 0], out)
+
+    def _advance(self, gradients: AlgorithmGradients, out: Arrays, moments: tuple[float, float] | None) -> None:
+        """Runs the algorithm to its next yield, and so to the next gradient; one that is through makes none."""
+        self.slot.open(out, self._rollouts)
+        try:
+            made = next(gradients, None) if moments is None else gradients.send(moments)
+        except StopIteration:
+            made = None
+        finally:
+            self.slot.close()
+        if isinstance(made, Moments):
+            out["moments"][:] = made.count, made.total, made.squares
+
+    # --- with collectors of its own
+
+    @property
+    def local_worker(self) -> Any:
+        """The collection worker that holds the newest weights."""
+        return self.col_workers.local_worker()
+
+    @property
+    def remote_workers(self) -> list[Any]:
+        """The collection workers that work for it, if the collection is parallel."""
+        return self.col_workers.remote_workers()
+
+    @property
+    def collector(self) -> CollectionTask | None:
+        """What brings rollouts; None in a run."""
+        return self._collector
+
+    @property
+    def inqueue(self) -> Any:
+        """The queue of collection steps that wait; None in a run."""
+        return None if self._collector is None else self._collector.queue
+
+    @property
+    def state(self) -> Replica:
+        """The weights and the learner's ledger that `apply_gradients` steps, made when they are first asked for."""
+        if self._own_state is None:
+            self._own_state = own = self.blueprint.replica()
+            own.begin(self.blueprint.initialize)
+            self.bind(own.weights)
+            if self._initial_weights is not None:
+                self.set_weights(self._initial_weights)
+        return self._own_state
 
     @property
     def actor_version(self) -> int:
         """Number of times the actor has been updated."""
-        return self._version
-
-    # --- one step
+        return self.state.turn
 
     def step(self, distribute_gradients: bool = False) -> tuple[Gradients, Info]:
-        """get_data, then get_grads. Distributing, it applies the gradients of all peers too."""
+        """get_data, then get_grads. Distributing, its gradient is applied at once: alone it has no peers."""
         self.get_data()
         return self.get_grads(distribute_gradients)
 
@@ -181,16 +347,14 @@ class GWorker:
         Raises what collection raises.
         """
         if not self.storage.left:
-            if self.collector is None:
-                raise RuntimeError(f"gradient worker {self.index_worker} has no collection workers of its own")
-            self.storage.insert(self.collector.get(), self.algo.gradients_per_round)
+            if self._collector is None:
+                raise RuntimeError(f"the rollouts of gradient worker {self.index_worker} come through its run")
+            self._publish()
+            self.storage.insert(self._collector.get(), self.algo.gradients_per_round)
         return {"rollouts": self.storage.rollouts, "sequence": self._sequence}
 
     def get_grads(self, distribute_gradients: bool = False) -> tuple[Gradients, Info]:
-        """The next gradient of what get_data has brought, and what there is to say of it.
-
-        Distributing, it is shared with all peers and an update is made of all of them, equal in every peer.
-        """
+        """The next gradient of what get_data has brought, and a summary of it."""
         grads, info = self.compute_gradients(self.get_data(), distribute_gradients)
         self.storage.left -= 1
         self._sequence += 1
@@ -202,17 +366,21 @@ class GWorker:
         begun = time.perf_counter()
         rollouts: Sequence[CollectedRollout] = batch["rollouts"]
         sequence: int = batch["sequence"]
-        memory, layout = self._slot_for(len(rollouts))
-        version = self._version
-        self.worker.compute([one.data for one in rollouts], layout.views(memory), sequence=sequence, version=version)
-        kept = aligned_block(len(memory))
-        kept[:] = memory
-        grads = self._last = Gradients(self.worker, layout, kept, version)
-        info = self._info(grads, rollouts, sequence % self.algo.gradients_per_round == 0)
+        version = self.actor_version  # makes and binds the state, the first time
+        layout = self._layout(self.codec, len(rollouts))
+        slot = layout.views(aligned_block(layout.bytes))
+        self.compute([one.data for one in rollouts], slot, sequence=sequence, version=version)
+        grads = self._last = Gradients(self, slot, version)
+        is_first = sequence % self.algo.gradients_per_round == 0
+        info = describe_gradient(
+            self.algo,
+            grads,
+            collected_with=min((one.version_collected for one in rollouts), default=-1),
+            collection_s=sum(one.seconds for one in rollouts) if is_first else 0.0,
+        )
         info["Time"]["Gradient"] = time.perf_counter() - begun
         if distribute_gradients:
-            everybody = [grads] if self.exchange is None else self.exchange.share(self.index_worker, grads)
-            self.apply_gradients(everybody)
+            self.apply_gradients(grads)
         return grads, info
 
     def apply_gradients(self, gradients: Gradients | Sequence[Any] | None = None) -> Turn:
@@ -232,73 +400,63 @@ class GWorker:
             slots, codec = [one.slot for one in several], several[0].codec
         else:
             slots, codec = [self._slot_of(several)], PLAIN
-        if codec != self.learner.codec:
-            self.learner.use_codec(codec)
-        turn = self.learner.turn(slots, self._weights[0], self._ledgers[0], self._weights[1], self._ledgers[1])
-        self._weights.reverse()
-        self._ledgers.reverse()
-        self._version += turn.applied
-        self.worker.bind(self._weights[0])
-        self._publish()
+        turn = self.state.apply(slots, codec)
+        self.bind(self.state.weights)
         return turn
 
     # --- weights
 
     def get_weights(self) -> Snapshot:
         """What `set_weights` of another one takes."""
-        return self.local_worker.get_weights()
+        return Snapshot.of(self.actor_version, self.blueprint.state.weights(self.state.weights))
 
     def set_weights(self, actor_weights: Snapshot | Mapping[str, Any]) -> None:
         """Goes on with these: a Snapshot, {"version": n, "weights": {name: tensor}}, or {name: tensor}.
 
         Raises NetworkError, and changes nothing, where they are not those of this network or not finite.
         """
-        snapshot = snapshot_of(actor_weights, self.local_worker.blueprint, self._version)
-        self._refuse_not_finite(snapshot)
-        self._version = snapshot.version
-        self._weights[0][:] = snapshot.block[: len(self._weights[0])]
-        self.worker.bind(self._weights[0])
-        self.local_worker.set_weights(snapshot)
+        state = self.state
+        snapshot = snapshot_of(actor_weights, self.flat, state.turn)
+        state.turn = snapshot.version
+        layout = self.blueprint.state
+        layout.weights(state.weights)[:] = snapshot.block[: layout.weight_bytes]
+        if layout.has_target:
+            layout.begin_target(state.weights)
+        self.bind(state.weights)
 
     def _publish(self) -> None:
-        block = self._weights[0].copy()
-        block.flags.writeable = False
-        self.local_worker.set_weights(Snapshot(self._version, block))
+        self.local_worker.set_weights(self.get_weights())
 
     def save_model(self, fname: str | Path) -> str:
         """Writes a checkpoint `fname`/<version>: weights as safetensors, the optimizer's state. Atomic; its path.
 
         Raises RecordError where there is one of this version already, or it cannot be written.
         """
-        flat = self.local_worker.blueprint.flat
-        views = self.learner.views(self._ledgers[0])
-        state = {"updates": self._version, "mean_return": mean_return(views["returns"], int(views["counters"][3]))}
+        own = self.state
+        views = own.learner.views(own.ledger)
+        episodes = int(views["counters"][Count.episodes])
+        state = {"updates": self.actor_version, "mean_return": mean_return(views["returns"], episodes)}
         root = Path(fname)
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = "it is a file" if root.is_file() else error.strerror
             raise RecordError(f"`{root}` cannot hold checkpoints: {reason}", hint="name a folder") from None
-        parts = {"weights": self._weights[0], "ledger": self._ledgers[0]}
-        tensors = flat.arrays(self._weights[0])
-        return str(write_checkpoint(root, self._version, tensors=tensors, parts=parts, state=state))
+        parts = {"weights": own.weights, "ledger": own.ledger}
+        tensors = self.flat.arrays(self.blueprint.state.weights(own.weights))
+        return str(write_checkpoint(root, self.actor_version, tensors=tensors, parts=parts, state=state))
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
-        """Changes one hyper-parameter of the algorithm, here, in the optimizer and in all collection workers.
+        """Changes one hyper-parameter of the algorithm, and of the learner that steps its own state.
 
         Raises ConfigError, and changes nothing, for a name or a value that the algorithm does not take.
         """
         update_parameter(self.algo, parameter_name, new_parameter_value)  # type: ignore[arg-type]
-        update_parameter(self.learner, parameter_name, new_parameter_value)
-        for worker in (self.local_worker, *self.remote_workers):
-            worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        if self._own_state is not None or self._collector is not None:
+            update_parameter(self.state.learner, parameter_name, new_parameter_value)
 
     def stop(self) -> None:
-        """Stops collecting: joins the task within its limit, closes environments. Again does nothing."""
-        if self.exchange is not None:
-            self.exchange.abort()
-        if self.collector is not None:
-            self.collector.stop()
+        """Stops collecting and closes environments. Again does nothing."""
         self.col_workers.stop()
 
     def __enter__(self) -> GWorker:
@@ -309,48 +467,33 @@ class GWorker:
 
     # --- inside
 
-    def _refuse_not_finite(self, snapshot: Snapshot) -> None:
-        flat = self.local_worker.blueprint.flat
-        for name, values in zip(flat.names, flat.arrays(snapshot.block).values(), strict=False):
-            if not np.isfinite(values).all():
-                raise NetworkError(f"weights `{name}` are not finite; they were not set")
-
     def _refuse_foreign(self, several: Sequence[Gradients]) -> None:
         """The learner reads all gradients of an update by one codec and one layout."""
         for one in several:
             if one.codec.name != several[0].codec.name:
                 names = f"{several[0].codec.name} and {one.codec.name}"
                 raise NetworkError(f"gradients of different compressions cannot be applied together: {names}")
-            if one._flat.parameters != self.worker.flat.parameters:
+            if one.layout != self.flat.parameters:
                 raise NetworkError(
                     "these are not gradients of this network", hint=f"they are of {', '.join(one.names)}"
                 )
 
     def _layout(self, codec: Codec, rollouts: int) -> Layout:
-        blueprint = self.local_worker.blueprint
-        episodes = rollouts * blueprint.config.collection.rollout * blueprint.config.collection.envs
-        flat = self.worker.flat
+        collection = self.blueprint.config.collection
         return gradient_layout(
-            flat.parameter_elements,
-            len(flat.parameters),
+            self.flat.parameter_elements,
+            len(self.flat.parameters),
             len(self.algo.statistics),
-            episodes,
+            rollouts * collection.rollout * collection.envs,
             codec,
-            blueprint.observed,
+            self.blueprint.observed,
         )
-
-    def _slot_for(self, rollouts: int) -> tuple[NDArray[np.uint8], Layout]:
-        """The worker always sees the same memory, which it remembers; it grows with the rounds."""
-        layout = self._layout(self.worker.codec, rollouts)
-        if len(self._slot[0]) != layout.bytes:
-            self._slot = aligned_block(layout.bytes), layout
-        return self._slot
 
     def _slot_of(self, tensors: Sequence[Any]) -> Mapping[str, NDArray[Any]]:
         """A slot of one sample that holds these tensors."""
-        flat = self.worker.flat
-        slot = self._layout(PLAIN, 0).views(aligned_block(self._layout(PLAIN, 0).bytes))
-        clear(slot, self._version)
+        flat, layout = self.flat, self._layout(PLAIN, 0)
+        slot = layout.views(aligned_block(layout.bytes))
+        clear(slot, self.actor_version)
         shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors]
         if shapes != list(flat.shapes):
             raise NetworkError(f"these are {len(shapes)} gradients {shapes}, the network has {list(flat.shapes)}")
@@ -360,23 +503,31 @@ class GWorker:
         slot["mask"][:] = 1
         return slot
 
-    def _info(self, grads: Gradients, rollouts: Sequence[CollectedRollout], is_new: bool) -> Info:
-        """A dictionary of its own each time; a round's samples and episodes are told once."""
-        statistics = grads.slot["statistics"].tolist()
-        versions = [one.version_collected for one in rollouts]
-        returns = [value for one in rollouts for value in one.episodes[0].tolist()] if is_new else []
-        return {
-            "Algorithm": dict(zip(self.algo.statistics, statistics, strict=False)),
-            "Version": {"Collection": min(versions, default=0), "Gradient": grads.version_gradient},
-            "Time": {"Collection": sum(one.seconds for one in rollouts) if is_new else 0.0},
-            "NumberSamples": sum(one.n_samples for one in rollouts) if is_new else 0,
-            "Episodes": {"TrainReward": returns},
-            "PolicyLag": grads.version_gradient - min(versions, default=grads.version_gradient),
-            "CompressionRatio": grads.plain_bytes / grads.sent_bytes,
-        }
+
+def describe_gradient(
+    algorithm: Algorithm, grads: Gradients, *, collected_with: int = -1, collection_s: float = 0.0
+) -> Info:
+    """A summary of a gradient, a new dictionary each time. Samples and episodes of a round are counted once.
+
+    collected_with: the oldest version that its rollouts were made with; -1: as the gradient says, which only the first
+    of a round does. collection_s: what collecting them took.
+    """
+    header = grads.slot["header"].tolist()
+    version = header[POLICY] if collected_with < 0 else collected_with
+    version = version if version >= 0 else grads.version_gradient
+    return {
+        "Algorithm": dict(zip(algorithm.statistics, grads.slot["statistics"].tolist(), strict=False)),
+        "Version": {"Collection": version, "Gradient": grads.version_gradient},
+        "Time": {"Collection": collection_s, "Gradient": 0.0},
+        "NumberSamples": header[ENV_STEPS],
+        "Episodes": {"TrainReward": grads.slot["episode_returns"][: header[EPISODES]].tolist()},
+        "PolicyLag": grads.version_gradient - version,
+        "CompressionRatio": grads.plain_bytes / grads.sent_bytes,
+    }
 
 
-def _codec(wanted: bool | str, configured: Codec) -> Codec:
+def compression_of(wanted: bool | str, configured: Codec) -> Codec:
+    """The codec that `compress_grads_to_send` asks for. Raises TopologyError."""
     if wanted is False:
         return configured
     if wanted is True:

@@ -4,7 +4,8 @@
 
 Every replica applies the same gradients in the same order as the learner, natively and out of place, so all have the
 same bytes after every turn, and no worker waits for the learner's weights between two minibatches. The learner is a
-replica too, one without a gradient: it owns the state that is published, saved and copied from.
+replica too, one without a gradient: it owns the state that is published, saved and copied from. In a script a GWorker
+steps a replica of its own.
 
 Why a gradient is still there when it is read. Message n of a worker lies in slot n mod S until it begins n + S. With a
 lag of L turns and K gradients of each worker a turn, a worker that begins a gradient of turn u has applied all turns
@@ -15,15 +16,15 @@ somewhere else, the learner's state, and may be overtaken: gradients carry their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.gradients import SEQUENCE
+from hive.gradients import SEQUENCE, Codec
 from hive.networks import ALIGNMENT
-from hive.workers.learner import Learner
+from hive.workers.learner import Learner, Turn
 
 __all__ = ["Replica", "replica_slots"]
 
@@ -48,6 +49,23 @@ class Replica:
     @property
     def weights(self) -> Block:
         return self._now[0]
+
+    @property
+    def ledger(self) -> Block:
+        return self._now[1]
+
+    def begin(self, initialize: Callable[[Block, Block], int]) -> None:
+        """Starts with what `initialize` writes into a block of weights and one of the ledger; it returns the turn."""
+        self.turn = initialize(*self._now)
+
+    def apply(self, gradients: Sequence[Arrays], codec: Codec) -> Turn:
+        """One turn of these gradients, whatever their numbers. Where nothing is applied, the turn does not count."""
+        if codec != self.learner.codec:
+            self.learner.use_codec(codec)
+        made = self.learner.turn(gradients, *self._now, *self._next)
+        self._now, self._next = self._next, self._now
+        self.turn += made.applied
+        return made
 
     def copy(self, turn: int, weights: Block, ledger: Block) -> None:
         """Takes over the learner's state of a turn."""

@@ -32,7 +32,7 @@ from hive.schemes.trainer import assemble
 from hive.storage import LENGTH, Rollout, rollout_layout
 from hive.storage import VERSION as ROLLOUT_VERSION
 from hive.testing import Faults, Simulation, simulate
-from hive.workers import Blueprint, Learner, Replica
+from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
 from hive.workers.holding import held_block
 from hive.workers.learner import Turn
 from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
@@ -183,6 +183,15 @@ class _GradientWorker:
             out["gradient"][:] = 0.0
 
 
+class _GradientWorkerActor(GradientWorkerActor):
+    """The real actor around a worker that computes nothing."""
+
+    blueprint: SimulatedBlueprint
+
+    def g_worker(self) -> Any:
+        return _GradientWorker(self.blueprint.algorithm())
+
+
 class _Learner(Learner):
     """The real one, and a note of what each turn was made of."""
 
@@ -260,9 +269,6 @@ class SimulatedBlueprint(Blueprint):
     def collector(self, source: int, *given: Any, **more: Any) -> Any:
         return _Collector(source)
 
-    def gradient_worker(self, source: int, status: Status | None = None) -> Any:
-        return _GradientWorker(self._algorithm)
-
     def wrapper(self) -> NetworkWrapper:
         has_target = self.state.has_target
         return NetworkWrapper(NetworkParameters(), has_target, True, "main", Spaces({}, None), state=self.state)
@@ -289,6 +295,7 @@ def run(planned: Schedule) -> Simulation:
     blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
     topology = assemble(blueprint, Path())
     topology["recorder"].cls = _Recorder
+    topology["gradient-workers"].cls = _GradientWorkerActor
     simulation = simulate(topology, planned.seed, planned.faults)
     simulation.wrong += world.wrong
     _judge(simulation, planned, config, world)

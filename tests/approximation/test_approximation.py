@@ -315,6 +315,7 @@ def test_a_scaling_that_would_do_nothing_is_refused() -> None:
     [
         (lambda a: a.step(), "no gradient has reached `approximation`"),
         (lambda a: a.reinforce(), "no loss to learn from"),
+        (lambda a: a.reinforce(1.0), "is given a loss 1.0"),
         (lambda a: a.reinforce(torch.tensor(1.0)), "depends on no parameter"),
         (lambda a: a.reinforce(a(torch.ones(2, 1))), r"of shape \[2, 1\]"),
         (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss is positive, got 0.0"),
@@ -334,7 +335,16 @@ def test_what_cannot_be_learned_from_is_refused(call: Any, cause: str) -> None:
         ({"writer": Kept(), "logger": Kept()}, "a writer and a logger"),
         ({"clip_grad": -1.0}, "clip_grad = -1.0"),
         ({"clip_grad": math.nan}, "clip_grad = nan"),
+        ({"clip_grad": None}, "clip_grad = None is not a finite number >= 0"),
+        ({"loss_scaling": math.nan}, "loss_scaling = nan is not a finite number"),
+        ({"keep_gradients": "no"}, "keep_gradients = 'no' is not True or False"),
+        ({"target": "polyak"}, "target_network = 'polyak' is not an object with `init`"),
+        ({"optimizer": 3}, "optimizer = 3 is not an object with `param_groups` or None"),
+        ({"scheduler": 0.1}, "scheduler = 0.1 is not"),
+        ({"model": lambda x: x}, r"model = .* is not a Module"),
+        ({"name": None}, "name = None is not a name"),
         ({"accumulate_steps": 0}, "accumulate_steps = 0"),
+        ({"accumulate_steps": 1.5}, "accumulate_steps = 1.5"),
         ({"non_finite": "ignore"}, "non_finite = 'ignore'"),
         ({"device": "meta"}, "is on cpu, device says meta"),
         ({"optimizer": torch.optim.LBFGS(line().parameters())}, "LBFGS"),
@@ -436,6 +446,10 @@ def test_a_state_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
             a.load_state_dict({**state, part: broken})
         for name, value in a.model.state_dict().items():
             assert torch.equal(value, before[name]), name
+    for updates in ("ten", -1, math.nan):
+        with pytest.raises(NetworkError, match=r"updates = .* is not a whole number"):
+            a.load_state_dict({**state, "updates": updates})
+        assert torch.equal(a.model.state_dict()["2.bias"], before["2.bias"])
 
 
 def test_parameters_in_a_flat_block_are_parameters() -> None:

@@ -81,10 +81,26 @@ def test_a_head_may_have_several_losses_and_steps_once() -> None:
     assert head.updates == 1
 
 
+def test_features_that_cannot_get_a_gradient_leave_none_in_the_heads() -> None:
+    features, head, _ = family("detached")
+    with pytest.raises(NetworkError, match="no gradient has come"):
+        reinforce_jointly([(head, head(torch.ones(2, 4)).sum())], [features])
+    assert all(parameter.grad is None for parameter in head.model.parameters())
+
+
 def test_what_cannot_be_joined_is_refused() -> None:
     with pytest.raises(NetworkError, match="no losses"):
         reinforce_jointly([])
     _, head, _ = family("shared")
+    loss = head(torch.ones(2, 4)).sum()
+    for pairs, features, cause in (
+        ([head], [], "a list of pairs"),
+        ([(loss, head)], [], "a list of pairs"),
+        ([(head, loss)], head, "features are given as a list"),
+        ([(head, None)], [], "is given a loss None"),
+    ):
+        with pytest.raises(NetworkError, match=cause):
+            reinforce_jointly(pairs, features)  # type: ignore[arg-type]
     head.scaler = torch.amp.GradScaler("cpu")
     with pytest.raises(NetworkError, match="`first` has a GradScaler"):
         accumulate_jointly([(head, torch.ones((), requires_grad=True))])

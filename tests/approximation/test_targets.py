@@ -205,12 +205,15 @@ def test_the_same_numbers_as_a_network_wrapper() -> None:
     ("make", "cause"),
     [
         (lambda: FixedTarget(0), "update_frequency = 0"),
+        (lambda: FixedTarget(1.5), "update_frequency = 1.5 is not a whole number"),  # type: ignore[arg-type]
         (lambda: PolyakTarget(1.5), "between 0 and 1, got 1.5"),
+        (lambda: PolyakTarget("0.5"), "rate = '0.5' is not a finite number"),  # type: ignore[arg-type]
+        (lambda: FixedTarget(1, counts="env_steps").advance(float("nan")), "env_steps = nan"),  # type: ignore[arg-type]
         (lambda: PolyakTarget(0.5, buffers="sum"), "buffers = 'sum'"),  # type: ignore[arg-type]
         (lambda: TrivialTarget(mode="test"), "mode = 'test'"),  # type: ignore[arg-type]
         (lambda: FixedTarget(1)(ONE), "given no network"),
         (lambda: FixedTarget(1).advance(1), "counts updates"),
-        (lambda: FixedTarget(1, counts="env_steps").advance(-1), "made -1 steps"),
+        (lambda: FixedTarget(1, counts="env_steps").advance(-1), "env_steps = -1 is not a whole number"),
         (lambda: TrivialTarget().load_state_dict({"model": {}}), "keeps no state, and is given model"),
     ],
 )

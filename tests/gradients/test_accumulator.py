@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -457,6 +460,63 @@ def test_out_is_never_a_round() -> None:
     assert one[0] == grads(1.0, 2.0, 3.0)
 
 
+# --- copies
+
+
+def by_pickle(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))
+
+
+def by_torch(one: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(one, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+every_way = pytest.mark.parametrize("copied", [by_pickle, by_torch, copy.deepcopy, copy.copy])
+
+
+@every_way
+@by_store
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_a_copy_holds_what_the_accumulator_held(copied: Callable[[Any], Any], store: Store, dtype: torch.dtype) -> None:
+    one = GradAccumulator(None, 3, store=store, non_finite="skip")
+    one.accumulate(grads(1.0, 2.0, 3.0, dtype=dtype), weight=3)
+    one.accumulate(grads(float("nan"), 2.0, 3.0, dtype=dtype))
+    one.mean_reduce()
+    other = copied(one)
+    assert (len(other), other.skipped, other.report, other.unused_counts) == (1, 1, one.report, {})
+    for made in (one, other):
+        made.accumulate(grads(5.0, 6.0, 7.0, dtype=dtype))
+    assert other.mean_reduce() == one.mean_reduce() == grads(2.0, 3.0, 4.0, dtype=dtype)
+    one.clear()
+    one.accumulate(grads(9.0, 9.0, 9.0, dtype=dtype))
+    assert other.mean_reduce() == grads(2.0, 3.0, 4.0, dtype=dtype)
+
+
+@every_way
+def test_an_accumulator_that_knows_nothing_yet_can_be_copied(copied: Callable[[Any], Any]) -> None:
+    other = copied(GradAccumulator(None, 2))
+    other.accumulate(grads(1.0, 2.0, 3.0))
+    assert other.mean_reduce() == grads(1.0, 2.0, 3.0)
+
+
+@every_way
+def test_results_and_rounds_can_be_copied(copied: Callable[[Any], Any]) -> None:
+    one = filled(grads(1.0, 2.0, 3.0))
+    mean, kept = copied(one.mean_reduce()), copied(one[0])
+    assert mean == kept == grads(1.0, 2.0, 3.0)
+    assert list(mean) == ["a", "b"]
+    assert one.mean_reduce(out=mean) is mean
+
+
+def test_a_pickled_map_does_not_bring_the_block_with_every_tensor() -> None:
+    shapes = {f"w{k}": torch.ones(1000) for k in range(50)}
+    mean = filled(MapOfTensors(shapes)).mean_reduce()
+    assert len(pickle.dumps(mean)) < 2 * 50 * 4000
+
+
 # --- arguments
 
 
@@ -511,6 +571,41 @@ def test_gradients_unlike_the_first_are_refused_and_change_nothing(store: Store)
     with pytest.raises(ValueError, match="lacks the parameter `b`"):
         one.accumulate({"a": torch.zeros(2)})
     assert one.mean_reduce() == grads(1.0, 2.0, 3.0)
+
+
+def bad_first_calls() -> list[Callable[[GradAccumulator], None]]:
+    return [
+        lambda one: one.accumulate(MapOfTensors({"c": torch.full((3,), float("nan"))})),
+        lambda one: one.accumulate(Model().named_parameters()),  # backward() was not called
+        lambda one: one.accumulate({"c": torch.zeros(2)}),
+        lambda one: one.accumulate(MapOfTensors({"c": torch.zeros(2, dtype=torch.int64)})),
+        lambda one: one.__setitem__(slice(0, 0), [grads(1.0, 2.0, 3.0), grads(float("nan"), 2.0, 3.0)]),
+    ]
+
+
+@by_store
+@pytest.mark.parametrize("attempt", bad_first_calls())
+@pytest.mark.parametrize("keys", [None, ["a", "b"]])
+def test_a_refused_first_call_fixes_nothing(
+    store: Store, attempt: Callable[[GradAccumulator], None], keys: list[str] | None
+) -> None:
+    one = GradAccumulator(keys, 2, store=store)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        attempt(one)
+    for _ in range(2):
+        one.accumulate(grads(1.0, 2.0, 3.0, dtype=torch.float64))
+    assert one.mean_reduce() == grads(1.0, 2.0, 3.0, dtype=torch.float64)
+
+
+@by_store
+def test_a_bad_round_can_be_taken_and_reported(store: Store) -> None:
+    one = filled(grads(1.0, 2.0, 3.0), grads(1.0, 2.0, float("inf")), store=store, non_finite="report")
+    mean = one.mean_reduce()
+    assert mean["a"].tolist() == [1.0, 2.0]
+    assert one.report is not None
+    assert (one.report.finite, one.report.parameter) == (False, "b")
+    assert one.report.bad_round == (1 if store == "rounds" else -1)
+    assert len(one) == 2
 
 
 def test_what_has_no_gradient_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -155,6 +157,15 @@ def test_no_samples_at_all_give_zeros(codec: Codec) -> None:
     assert (accumulator.report.norm, accumulator.report.finite, accumulator.report.samples) == (0.0, True, 0)
 
 
+def test_weights_are_rounded_once_and_computed_from_left_to_right() -> None:
+    """Any other order of 15 / 26 * factor has another float32: the product lies between two of them."""
+    factor = 1.7333334366480513
+    slots = [slot(np.ones(ELEMENTS, np.float32), 15), slot(np.zeros(ELEMENTS, np.float32), 11)]
+    expected = np.float32(15 / 26 * factor)
+    assert expected not in (np.float32(15 * (1 / 26) * factor), np.float32(15 * factor / 26))
+    assert reduced(slots, [factor, 1.0]).tolist() == [expected] * ELEMENTS
+
+
 def test_one_gradient_comes_out_as_it_is() -> None:
     values = random_gradient(1)
     assert reduced([slot(values, 17)]).tobytes() == values.tobytes()
@@ -266,6 +277,21 @@ def test_parameters_without_a_gradient_are_counted_by_the_masks() -> None:
     accumulator.mean_reduce(into=network)
     assert network.weight.grad is not None
     assert network.bias.grad is None
+
+
+@every_codec
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.deepcopy])
+def test_a_copy_has_slots_of_its_own(codec: Codec, copied: Callable[[GradAccumulator], GradAccumulator]) -> None:
+    slots = [slot(random_gradient(seed), 4 + seed, codec) for seed in range(2)]
+    accumulator = adopting(slots, [1.0, 0.5], codec=codec)
+    expected = accumulator.mean_reduce().block.floats.tobytes()
+    other = copied(accumulator)
+    for name in codec.fields(ELEMENTS):
+        slots[0][name][...] = 0
+    assert other.mean_reduce().block.floats.tobytes() == expected
+    other.clear()
+    other.adopt(slots[1], 4)
+    assert len(other) == 1
 
 
 # --- what is not finite

@@ -55,7 +55,9 @@ def test_the_first_bad_field_is_found(rounds: Rounds, bad: float) -> None:
     block = rounds.new_block()
     assert rounds.first_bad(given) == rounds.gather(given, block) == 1
     found = rounds.reduce([block], [1.0], 1.0, rounds.new_block())
-    assert (found.finite, found.bad_field) == (False, 1)
+    assert (found.finite, found.bad_field, found.bad_round) == (False, 1, 0)
+    good = rounds.new_block()
+    assert rounds.reduce([block, good, block], [0.0, 1.0, 1.0], 1.0, rounds.new_block()).bad_round == 2
     assert rounds.reduce([block], [0.0], 1.0, rounds.new_block()).finite
 
 

@@ -84,6 +84,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "weight_decay": [*NUMBERS, None, -1.0],
         "momentum": BETAS,
         "module": FUNCTIONS,
+        "normalize_observations": ["yes", 1, None],
         "gradient_averaging": ["max", None, ["sum"]],
         "clip_stage": ["never", None],
     },

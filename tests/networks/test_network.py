@@ -239,7 +239,7 @@ def test_spaces_without_anything_to_see_or_to_choose_are_refused() -> None:
 
 @pytest.mark.parametrize("made", [None, 3, lambda observations: (observations, observations)])
 def test_a_module_that_is_none_is_refused(made: Any) -> None:
-    with pytest.raises(NetworkError, match=r"which is no torch\.nn\.Module"):
+    with pytest.raises(NetworkError, match=r"not a torch\.nn\.Module"):
         build(NetworkParameters(module=lambda _: made), spaces(Discrete(2)))
 
 

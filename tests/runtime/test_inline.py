@@ -1103,8 +1103,8 @@ WILD: list[Message] = [
         Reply(77, 0, None, "", "", ""),
         Doorbell(99),
         Doorbell(-5),
-        Left(99, 0, "", False),
-        Left(0, 7, "", True),
+        Left(99, 0, ""),
+        Left(0, 7, "", with_run=True),
         Begin(),
     ),
     *(

@@ -16,8 +16,7 @@ from benchmarks.hive_run import Look, figures_between, lags_of
 from benchmarks.machine import cpu_model, taken_cpu_s
 from benchmarks.peer_environments import REQUIREMENTS, environment_folder
 from benchmarks.programs import BenchError, last_json, run_program
-from benchmarks.report import checks_of, document_of, text_of
-from benchmarks.table import WIDTH, aligned, number, percent, ratio
+from benchmarks.report import checks_of, document_of
 from benchmarks.throughput import SETTINGS, chosen, config_of, contenders, measure
 
 from hive.config import load_config
@@ -54,22 +53,6 @@ def test_the_best_is_so_in_the_median() -> None:
 def test_medians_are_of_every_key() -> None:
     assert medians([{"a": 1.0, "b": None}, {"a": 5.0, "b": 1.0}, {"a": 2.0, "b": 1.0}]) == {"a": 2.0, "b": None}
     assert medians([]) == {}
-
-
-# --- text
-
-
-def test_a_table_is_aligned() -> None:
-    assert aligned(("", "rate"), [("long name", "1"), ("b", "1,000")]) == [
-        "            rate",
-        "long name      1",
-        "b          1,000",
-    ]
-
-
-def test_numbers_are_written_alike_everywhere() -> None:
-    assert [number(1234.5), number(0.25, 1), percent(0.123), ratio(1.005)] == ["1,234", "0.2", "12.3%", "1.00"]
-    assert number(None) == percent(None) == ratio(None) == "–"
 
 
 # --- what others print
@@ -288,18 +271,6 @@ def test_an_upper_bound_is_not_held_against_the_runtime() -> None:
     results = {"python-16/single": run(90.0, runtime=0.2)}
     assert verdicts(results, cores=2)[promise] == ("20.0%", False)
     assert verdicts(results, cores=1)[promise] == ("20.0%, no core to spare: an upper bound", None)
-
-
-def test_the_report_fits_a_terminal_and_says_all() -> None:
-    text = text_of(THOSE, RESULTS, 3, 6.0, CORES)
-    assert max(map(len, text.splitlines())) <= WIDTH
-    lines = {line[:24].strip(): line.split() for line in text.splitlines()}
-    expected = "96 48..120 0.96 0.75 80.0% 4.0% 80 1.0 1.00/0.00"
-    assert lines["(c) hive 1 collector"][4:] == expected.split()
-    assert "FAIL" in text
-    assert "Not a quiet machine" not in text
-    busy = {"python-16/bare": [{"steps_per_s": 1.0, "others_cores": 0.75}]}
-    assert "other programs took 0.75 (0.75..0.75) cores of CPU" in text_of(THOSE[:1], busy, 1, 6.0, CORES)
 
 
 def test_the_document_holds_everything_and_is_json() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import command
-from benchmarks.channel import RAY, _command, measure_channels, ways
-from benchmarks.channel_report import checks_of, document_of, text_of
-from benchmarks.channel_ways import WAYS, _Clock
+from benchmarks.channel import measure_channels
+from benchmarks.channel_report import checks_of
+from benchmarks.channel_ways import WAYS
 from benchmarks.command import parser
 from benchmarks.programs import BenchError, last_json
 
@@ -38,24 +37,6 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert checks_of({"arrays/hive": [{"rate": 1.0}], "call/zmq.asyncio": [{"rate": 1.0, "p50_us": 1.0}]}) == []
 
 
-def test_the_report_names_every_way() -> None:
-    results = measured(8.0, 1e5, 150.0)
-    text = text_of(results, 3.0)
-    assert all(name.partition("/")[2] in text for name in results)
-    assert "100,000" in text
-    document = document_of(results, 3.0, {"cores": 2})
-    assert (document["bench"], document["machine"], len(document["checks"])) == ("channel", {"cores": 2}, 3)
-
-
-def test_neighbours_are_measured_beside_each_other() -> None:
-    assert {*ways(True)} - {*ways(False)} == {*RAY}
-    kinds = [name.partition("/")[0] for name in ways(True)]
-    assert [kind for kind, before in zip(kinds, ["", *kinds], strict=False) if kind != before] == [
-        *dict.fromkeys(kinds)
-    ]
-    assert _command("call/hive", 2.0, Path("/none"))[0] == sys.executable
-
-
 def test_every_way_is_run_in_every_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setitem(WAYS, "small/nothing", lambda seconds: {"rate": seconds})
@@ -71,13 +52,6 @@ def test_it_measures_two_real_processes(name: str) -> None:
     (found,) = measure_channels([name], 1, 0.2, Path("/none"), lambda line: None)[name]
     assert found["rate"] > 0
     assert ("p50_us" in found) == name.startswith("call/")
-
-
-def test_a_clock_begins_with_its_first_look() -> None:
-    clock = _Clock(0.0)
-    assert clock.over()
-    assert clock.took == 0.0
-    assert not _Clock(60.0).over()
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from chaotic.house import House, segments_of, users_of
 from chaotic.leaks import Growth, Sample, descendants, growth_of, memory_in, name_of, sample
 from chaotic.looks import Events, results_of
 from chaotic.promises import Outcome, Promise, promises_of
-from chaotic.report import document_of, quantile, recoveries_of, text_of
+from chaotic.report import document_of, quantile, recoveries_of
 from chaotic.strikes import SIGNALS, Rhythm, Strike, Victim, role_of, victims_of
 from chaotic.trial import Observation, pidfd_of
 
@@ -353,17 +353,6 @@ def test_recoveries_are_by_role_and_signal() -> None:
     assert (killed.strikes, killed.back, killed.p50_ms, killed.max_ms, killed.alone_p99_ms) == (2, 2, 10.0, 30.0, 10.0)
     assert (lines["learner", "SIGKILL"].back, lines["learner", "SIGKILL"].p50_ms) == (0, None)
     assert (lines["all", ""].strikes, lines["all", ""].back) == (4, 3)
-
-
-def test_the_text_has_the_table_and_says_what_failed() -> None:
-    text = text_of(outcome(strikes=STRIKES))
-    assert "4 strikes in 2 s of chaos" in text
-    assert any(
-        line.split() == ["collector", "SIGKILL", "2", "2", "10", "30", "30", "10", "10"] for line in text.splitlines()
-    )
-    assert "whoever is hit is back within 30 s: learner-0 (SIGKILL at 1.0 s)" in text
-    assert text.count("FAIL") == 1
-    assert "500 steps/s, calm 800" in text
 
 
 def test_the_document_is_json_and_says_what_is_broken() -> None:

@@ -21,7 +21,6 @@ from benchmarks.checkpoint import (
 from benchmarks.checkpoint_report import checks_of, document_of, text_of
 from benchmarks.command import parser
 from benchmarks.programs import BenchError
-from benchmarks.table import WIDTH
 from benchmarks.timed_learner import (
     BORN,
     CHECKPOINT,
@@ -40,7 +39,6 @@ from benchmarks.timed_learner import (
 from hive.config import load_config
 from hive.records import RunDirectory
 from hive.testing import run_inline
-from hive.workers import Blueprint
 
 MS = 1_000_000
 MANY_CORES = 8
@@ -182,14 +180,6 @@ def test_it_measures_a_real_run() -> None:
     assert found["skipped"] >= 0
 
 
-def test_a_network_of_the_config_is_as_large_as_it_says() -> None:
-    """The formula behind PARAMETERS, on widths that cost nothing."""
-    config = load_config("bench.toml", text=config_of(KINDS[0], middleware=[16, 8]))
-    flat = Blueprint(config).flat
-    assert sum(int(p.numel()) for p in Blueprint(config).network().parameters()) == 4 * 16 + 16 + 16 * 8 + 8 + 9 * 3
-    assert flat.parameter_elements >= 4 * 16 + 16 + 16 * 8 + 8 + 9 * 3
-
-
 # --- the report
 
 
@@ -230,18 +220,6 @@ def test_without_a_kill_nothing_is_said_of_recoveries() -> None:
     found = results(recovery=[], born=[], constructed=[], taken_up=[], first_turn=[])
     assert len(checks_of(found, MANY_CORES)) == 2
     assert "recovery" not in text_of(found, PARAMETERS, 60.0, MANY_CORES)
-
-
-def test_the_report_fits_a_terminal_and_says_all() -> None:
-    text = text_of(results(pause=[6.0], pause_cpu=[0.3]), PARAMETERS, 60.0, 2)
-    assert max(map(len, text.splitlines())) <= WIDTH
-    assert "no core to spare" in text
-    text = text_of(results(), PARAMETERS, 60.0, MANY_CORES)
-    rows = {line[:48].strip(): line[48:].split() for line in text.splitlines()}
-    assert rows["a checkpoint: the learner's pause"] == ["0.50", "0.50..0.50", "1"]
-    assert rows["publishing the weights"] == ["11.00", "10.00..12.00", "2"]
-    assert "1 more fell due while the one before was still being written" in text
-    assert "Not a quiet machine" not in text
 
 
 def test_the_document_holds_everything_and_is_json() -> None:

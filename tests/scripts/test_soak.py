@@ -19,7 +19,6 @@ from benchmarks.soak_figures import (
     kilobytes,
     second_half,
     slope,
-    text_of,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -163,17 +162,6 @@ def test_a_config_that_is_none_is_an_error(tmp_path: Path) -> None:
 
 
 # --- what is said
-
-
-def test_the_report_says_how_it_went() -> None:
-    text = text_of(samples([100.0] * 12, learner_fds=[10, 11] * 6))
-    lines = text.splitlines()
-    assert lines[0].startswith("12 samples in 1.8 minutes")
-    assert lines[2].split() == ["learner-0", "100.0", "100.0", "+0.000", "70.0", "10..11"]
-    assert lines[3].split() == ["collector-0", "50.0", "50.0", "+0.000", "30.0", "12"]
-    assert lines[4].split() == ["all", "150.0", "150.0", "+0.000", "100.0"]
-    assert lines[5] == "pass: memory is flat, descriptors are constant"
-    assert "FAIL: memory grows by 60.00 MB a minute" in text_of(samples([10.0 * i for i in range(12)]))
 
 
 def test_the_document_holds_every_sample_and_is_json() -> None:

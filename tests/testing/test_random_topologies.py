@@ -1,4 +1,4 @@
-"""A thousand random topologies in the simulator: all is delivered as declared, accounted for, and comes to an end.
+"""Random topologies in the simulator: each delivers as declared, accounts for every message, and ends.
 
 A topology is layers of groups, each of some actors, in processes of their own or shared; channels lead from a layer to
 later ones, with every pattern, what to do when full, carrier and window. Sources send numbers, relays hand them on,
@@ -11,10 +11,11 @@ import asyncio
 import random
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from hive.testing import Faults, Simulation, simulate
 LAYOUT = Layout({"origin": ("int64", ()), "number": ("int64", ())})
 QUIET_S = 3.0  # virtual: longer than anything takes to get through
 LAYERS, GROUPS, MOST = 3, 2, 3
+TOPOLOGIES = [100, pytest.param(500, marks=pytest.mark.full(reason="the same with more seeds"))]
 
 
 class Number(Message):
@@ -215,9 +217,8 @@ def judged(drawn: Drawn, simulation: Simulation) -> Simulation:
     return simulation
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.integers(0, 1 << 30))
-def test_in_a_calm_world_everything_arrives(seed: int) -> None:
+def everything_arrives(seed: int) -> None:
+    """A world in which nothing goes wrong."""
     drawn = Drawn(seed)
     simulation = judged(drawn, simulate(drawn.topology, seed, Faults(away=0.02)))
     assert simulation.outcome is not None
@@ -234,10 +235,25 @@ def test_in_a_calm_world_everything_arrives(seed: int) -> None:
             assert all(Counter(heard) == sent for heard in hearers.values()), channel
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.integers(0, 1 << 30))
-def test_in_a_deadly_world_everything_is_accounted_for(seed: int) -> None:
+def everything_is_accounted_for(seed: int) -> None:
+    """A world with deaths, and messages that come late or not at all."""
     drawn, chance = Drawn(seed), random.Random(seed)
     deaths, stops = chance.randint(0, 4), chance.randint(0, 1)
     faults = Faults(deaths=deaths, stops=stops, after=300, away=0.05, full=0.05)
     judged(drawn, simulate(drawn.topology, seed, faults))
+
+
+@pytest.mark.parametrize("topologies", TOPOLOGIES)
+def test_in_a_calm_world_everything_arrives(topologies: int) -> None:
+    drawn_at_random(topologies)(everything_arrives)()
+
+
+@pytest.mark.parametrize("topologies", TOPOLOGIES)
+def test_in_a_deadly_world_everything_is_accounted_for(topologies: int) -> None:
+    drawn_at_random(topologies)(everything_is_accounted_for)()
+
+
+def drawn_at_random(topologies: int) -> Callable[[Callable[[int], None]], Callable[[], None]]:
+    """Calls a test with so many seeds, always the same ones."""
+    limits = settings(max_examples=topologies, deadline=None, derandomize=True)
+    return lambda test: limits(given(st.integers(0, 1 << 30))(test))

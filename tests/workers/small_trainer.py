@@ -16,7 +16,7 @@ from hive.config import Config, load_config
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout, aligned_block
 from hive.runtime import Layout, Status
 from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
-from hive.workers import Blueprint, Collector, GradientWorker, Learner
+from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker, Learner
 from hive.workers.learner import Count, Turn, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -100,8 +100,10 @@ def collector_of(blueprint: Blueprint, source: int = 0, **options: Any) -> Colle
     return collector
 
 
-def worker_of(blueprint: Blueprint, source: int = 0) -> GradientWorker:
-    return GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=blueprint.config.run.seed, source=source)
+def worker_of(blueprint: Blueprint, source: int = 0, **options: Any) -> GWorker:
+    """As in a run, its rollouts come from elsewhere. options: as of GWorker."""
+    given = {"algorithm": blueprint.algorithm(), **options}
+    return GWorker(source, lambda *_: CollectorsElsewhere(blueprint), **given)
 
 
 class Trainer:

@@ -27,7 +27,7 @@ from hive.runtime.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
 from hive.storage import Rollout
 from hive.testing import run_inline
-from hive.workers import RESULTS, Blueprint, GradientWorker, GradientWorkerActor, LearnerActor
+from hive.workers import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
 from hive.workers.learner import Learner, Turn
 
 SAMPLES_A_ROLLOUT = 16  # two environments, eight steps
@@ -290,7 +290,7 @@ class Noted:
 
 
 class NotedGWorker(Noted):
-    worker: GradientWorker
+    worker: GWorker
 
     def compute(self, rollouts: Any, out: Any, *, sequence: int, version: int, **options: Any) -> None:
         self.seen.append((sequence, version, [Rollout(arrays).version for arrays in rollouts]))

@@ -38,7 +38,7 @@ def values(trainer: Trainer) -> list[float]:
     trainer.worker.bind(trainer.weights[trainer.turns % 2])
     (size,) = trainer.blueprint.environment.observation.shape
     with torch.no_grad():
-        found: list[float] = trainer.worker.network(torch.eye(size))[1].tolist()
+        found: list[float] = trainer.worker.actor(torch.eye(size))[1].tolist()
     return found
 
 

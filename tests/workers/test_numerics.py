@@ -28,7 +28,7 @@ class Scene:
         self.weights = weights_of(self.blueprint)
         self.share = [self._rollout(source) for source in range(2)]
         self.found: list[tuple[Finding, NDArray[np.int64]]] = []
-        self.worker.on_not_finite = lambda finding, header: self.found.append((finding, header))
+        self.worker.slot.on_not_finite = lambda finding, header: self.found.append((finding, header))
 
     def _rollout(self, source: int) -> Arrays:
         arrays = allocate(self.blueprint.rollout_layout)
@@ -103,7 +103,7 @@ def test_finite_rewards_whose_loss_is_infinite() -> None:
 
 def test_a_gradient_of_a_finite_loss_is_named_by_its_parameter() -> None:
     scene = Scene()
-    parameter = dict(scene.worker.network.named_parameters())[name := scene.blueprint.flat.names[1]]
+    parameter = dict(scene.worker.actor.named_parameters())[name := scene.blueprint.flat.names[1]]
     parameter.register_hook(lambda gradient: torch.full_like(gradient, math.inf))
     finding, out = scene.look()
     assert finding is not None

@@ -27,7 +27,7 @@ from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumul
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Rollout
-from hive.workers import Blueprint, GradientWorker
+from hive.workers import Blueprint, GWorker
 
 
 def blueprint_of(**values: Any) -> Blueprint:
@@ -60,7 +60,7 @@ def rollouts_of(blueprint: Blueprint, count: int = 2, sequence: int = 0) -> list
     return made
 
 
-def computed(worker: GradientWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
+def computed(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
     out = allocate(blueprint.gradient_layout(max(len(share), 1)))
     worker.compute(share, out, sequence=sequence, version=5)
     return out
@@ -224,9 +224,8 @@ def test_randomness_in_the_network_belongs_to_the_gradient() -> None:
 
 def test_a_parameter_without_a_gradient_is_masked() -> None:
     blueprint = blueprint_of()
-    networks = blueprint.wrapper()
-    next(networks.online_network.module.parameters()).requires_grad_(False)
-    worker = GradientWorker(networks, blueprint.algorithm(), seed=1)
+    worker = worker_of(blueprint)
+    next(worker.actor.parameters()).requires_grad_(False)
     out = computed(worker, blueprint, rollouts_of(blueprint))
     assert out["mask"][0] == 0
     assert out["mask"][1:].all()
@@ -235,7 +234,7 @@ def test_a_parameter_without_a_gradient_is_masked() -> None:
 
 def test_it_shows_what_it_does() -> None:
     blueprint, page = blueprint_of(), Page()
-    worker = GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=1, status=page.status)
+    worker = worker_of(blueprint, status=page.status)
     computed(worker, blueprint, rollouts_of(blueprint))
     shown = page.read()
     assert shown.spent_ns["gradient"][0] == BUSY
@@ -251,11 +250,11 @@ def test_a_block_of_another_network_is_refused() -> None:
 # --- compressed
 
 
-def compressing(blueprint: Blueprint, name: str = "top-k") -> GradientWorker:
-    return GradientWorker(blueprint.wrapper(), blueprint.algorithm(), seed=1, codec=codec_for(name))
+def compressing(blueprint: Blueprint, name: str = "top-k") -> GWorker:
+    return worker_of(blueprint, compress_grads_to_send=name)
 
 
-def slot_for(worker: GradientWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
+def slot_for(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], sequence: int = 0) -> Arrays:
     sizes = blueprint.flat.parameter_elements, len(blueprint.flat.parameters), len(blueprint.algorithm().statistics)
     out = allocate(gradient_layout(*sizes, 64, worker.codec))
     worker.compute(share, out, sequence=sequence, version=5)
@@ -274,7 +273,7 @@ def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) 
     assert out["header"][SAMPLES] == whole["header"][SAMPLES]
     assert np.array_equal(out["mask"], whole["mask"])
     assert distance(received, whole["gradient"]) == pytest.approx(out["coding"][ERROR], rel=1e-4)
-    kept = worker.residual if name == "top-k" else 0.0
+    kept = worker.slot.residual if name == "top-k" else 0.0
     assert distance(received + kept, whole["gradient"]) <= (0.0 if name == "top-k" else 4e-3)
 
 
@@ -282,11 +281,11 @@ def test_what_was_kept_back_comes_later_unless_it_is_let_go() -> None:
     blueprint = blueprint_of()
     worker, share = compressing(blueprint), rollouts_of(blueprint)
     first = slot_for(worker, blueprint, share)
-    assert worker.residual.any()
+    assert worker.slot.residual.any()
     second = slot_for(worker, blueprint, share, 1)
     assert second["values"].tobytes() != first["values"].tobytes()
     worker.let_go()
-    assert not worker.residual.any()
+    assert not worker.slot.residual.any()
     again = slot_for(worker, blueprint, share)
     assert again["values"].tobytes() == first["values"].tobytes()
 
@@ -295,12 +294,12 @@ def test_a_gradient_that_is_not_finite_is_told_and_spoils_nothing_that_waits() -
     blueprint = blueprint_of()
     worker, share = compressing(blueprint), rollouts_of(blueprint)
     slot_for(worker, blueprint, share)
-    waiting = worker.residual.copy()
+    waiting = worker.slot.residual.copy()
     told: list[str] = []
-    worker.on_not_finite = lambda finding, header: told.append(finding.cause)
+    worker.slot.on_not_finite = lambda finding, header: told.append(finding.cause)
     share[0]["rewards"][0, 0] = np.nan
     out = slot_for(worker, blueprint, share, 1)
     assert told == ["reward"]
     assert out["header"][CAUSE] != 0
     assert not out["values"].any()
-    assert np.array_equal(worker.residual, waiting)
+    assert np.array_equal(worker.slot.residual, waiting)

@@ -1,0 +1,23 @@
+"""The classes of PyTorchRL's page, for scripts: facades that drive the topology of a run inline, in the caller's thread.
+
+    collection      CWorkerSet, CollectorThread: the collectors of a run
+    g_worker_set    GWorkerSet: the whole trainer, an update at a time
+
+GWorker itself is what the gradient worker's actor wraps (hive.workers).
+"""
+
+from hive.facades.collection import CollectorThread, CWorker, CWorkerSet
+from hive.facades.g_worker_set import RESOURCES, GWorkerSet
+from hive.workers import CollectedRollout, Gradients, GWorker, Snapshot
+
+__all__ = [
+    "RESOURCES",
+    "CWorker",
+    "CWorkerSet",
+    "CollectedRollout",
+    "CollectorThread",
+    "GWorker",
+    "GWorkerSet",
+    "Gradients",
+    "Snapshot",
+]

@@ -1,0 +1,48 @@
+"""CartPole that kills its run's supervisor after a number of steps, so that a kill never comes after the run's end.
+
+The folder HIVE_HOME may hold a file `kill_after` with a number of steps: those of all environments of one process,
+since its start. At that step the environment waits for a file `kill_now` and for a checkpoint, and kills.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.wrappers import TimeLimit
+
+from hive.records import RunDirectory, read_run_facts
+
+MAX_STEPS = 500  # as in CartPole-v1
+POLL_S = 0.002
+
+steps = 0  # of all environments of this process
+
+
+class Killing(CartPoleEnv):
+    def step(self, action: Any) -> Any:
+        global steps
+        steps += 1
+        home = os.environ.get("HIVE_HOME", "")
+        wanted = Path(home, "kill_after")
+        if home and wanted.exists() and steps >= int(wanted.read_text()):
+            kill(Path(home))
+        return super().step(action)
+
+
+def kill(home: Path) -> None:
+    """Kills the supervisor of the only run in `home`, which takes this process with it."""
+    directory = RunDirectory(home / "part-1")
+    while not (home / "kill_now").exists() or not any(directory.checkpoints.glob("0*/DONE")):
+        time.sleep(POLL_S)
+    os.kill(read_run_facts(directory).pid, signal.SIGKILL)
+    while True:
+        time.sleep(POLL_S)
+
+
+def environment(render_mode: str | None = None) -> TimeLimit[Any, Any, Any, Any]:
+    return TimeLimit(Killing(render_mode=render_mode), MAX_STEPS)
