@@ -13,7 +13,8 @@ Three ways to an update of a plain script:
 
 - `reinforce(loss)`, a scalar or a typed loss of hive.losses. With `accumulate_steps=k` every k-th call makes the step,
   on the mean of the k gradients.
-- `accumulate(loss, weight)` as often as wanted, then `step()`: the mean weighted by `weight` (samples, for example).
+- `accumulate(loss, weight)` as often as wanted, then `step()`: the mean weighted by `weight` (samples, for example). A
+  GradAccumulator (hive.gradients) holds the sums, so `.grad` is None in between; the step puts the mean there.
 - a backward pass of your own, then `step()`. If `loss_scaling` is not 1, backpropagate `scaled(loss)`: a step on
   gradients that were not scaled is refused, because the setting would do nothing. For several heads on shared
   features see `accumulate_jointly`.
@@ -33,6 +34,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from hive.approximation.checkpointers import Checkpointer, DummyCheckpointer, PeriodicCheckpointer
+from hive.approximation.means import GradientMean
 from hive.approximation.modes import evaluating
 from hive.approximation.receivers import GradientReceiver, Part
 from hive.approximation.stepping import (
@@ -42,9 +44,8 @@ from hive.approximation.stepping import (
     not_finite_name,
     parameters_with_gradients,
     refuse_weight,
-    scale_gradients,
 )
-from hive.approximation.targets import TargetNetwork, TrivialTarget
+from hive.approximation.targets import SharedTarget, TargetNetwork, TrivialTarget
 from hive.approximation.writers import DummyWriter, Writer
 from hive.errors import HiveError, NetworkError, NotFinite
 from hive.losses import Loss
@@ -91,7 +92,8 @@ class Approximation:
     non_finite: what a step does with a gradient that is NaN or infinite. "raise": NotFinite, names the parameter;
         "skip": clears the gradient and changes nothing; "accept": does not look.
     accumulate_steps: how many calls of `reinforce` make an update.
-    keep_gradients: whether gradients stay after a step, until `zero_grad`.
+    keep_gradients: whether the gradient that a step applied stays in `.grad`, until `zero_grad`. A backward pass
+        before that adds to it, as torch does.
     scaler: a torch.amp.GradScaler. A step whose scaled gradient overflows is skipped, as is its way.
 
     Raises NetworkError for arguments that contradict each other.
@@ -139,7 +141,7 @@ class Approximation:
         """Of the last forward pass with a graph, for reports of what is not finite."""
         self._given_device = None if device is None else torch.device(device)
         self._was_scaled = False
-        self._forget_accumulated()
+        self._mean = GradientMean()  # of backward passes since the last step
         self._refuse_contradictions()
         self.target_network.init(model)
         if checkpointer is None:
@@ -200,7 +202,8 @@ class Approximation:
         if self.receiver is not None:
             self.receiver.reinforce([self.part_of(value)], samples, self.statistics)
             return self
-        return self.accumulate(value).step_if_due(*[] if value is None else [value])
+        self._backward(value)
+        return self.finish_backward(*[] if value is None else [value])
 
     def value_of(self, loss: Tensor | Loss, statistics: Sequence[float] = ()) -> Tensor:
         """The scalar of a loss. For a typed one the forward pass is made here, and its own statistics are kept."""
@@ -222,24 +225,37 @@ class Approximation:
         """Raises NetworkError without an optimizer. Called before a backward pass, which would leave gradients."""
         self.require_optimizer("learn")
 
-    def step_if_due(self, *losses: Tensor) -> Self:
-        """A step if there were `accumulate_steps` backward passes since the last one; logs `losses`; returns self."""
+    def finish_backward(self, *losses: Tensor) -> Self:
+        """After a backward pass of losses: a step if it is the `accumulate_steps`-th; logs `losses`; returns self."""
         for loss in losses:
             self.writer.add_loss(self.name, loss.detach())
-        return self.step() if self._accumulated >= self.accumulate_steps else self
+        if self.accumulate_steps > 1 or self._mean.rounds:
+            self._add_to_mean(1.0)
+            return self.step() if self._mean.rounds >= self.accumulate_steps else self
+        return self.step()
 
-    def accumulate(self, loss: Tensor | None = None, weight: float = 1.0) -> Self:
-        """A backward pass of `weight * loss * loss_scaling`, without a step; returns self.
+    def pass_on(self) -> None:
+        """The own part in a joint backward pass, which only a FeatureNetwork has."""
 
-        The next step divides by the sum of all weights since the last one.
+    def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
+        """A backward pass of `loss * loss_scaling`, without a step; returns self.
+
+        The next step is on the mean of the gradients since the last one, weighted by `weight`. Without an optimizer
+        the gradient of `weight * loss` is left in `.grad`.
         """
+        refuse_weight(weight)
+        if self.receiver is not None:
+            raise self._steps_in_a_run()
+        value = None if loss is None else self.value_of(loss)
+        self._backward(value, 1.0 if self.optimizer is not None else weight)
+        self._add_to_mean(weight)
+        return self
+
+    def _backward(self, loss: Tensor | None, weight: float = 1.0) -> None:
         if loss is None:
             raise self._no_loss()
-        refuse_weight(weight)
-        total = self.scaled(loss) if weight == 1.0 else weight * self.scaled(loss)
-        torch.autograd.backward(total)
-        self.count_backward(weight)
-        return self
+        total = self.scaled(loss)
+        torch.autograd.backward(total if weight == 1.0 else weight * total)
 
     def scaled(self, loss: Any) -> Tensor:
         """`loss * loss_scaling`, for a backward pass of your own: several losses at once, then `step()` of each."""
@@ -255,10 +271,13 @@ class Approximation:
         return total if self.scaler is None else self.scaler.scale(total)
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Says that a backward pass of a loss times `weight` has been made, for the mean that the step takes."""
+        """Moves the gradient of a backward pass that was made from `.grad` into the mean that the next step takes."""
         refuse_weight(weight)
-        self._accumulated += 1
-        self._weight += weight
+        self._add_to_mean(weight)
+
+    def _add_to_mean(self, weight: float) -> None:
+        if self.optimizer is not None and not self._mean.add(self.optimizer, weight):
+            raise self._no_gradient()
 
     def step(self, loss: Tensor | None = None) -> Self:
         """An update from the gradients that are there; returns self. `report` says what was done.
@@ -267,11 +286,14 @@ class Approximation:
         the gradient is then cleared and nothing else has changed.
         """
         optimizer = self.require_optimizer("step")
+        averaged = self._mean.restore()
         parameters = parameters_with_gradients(optimizer)
         self._refuse_step(parameters)
         if loss is not None:
             self.writer.add_loss(self.name, loss.detach())
-        stages = self._unscale(optimizer, parameters)
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+        stages = ["unscale"] if averaged or self.scaler is not None else []
         rate = float(optimizer.param_groups[0].get("lr", math.nan))
         norm, clipped, bad = None, None, ""
         if self.clip_grad or self._checks:
@@ -303,7 +325,7 @@ class Approximation:
             self.model.zero_grad()
         else:
             self.optimizer.zero_grad()
-        self._forget_accumulated()
+        self._mean.clear()
         return self
 
     def state_dict(self) -> dict[str, Any]:
@@ -357,29 +379,25 @@ class Approximation:
     def require_optimizer(self, what: str) -> Optimizer:
         """The torch optimizer. Raises NetworkError where there is none to do `what` with."""
         if self.receiver is not None:
-            raise NetworkError(f"the learner of the run steps `{self.name}`", hint="yield reinforce(loss, samples=n)")
+            raise self._steps_in_a_run()
         if self.optimizer is None:
             raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="give it one when made")
         return self.optimizer
 
-    def _forget_accumulated(self) -> None:
-        self._accumulated = 0  # backward passes since the last step
-        self._weight = 0.0  # and the sum of their weights
+    def _steps_in_a_run(self) -> NetworkError:
+        return NetworkError(
+            f"the learner of the run steps `{self.name}`", hint="yield reinforce(loss, samples=n), or jointly(...)"
+        )
 
-    def _unscale(self, optimizer: Optimizer, parameters: list[Tensor]) -> list[str]:
-        """Gradients as if of the mean loss, without the factor of a GradScaler."""
-        if self.scaler is not None:
-            self.scaler.unscale_(optimizer)
-        averaged = self._weight not in (0.0, 1.0)
-        if averaged:
-            scale_gradients(parameters, 1.0 / self._weight)
-        return ["unscale"] if averaged or self.scaler is not None else []
+    def _no_gradient(self) -> NetworkError:
+        return NetworkError(
+            f"no gradient has reached `{self.name}`", hint="call backward before step, or use reinforce(loss)"
+        )
 
     def _follow_up(self, rate: float) -> list[str]:
         """The stages after the optimizer's, but for the checkpoint itself: the report is there when it is called."""
         stages = []
         self._was_scaled = False
-        self._forget_accumulated()
         if not self.keep_gradients:
             self.zero_grad()
             stages.append("zero_grad")
@@ -412,9 +430,7 @@ class Approximation:
 
     def _refuse_step(self, parameters: list[Tensor]) -> None:
         if not parameters:
-            raise NetworkError(
-                f"no gradient has reached `{self.name}`", hint="call backward before step, or use reinforce(loss)"
-            )
+            raise self._no_gradient()
         if self.loss_scaling != 1 and not self._was_scaled:
             raise NetworkError(
                 f"loss_scaling = {self.loss_scaling} of `{self.name}` was not applied to this gradient",
@@ -424,6 +440,7 @@ class Approximation:
     def _refuse_contradictions(self) -> None:
         for name, rule in RULES.items():
             rule.checked(type(self).__name__, name, getattr(self, name))
+        self._refuse_steps_of_a_run()
         if isinstance(self.optimizer, torch.optim.LBFGS):
             raise NetworkError(
                 "LBFGS evaluates the loss several times a step, an Approximation has it once",
@@ -438,6 +455,22 @@ class Approximation:
             raise NetworkError(
                 f"the model of `{self.name}` is on {here}, device says {self._given_device}",
                 hint="move it there before, with model.to(device)",
+            )
+
+    def _refuse_steps_of_a_run(self) -> None:
+        """In a run nothing here steps, so settings of a step would do nothing."""
+        settings: dict[str, bool] = {
+            "clip_grad": self.clip_grad != 0,
+            "accumulate_steps": self.accumulate_steps != 1,
+            "scheduler": self.scheduler is not None,
+            "scaler": self.scaler is not None,
+            "target": not isinstance(self.target_network, TrivialTarget | SharedTarget),
+        }
+        given = [name for name, is_given in settings.items() if is_given]
+        if self.receiver is not None and given:
+            raise NetworkError(
+                f"`{self.name}` is stepped by the learner of a run, and its {given[0]} would do nothing",
+                hint="set it in [algorithm] of the config; a target is given by the run",
             )
 
 

@@ -9,7 +9,8 @@ Style "detached", the documented one. The heads see a leaf, and the graph of the
 The sum of the heads' gradients is the gradient of the sum of their losses, so this is joint backpropagation with the
 heads' own loss scaling, optimizers and order of steps.
 
-Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`.
+Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`. It is the
+one for a run, where all losses are one gradient: `yield reinforce_jointly(losses, [features], samples=n)`.
 
 A model with nothing to learn, because it is frozen or has no parameters, makes no steps. In both styles, with an
 optimizer or without, its `reinforce`, `count_backward` and `step` change nothing.
@@ -24,6 +25,7 @@ anything computed from them. What is held all the same, is bounded: `cache_size`
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -35,6 +37,7 @@ from hive.approximation.receivers import GradientReceiver
 from hive.approximation.states import States, observation_of, over_live_states, with_observation
 from hive.approximation.stepping import parameters_with_gradients, refuse_weight
 from hive.errors import NetworkError
+from hive.losses import Loss
 from hive.networks.field_rules import Rule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
@@ -80,6 +83,11 @@ class FeatureNetwork(Approximation):
         if style not in get_args(Style):
             raise NetworkError(f"style = {style!r} is not known", hint=f"one of: {', '.join(get_args(Style))}")
         Rule.whole(1).checked(type(self).__name__, "cache_size", cache_size)
+        if style == "detached" and isinstance(optimizer, GradientReceiver):
+            raise NetworkError(
+                f"`{name}` cannot wait for the gradients of heads in a run, where each yield is a whole gradient",
+                hint='make it with style="shared", and yield reinforce_jointly(losses, [features], samples=n)',
+            )
         if kwargs.get("scaler") is not None:
             raise NetworkError(f"`{name}` has features, whose gradient the heads have scaled", hint="no scaler here")
         super().__init__(FeatureModule(model), optimizer, name=name, **kwargs)
@@ -89,7 +97,7 @@ class FeatureNetwork(Approximation):
 
     def __call__(self, states: States) -> States:
         """The states with features for observations. Raises NetworkError when too many passes wait."""
-        result = self.model(states)
+        result = super().__call__(states)
         features = observation_of(result)
         if not features.requires_grad:
             return result
@@ -108,23 +116,38 @@ class FeatureNetwork(Approximation):
         self._waiting.append(_Pass(features, leaf))
         return with_observation(result, leaf)
 
-    def reinforce(self, loss: Tensor | None = None) -> Self:
+    def reinforce(
+        self, loss: Tensor | Loss | None = None, *, samples: int | None = None, statistics: Sequence[float] = ()
+    ) -> Self:
         """The backward pass of the model, and a step; returns self.
 
         Style "detached": `reinforce()`, after the heads have been reinforced. Style "shared": `reinforce(loss)` with
         the sum of the heads' scaled losses; the heads then make their own `step()`. Raises NetworkError where no
-        gradient has come from the heads.
+        gradient has come from the heads. samples, statistics: as of Approximation.
         """
-        return super().reinforce(loss)
+        return super().reinforce(loss, samples=samples, statistics=statistics)
 
-    def accumulate(self, loss: Tensor | None = None, weight: float = 1.0) -> Self:
+    def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
         """The backward pass without a step; returns self.
 
-        weight: in style "detached" the one that the heads' losses were given, which is in their gradient already.
+        weight: in style "detached" that of the heads' losses. Call it after each of their weights: the gradient that
+            has come from them is taken as one.
         """
         if self.style == "shared":
             return super().accumulate(loss, weight)
         refuse_weight(weight)
+        self._pass_on(loss)
+        self._add_to_mean(weight)
+        return self
+
+    def _backward(self, loss: Tensor | None, weight: float = 1.0) -> None:
+        if self.style == "shared":
+            super()._backward(loss, weight)
+        else:
+            self._pass_on(loss)
+
+    def _pass_on(self, loss: Any) -> None:
+        """Style "detached": the backward pass of the model."""
         if loss is not None:
             raise NetworkError(
                 f"`{self.name}` is given a loss, and takes its gradient from the heads",
@@ -132,14 +155,16 @@ class FeatureNetwork(Approximation):
             )
         arrived = [waiting for waiting in self._waiting if waiting.gradient is not None]
         if not arrived and self._learns_nothing:
-            return self
+            return
         if not arrived:
             raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="reinforce the heads before")
         self._waiting = []
         gradients = [waiting.gradient * self.loss_scaling for waiting in arrived if waiting.gradient is not None]
         torch.autograd.backward([waiting.features for waiting in arrived], gradients)
-        super().count_backward(weight)
-        return self
+
+    def _add_to_mean(self, weight: float) -> None:
+        if not self._has_nothing():
+            super()._add_to_mean(weight)
 
     def scaled(self, loss: Any) -> Tensor:
         """`loss` itself: `loss_scaling` acts where the gradient enters the model."""
@@ -154,12 +179,14 @@ class FeatureNetwork(Approximation):
         else:
             super().count_backward(weight)
 
+    def pass_on(self) -> None:
+        """The backward pass of the model from the gradients of the heads; in style "shared" it has been made."""
+        if self.style == "detached":
+            self._pass_on(None)
+
     def step(self, loss: Tensor | None = None) -> Self:
         """As Approximation's; does nothing where there is nothing to learn."""
-        if self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer)):
-            self._forget_accumulated()
-            return self
-        return super().step(loss)
+        return self if self._has_nothing() and not self._mean.rounds else super().step(loss)
 
     def refuse_untrainable(self) -> None:
         """Raises NetworkError without an optimizer or a pass that waits, unless there is nothing to learn."""
@@ -168,6 +195,10 @@ class FeatureNetwork(Approximation):
         if self.style == "detached" and not any(waiting.may_learn() for waiting in self._waiting):
             raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="give the heads its features")
         super().refuse_untrainable()
+
+    def _has_nothing(self) -> bool:
+        """Whether there is nothing to learn and no gradient for whatever else the optimizer holds."""
+        return self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer))
 
     @property
     def _learns_nothing(self) -> bool:

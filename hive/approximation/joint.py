@@ -14,18 +14,21 @@ is
     (v.scaled(value_loss) + policy.scaled(policy_loss)).backward()
     v.step(); policy.step(); features.step()
 
-with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be of either style, or an Identity.
+with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be of either style, or an Identity. In a run
+it is one gradient too, and takes `samples`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hive.approximation.approximation import Approximation
+from hive.approximation.identity import Identity
+from hive.approximation.receivers import GradientReceiver, Part
 from hive.approximation.stepping import refuse_weight
 from hive.errors import NetworkError
 from hive.losses import Loss
@@ -43,43 +46,52 @@ def jointly(
     Returns the approximations, so that a typed generator can yield it.
 
     samples, statistics: as of `Approximation.reinforce`; without any, the statistics of typed losses, one after the
-        other. Raises NetworkError where two approximations share a parameter, where only some are part of a run, and as
-        `reinforce`.
+        other. An approximation with several losses learns from their sum. Raises NetworkError where two approximations
+        share a parameter, where only some are part of a run, and as `reinforce`; before any backward pass.
     """
     if not parts:
         raise NetworkError("there are no losses to learn from")
-    approximations = tuple(approximation for approximation, _ in parts)
+    approximations = tuple(dict.fromkeys(approximation for approximation, _ in parts))
     groups = _own_parameters(approximations)
-    receivers = {id(approximation.receiver): approximation.receiver for approximation in approximations}
-    if len(receivers) > 1:
-        raise NetworkError("some of these approximations belong to a run and some do not", hint="connect all of them")
-    (receiver,) = receivers.values()
-    if samples == 0:  # as in `Approximation.reinforce`: no update, but a gradient of a run
+    receiver = _receiver_of(approximations)
+    if samples == 0:
         if receiver is not None:
             receiver.reinforce([], 0, ())
         return approximations
-    losses = [approximation.value_of(loss) for approximation, loss in parts]
-    own_statistics = statistics or [value for approximation, _ in parts for value in approximation.statistics]
-    made = [a.part_of(loss, group) for (a, _), loss, group in zip(parts, losses, groups, strict=True)]
+    if receiver is None:
+        for approximation in approximations:
+            approximation.refuse_untrainable()
+    made, reported = [], []
+    for approximation, loss in parts:
+        value = approximation.value_of(loss)
+        made.append((approximation, value, approximation.part_of(value, groups[approximation])))
+        reported += approximation.statistics
     if receiver is not None:
-        receiver.reinforce(made, samples, own_statistics)
+        receiver.reinforce([part for *_, part in made], samples, statistics or reported)
         return approximations
-    for approximation in approximations:
-        approximation.require_optimizer("learn")
-    for part in made:
+    for *_, part in made:
         torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
-    for (approximation, _), loss in zip(parts, losses, strict=True):
-        approximation.count_backward()
-        approximation.step_if_due(loss)
+    for approximation in approximations:
+        approximation.finish_backward(*[value for owner, value, _ in made if owner is approximation])
     return approximations
 
 
-def _own_parameters(approximations: Sequence[Approximation]) -> list[list[nn.Parameter]]:
-    """The trainable parameters of each. Raises NetworkError for one that two of them have."""
+def _receiver_of(approximations: Iterable[Approximation]) -> GradientReceiver | None:
+    """That of all; None in a plain script. Raises NetworkError where they have several."""
+    receivers = {id(approximation.receiver): approximation.receiver for approximation in approximations}
+    if len(receivers) > 1:
+        raise NetworkError("some of these approximations belong to a run and some do not", hint="connect all of them")
+    return next(iter(receivers.values()), None)
+
+
+def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximation, list[nn.Parameter]]:
+    """The trainable parameters of each. Raises NetworkError for one that two of them have, and where one has none."""
     owners: dict[int, Approximation] = {}
-    groups = []
+    groups = {}
     for approximation in approximations:
         group = [parameter for parameter in approximation.model.parameters() if parameter.requires_grad]
+        if not group:
+            raise NetworkError(f"`{approximation.name}` has no parameter that can learn", hint="leave it out")
         for parameter in group:
             other = owners.setdefault(id(parameter), approximation)
             if other is not approximation:
@@ -87,37 +99,62 @@ def _own_parameters(approximations: Sequence[Approximation]) -> list[list[nn.Par
                     f"`{other.name}` and `{approximation.name}` share parameters, and jointly() keeps them apart",
                     hint="heads on shared features are learned by reinforce_jointly",
                 )
-        groups.append(group)
+        groups[approximation] = group
     return groups
 
 
 def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), weight: float = 1.0) -> None:
-    """One backward pass of all losses, each scaled by its head, times `weight`; no step.
+    """One backward pass of all losses, each scaled by its head; its gradients enter the means with `weight`; no step.
 
     losses: heads with their losses, scalars; a head may have several. Raises NetworkError as `accumulate`, and for a
     head with a GradScaler: the scales of several have no sum.
     """
     _refuse_unpaired(losses, features)
     refuse_weight(weight)
-    for head, _ in losses:
-        if head.scaler is not None:
-            raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot honour")
-    total = torch.stack([head.scaled(loss) for head, loss in losses]).sum()
-    torch.autograd.backward(total if weight == 1.0 else weight * total)
+    for approximation in (*_heads(losses), *features):
+        approximation.refuse_untrainable()
+    torch.autograd.backward(_total(losses))
     for approximation in (*_heads(losses), *features):
         approximation.count_backward(weight)
 
 
-def reinforce_jointly(losses: Losses, features: Sequence[Approximation] = ()) -> None:
-    """`accumulate_jointly`, then a step of each head, in order, and of each of the features."""
+def reinforce_jointly(
+    losses: Losses,
+    features: Sequence[Approximation] = (),
+    *,
+    samples: int | None = None,
+    statistics: Sequence[float] = (),
+) -> tuple[Approximation, ...]:
+    """One backward pass of all losses, then a step of each head, in order, and of each of the features.
+
+    samples, statistics: as of `Approximation.reinforce`. Otherwise as `accumulate_jointly`. Returns the approximations.
+    """
     _refuse_unpaired(losses, features)
-    for approximation in (*_heads(losses), *features):
+    everyone = (*_heads(losses), *features)
+    receiver = _receiver_of(one for one in everyone if not isinstance(one, Identity))
+    if receiver is not None:
+        inputs = tuple(value for one in everyone for value in one.inputs)
+        receiver.reinforce([Part(_total(losses), inputs)] if samples != 0 else [], samples, statistics)
+    if receiver is not None or samples == 0:
+        return everyone
+    for approximation in everyone:
         approximation.refuse_untrainable()
-    accumulate_jointly(losses, features)
-    for head in _heads(losses):
-        head.step_if_due(*[loss for owner, loss in losses if owner is head])
+    torch.autograd.backward(_total(losses))
     for approximation in features:
-        approximation.step_if_due()
+        approximation.pass_on()
+    for head in _heads(losses):
+        head.finish_backward(*[loss for owner, loss in losses if owner is head])
+    for approximation in features:
+        approximation.finish_backward()
+    return everyone
+
+
+def _total(losses: Losses) -> Tensor:
+    """The sum of all losses, each scaled by its head."""
+    for head, _ in losses:
+        if head.scaler is not None:
+            raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot honour")
+    return torch.stack([head.scaled(loss) for head, loss in losses]).sum()
 
 
 def _refuse_unpaired(losses: Any, features: Any) -> None:

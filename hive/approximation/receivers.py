@@ -1,8 +1,8 @@
 """Where a gradient goes that no torch optimizer steps: in a run, into the slot of the gradient worker.
 
 An Approximation whose `optimizer` is a GradientReceiver makes no updates of its own. Its `reinforce` hands the loss
-over; the receiver makes the backward pass, on the weights that are bound, and passes the gradient on. So an algorithm is
-written once: in a plain script its approximations have torch optimizers, in a run the receiver of their process.
+over; the receiver makes the backward pass, on the weights that are bound, and passes the gradient on. So an algorithm
+is written once: in a plain script its approximations have torch optimizers, in a run the receiver of their process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One optimizer step on gradients that are there: its stages, in one order, and the report of it.
 
-    unscale      by the GradScaler, if there is one; by the weights of what was accumulated
+    unscale      the mean of what was accumulated is taken (see means.py); by the GradScaler, if there is one
     check        the global norm is taken; is everything finite?
     clip         to a norm of clip_grad
     optimizer    the optimizer's step

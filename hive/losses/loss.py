@@ -52,12 +52,12 @@ def weighted_mean(terms: Sequence[Tensor], weights: Tensor, factors: tuple[float
     reported, and such a term is better detached. One chain of operations for all terms costs less than one for each.
     """
     means = (torch.stack(list(terms)) * weights).sum(1)
-    return LossValue(means.dot(_tensor(factors)), tuple(means.tolist()))
+    return LossValue(means.dot(_tensor(factors, means.dtype, means.device)), tuple(means.tolist()))
 
 
 @functools.lru_cache(maxsize=64)  # more sets of weights than a program has at a time
-def _tensor(factors: tuple[float, ...]) -> Tensor:
-    return torch.tensor(factors)
+def _tensor(factors: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(factors, dtype=dtype, device=device)
 
 
 def acted_rows(outputs: Tensor, sizes: Sequence[int]) -> Tensor:

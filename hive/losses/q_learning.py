@@ -18,14 +18,14 @@ class QLoss:
     """Of the values of the actions that were taken; the network gives those of all actions, [N, A].
 
     inputs: [N, ...]. actions: int64 [N]. targets: float32 [N]. weights: float32 [N], what each row counts, with the
-        sum 1. huber: Huber's loss with delta 1 instead of the squared error.
+        sum 1; None: all rows alike. huber: Huber's loss with delta 1 instead of the squared error.
     statistics: loss, mean value of the actions taken, mean of the largest values, mean absolute error.
     """
 
     inputs: Tensor
     actions: Tensor
     targets: Tensor
-    weights: Tensor
+    weights: Tensor | None = None
     huber: bool = False
 
     def __call__(self, outputs: Tensor) -> LossValue:
@@ -33,4 +33,5 @@ class QLoss:
         losses = (huber_loss if self.huber else mse_loss)(taken, self.targets, reduction="none")
         with torch.no_grad():
             errors, largest = (taken - self.targets).abs(), outputs.amax(-1)
-        return weighted_mean((losses, taken.detach(), largest, errors), self.weights, (1.0, 0.0, 0.0, 0.0))
+        weights = torch.full_like(errors, 1.0 / max(len(errors), 1)) if self.weights is None else self.weights
+        return weighted_mean((losses, taken.detach(), largest, errors), weights, (1.0, 0.0, 0.0, 0.0))

@@ -41,7 +41,7 @@ def network_parameters(
     for name, reference in own.items():
         if reference is not None and name not in heads:
             raise NetworkError(
-                f"[network] {name}_head `{reference}` has no place: this algorithm's network ends in {', '.join(heads)}",
+                f"[network] {name}_head `{reference}` has no place: this algorithm has the heads {', '.join(heads)}",
                 hint=f"leave {name}_head out, or bring a whole network as [network] module",
             )
     parameters.heads_parameters = [

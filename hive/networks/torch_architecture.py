@@ -107,6 +107,13 @@ class TorchArchitecture(Architecture):
     def _spare_moments(self) -> list[Floats]:
         return [self._gradient_block() for _ in range(self._optimizer.moment_blocks)]
 
+    @functools.cached_property
+    def _reduction(self) -> _native.GradAccumulator:
+        """The reduction of hive.gradients, over whole gradient blocks."""
+        reduction = _native.GradAccumulator()
+        reduction.lay_out(["float32"], [self.flat.parameter_elements])
+        return reduction
+
     @property
     def accumulated_gradients(self) -> list[Array]:
         return self.flat.gradient_arrays(self._accumulated)
@@ -289,16 +296,20 @@ class TorchArchitecture(Architecture):
         """Adds the gradient block to the accumulated one, or makes it a part of its average."""
         averaging = self.network_parameters.gradient_averaging
         weight = float(samples) if averaging == "samples" else 1.0
-        if replace:
+        held = 0.0 if replace else self._weight
+        if averaging != "sum" and held > 0.0:
+            self._reduce([held, weight], held + weight)
+        elif averaging != "sum" or replace:
             np.copyto(self._accumulated, self._gradient)
-            self._weight = 0.0
-        elif averaging == "sum":
-            self._accumulated += self._gradient
-        else:  # mean + (new - mean) * share
-            self._gradient -= self._accumulated
-            self._gradient *= np.float32(weight / (self._weight + weight))
-            self._accumulated += self._gradient
-        self._weight += weight
+        else:
+            self._reduce([1.0, 1.0], 1.0)
+        self._weight = held + weight
+
+    def _reduce(self, weights: Sequence[float], divisor: float) -> None:
+        """Accumulated block = weighted sum of itself and the gradient block / divisor. It stays where it is."""
+        blocks = [block.view(np.uint8) for block in (self._accumulated, self._gradient)]
+        self._reduction.reduce(blocks, weights, divisor, self._spare.view(np.uint8))
+        np.copyto(self._accumulated, self._spare)
 
     def _clip(self, norm: float) -> None:
         """Clips the gradient block as the parameters say; `norm` is its global norm."""

@@ -8,10 +8,11 @@ The online network acts and learns. With a global network, gradients of the onli
 the new weights come back. The target network follows slowly. Without one of them its updates do nothing, so an agent
 is written once for all four combinations.
 
-In a script each copy is a TorchArchitecture with memory of its own, and an update copies weights. In a run (`state`) the
-global network is a SharedNetwork, the blocks of the learner's state. The learner's process has no other copy: it applies
-gradients from block v to block v + 1 and moves the target there. The processes that collect or compute gradients have
-online and target networks without memory of their own, and `update_online_network` binds them to the block.
+In a script each copy is a TorchArchitecture with memory of its own, and an update copies weights. In a run (`state`)
+the global network is a SharedNetwork, the blocks of the learner's state. The learner's process has no other copy: it
+applies gradients from block v to block v + 1 and moves the target there. The processes that collect or compute
+gradients have online and target networks without memory of their own, and `update_online_network` binds them to the
+block.
 
 Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, applying
 gradients to it is then something that all workers do together: each of them has to do it equally often.
@@ -20,16 +21,18 @@ gradients to it is then something that all workers do together: each of them has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from hive.errors import NetworkError
+from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
-from hive.networks.losses import one_for_each
-from hive.networks.parameters import network_parameters_of
+from hive.networks.losses import as_array, one_for_each
+from hive.networks.parameters import GradientClippingMethod, network_parameters_of
 from hive.networks.recurrent import RECURRENT_STATE
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.spaces import Spaces
@@ -82,13 +85,13 @@ class NetworkWrapper:
         self._copy_called = copy_called
         self._online: TorchArchitecture | None = None
         self._target: TorchArchitecture | None = None
+        self._is_training = True  # the mode of copies that are made later
+        self._block: npt.NDArray[np.uint8] | None = None  # of a run's state, that the copies read
         self.has_target = has_target
         self.global_network: TorchArchitecture | SharedNetwork | None = None
         if state is not None:
-            parameters = self.network_parameters
-            clip_gradients = parameters.clip_gradients or 0.0
-            self.global_network = SharedNetwork(state, parameters.optimizer_settings(), clip_gradients)
-            return  # whoever acts or learns asks for the other copies; the learner needs none
+            self.global_network = self._shared(state)
+            return  # the other copies are made when a process asks for them; the learner needs none
         if has_global:
             self.global_network = self.group.global_network(name, lambda: copy_called("global"))
         self._online = copy_called("online")
@@ -99,14 +102,16 @@ class NetworkWrapper:
     def online_network(self) -> TorchArchitecture:
         """The network that acts and learns; in a run it is made when it is first asked for."""
         if self._online is None:
-            self._online = self._copy_called("online")
+            self._online = self._late_copy("online")
         return self._online
 
     @property
     def target_network(self) -> TorchArchitecture | None:
         """The network that follows, or None; in a run it is made when it is first asked for."""
         if self._target is None and self.has_target:
-            self._target = self._copy_called("target")
+            self._target = self._late_copy("target")
+            if self._block is not None:
+                self._bind_target(self._block)
         return self._target
 
     @property
@@ -144,15 +149,32 @@ class NetworkWrapper:
         elif self.global_network is not None:
             self.online_network.copy_weights_from(self.global_network, rate)
 
+    def _shared(self, state: StateLayout) -> SharedNetwork:
+        parameters = self.network_parameters
+        limit, method = parameters.clip_gradients or 0.0, parameters.gradients_clipping_method
+        if limit and method is not GradientClippingMethod.ClipByGlobalNorm:
+            raise NetworkError(f"network `{self.name}` of a run is clipped by its global norm, not {method.name}")
+        return SharedNetwork(state, parameters.optimizer_settings(), limit)
+
+    def _late_copy(self, role: str) -> TorchArchitecture:
+        made = self._copy_called(role)
+        made.set_is_training(self._is_training)
+        return made
+
     def _bind(self, shared: SharedNetwork, rate: float) -> None:
         if rate != 1.0:
             raise NetworkError(
                 f"network `{self.name}` is read in place, it has no rate of {rate}", hint="leave it at 1"
             )
-        block = shared.block
-        self.online_network.flat.bind(block, read_only=True)
+        self._block = shared.block
+        self.online_network.flat.bind(self._block, read_only=True)
         if self._target is not None:
-            self._target.flat.bind(shared.layout.target(block), read_only=True)
+            self._bind_target(self._block)
+
+    def _bind_target(self, block: npt.NDArray[np.uint8]) -> None:
+        assert isinstance(self.global_network, SharedNetwork)
+        assert self._target is not None
+        self._target.flat.bind(self.global_network.layout.target(block), read_only=True)
 
     def apply_gradients_to_global_network(
         self,
@@ -181,15 +203,20 @@ class NetworkWrapper:
             )
         if isinstance(self.global_network, SharedNetwork):
             rate = self.network_parameters.learning_rate if learning_rate is None else learning_rate
-            if not self.global_network.apply(np.asarray(gradients), norm=norm, step=step, learning_rate=rate):
+            if not isinstance(gradients, np.ndarray):
+                found = "no gradient" if gradients is None else f"a {type(gradients).__name__}"
+                raise NetworkError(
+                    f"network `{self.name}` of a run is given {found}", hint="give one block, from mean_reduce"
+                )
+            if not self.global_network.apply(gradients, norm=norm, step=step, learning_rate=rate):
                 raise NetworkError(f"update {step} of network `{self.name}` is not finite; it was not applied")
             return
-        gradients = self.online_network.accumulated_gradients if gradients is None else gradients
+        own = self.online_network.accumulated_gradients if gradients is None else cast("Sequence[Array]", gradients)
         if self.network_parameters.async_training or self.group.workers == 1:
             owner = self.global_network if self.network_parameters.shared_optimizer else self.online_network
-            owner.apply_gradients_to(self.global_network, gradients)
+            owner.apply_gradients_to(self.global_network, own)
         else:
-            self.group.together(self.name, self.worker, (self.online_network, gradients), self._apply_of_all)
+            self.group.together(self.name, self.worker, (self.online_network, own), self._apply_of_all)
 
     def apply_gradients_to_online_network(self, gradients: Sequence[Array] | None = None) -> None:
         """One optimizer step on the online network, with `gradients` or those accumulated in it."""
@@ -265,7 +292,8 @@ class NetworkWrapper:
         return TorchArchitecture.parallel_predict(None, network_input_tuples)
 
     def set_is_training(self, state: bool) -> None:
-        """Switches all copies between training (True) and evaluation (False)."""
+        """Switches all copies between training (True) and evaluation (False), those made later too."""
+        self._is_training = state
         for network in self.networks:
             network.set_is_training(state)
 
@@ -295,15 +323,18 @@ class NetworkWrapper:
             refuse_misfits(online.accumulated_gradients, gradients, what)
             if not all(np.isfinite(gradient).all() for gradient in gradients):
                 raise NetworkError(f"{what} are not finite; none were applied")
-        scaler = 1.0
-        if parameters.scale_down_gradients_by_number_of_workers_for_sync_training:
-            scaler = 1.0 / self.group.workers
-        if parameters.shared_optimizer:
-            total = [np.sum(parts, axis=0) for parts in zip(*(g for _, g in brought.values()), strict=True)]
-            self.global_network.apply_gradients(total, scaler)
-        else:
+        average = parameters.scale_down_gradients_by_number_of_workers_for_sync_training
+        if not parameters.shared_optimizer:
             for online, gradients in brought.values():
-                online.apply_gradients_to(self.global_network, gradients, scaler)
+                online.apply_gradients_to(self.global_network, gradients, 1.0 / self.group.workers if average else 1.0)
+            return
+        names = self.global_network.flat.names
+        accumulator = GradAccumulator(names, self.group.workers, non_finite="report")
+        for _, gradients in brought.values():
+            arrays = [np.require(as_array(gradient, "a gradient"), np.float32, "CW") for gradient in gradients]
+            accumulator.accumulate(MapOfTensors(zip(names, map(torch.from_numpy, arrays), strict=True)))
+        total = accumulator.mean_reduce() if average else accumulator.sum_reduce()
+        self.global_network.apply_gradients([tensor.numpy() for tensor in total.values()])
 
     def _refuse_devices(self, *devices: Any) -> None:
         for device in devices:

@@ -100,7 +100,7 @@ def test_shared_graphs_equal_joint_backpropagation(scales: Any) -> None:
 
 
 def test_several_calls_of_several_shapes_are_one_backward_pass() -> None:
-    features, v, _ = family((1.0, 1.0, 1.0))
+    features, v, _ = family((1.0, 1.0, 1.0), keep_gradients=True)
     whole, head, _ = modules()
     parts = [STATES[:3], STATES[3:]]
     for part in parts:
@@ -109,7 +109,7 @@ def test_several_calls_of_several_shapes_are_one_backward_pass() -> None:
         v.accumulate(v(features(part)).sum())
     grids = {"observation": torch.zeros(2, 2, 5), "mask": torch.ones(2, 2)}
     assert features(grids)["observation"].shape == (2, 2, 6)
-    features.accumulate()
+    features.accumulate().step()
     for mine, theirs in zip(features.model.parameters(), whole.parameters(), strict=True):
         assert mine.grad is not None
         assert torch.allclose(mine.grad, theirs.grad, atol=1e-6)

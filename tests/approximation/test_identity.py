@@ -31,7 +31,7 @@ def test_learning_does_nothing_with_a_loss_or_without() -> None:
         assert call(loss) is identity
     identity.count_backward(2.0)
     assert identity.zero_grad() is identity
-    assert identity.step_if_due() is identity
+    assert identity.finish_backward() is identity
     assert (identity.updates, identity.report, loss.grad) == (0, None, None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,18 @@ import torch
 
 from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import NetworkParameters, NetworkWrapper, Spaces, TorchArchitecture, WorkerGroup
+from hive.networks import (
+    GradientClippingMethod,
+    NetworkParameters,
+    NetworkWrapper,
+    SharedNetwork,
+    Spaces,
+    StateLayout,
+    TorchArchitecture,
+    Version,
+    WorkerGroup,
+    aligned_block,
+)
 
 PATIENCE_S = 30.0  # of a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
@@ -301,9 +313,8 @@ def test_synchronous_workers_make_one_update_of_all_gradients(scale_down: bool, 
             gradients.append(copies.online_network.accumulated_gradients)
         assert copies.global_network is not None
         if shared_optimizer:
-            copies.global_network.apply_gradients(
-                [np.sum(parts, axis=0) for parts in zip(*gradients, strict=True)], scaler
-            )
+            total = [np.sum(parts, axis=0) / np.float32(3 if scale_down else 1) for parts in zip(*gradients, strict=True)]
+            copies.global_network.apply_gradients(total)
         else:
             for member, own in zip(expected, gradients, strict=True):
                 member.online_network.apply_gradients_to(copies.global_network, own, scaler)
@@ -341,3 +352,180 @@ def test_a_worker_whose_gradients_are_bad_is_named_to_all() -> None:
 def test_a_worker_is_of_its_group() -> None:
     with pytest.raises(NetworkError, match="no worker 2 in a group of 2"):
         NetworkWrapper(NetworkParameters(), False, True, "main", SPACES, group=WorkerGroup(2), worker=2)
+
+
+# --- in a run: copies in blocks of a state
+
+
+def state_layout(has_target: bool = True, **parameters: Any) -> StateLayout:
+    return StateLayout(TorchArchitecture(NetworkParameters(**parameters), SPACES).flat, has_target=has_target)
+
+
+def in_a_run(state: StateLayout, has_target: bool = True, **parameters: Any) -> NetworkWrapper:
+    return NetworkWrapper(NetworkParameters(**parameters), has_target, True, "main", SPACES, state=state)
+
+
+def shared(copies: NetworkWrapper) -> SharedNetwork:
+    assert isinstance(copies.global_network, SharedNetwork)
+    return copies.global_network
+
+
+def block_of(state: StateLayout, weight: float, target: float) -> np.ndarray:
+    block = aligned_block(state.bytes)
+    state.parameters(block)[:] = weight
+    if state.has_target:
+        state.target(block)[: state.flat.parameter_bytes].view(np.float32)[:] = target
+    return block
+
+
+def versions(state: StateLayout, clip: float | None = None) -> tuple[NetworkWrapper, Version, Version]:
+    """A learner's wrapper in the middle of an update from one version to the next."""
+
+    def version(weight: float) -> Version:
+        moments = [aligned_block(state.flat.parameter_bytes).view(np.float32) for _ in range(2)]
+        return Version(block_of(state, weight, weight), moments)
+
+    copies, now, following = in_a_run(state, clip_gradients=clip), version(1.0), version(99.0)
+    shared(copies).between(now, following)
+    return copies, now, following
+
+
+def test_no_copy_is_made_before_it_is_asked_for() -> None:
+    copies, now, following = versions(state := state_layout())
+    gradient = np.ones(state.flat.parameter_elements, np.float32)
+    copies.apply_gradients_to_global_network(gradient, norm=1.0, step=1)
+    copies.update_target_network(0.5, version=2)
+    assert copies.networks == []
+    assert copies.get_local_variables() == []
+    assert (state.parameters(following.block) < state.parameters(now.block)).all()
+    assert copies.target_network is not None
+    assert [network.name for network in copies.networks] == ["main/target"]
+    without = in_a_run(state_layout(has_target=False), has_target=False)
+    without.update_target_network(0.5)
+    assert without.target_network is None
+    assert [network.name for network in [without.online_network]] == ["main/online"]
+
+
+def test_updating_the_online_network_binds_it_and_its_target_to_the_block() -> None:
+    copies = in_a_run(state := state_layout())
+    late = in_a_run(state)
+    assert copies.target_network is not None
+    for weight in (2.0, 5.0):
+        block = block_of(state, weight, weight + 1)
+        for wrapper in (copies, late):
+            shared(wrapper).at(block)
+            wrapper.update_online_network()
+        assert (weights(copies.online_network) == weight).all()
+        assert (weights(copies.target_network) == weight + 1).all()
+        assert (weights(late.target_network) == weight + 1).all(), "also one that is first asked for now"
+        state.parameters(block)[:] = 7.0
+        assert (weights(copies.online_network) == 7.0).all(), "it is read in place"
+        assert (copies.get_global_variables()[0] == 7.0).all()
+
+
+def test_a_network_that_is_read_in_place_has_no_rate() -> None:
+    copies = in_a_run(state := state_layout())
+    shared(copies).at(block_of(state, 1.0, 2.0))
+    with pytest.raises(NetworkError, match="network `main` is read in place, it has no rate of 0.5"):
+        copies.update_online_network(0.5)
+
+
+def test_a_mode_reaches_copies_that_are_made_later() -> None:
+    copies = in_a_run(state_layout())
+    copies.set_is_training(False)
+    assert not copies.online_network.module.training
+    copies.set_is_training(True)
+    assert copies.target_network is not None
+    assert copies.target_network.module.training
+    assert copies.online_network.module.training
+
+
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_an_update_in_blocks_is_that_of_an_architecture(limit: float | None) -> None:
+    """One optimizer step from block v to v + 1, clipped as the library clips what an update applies."""
+    state = state_layout()
+    copies, now, following = versions(state, clip=limit)
+    reference = wrapper(has_target=False, clip_gradients=limit, clip_stage="update")
+    state.parameters(now.block)[:] = reference.online_network._parameter_block()
+    rng = np.random.default_rng(1)
+    for step in (1, 2, 3):
+        gradient = aligned_block(state.flat.parameter_bytes).view(np.float32)
+        for view in state.flat.gradient_arrays(gradient):
+            view[...] = rng.standard_normal(view.shape)
+        before = now.block.copy()
+        norm = float(np.linalg.norm(gradient))
+        copies.apply_gradients_to_global_network(gradient, norm=norm, step=step)
+        copies.update_target_network(1.0, version=step + 1)
+        assert np.array_equal(now.block, before)
+        reference.apply_gradients_to_global_network(state.flat.gradient_arrays(gradient))
+        assert isinstance(reference.global_network, TorchArchitecture)
+        expected = reference.global_network._parameter_block()
+        np.testing.assert_allclose(state.parameters(following.block), expected, rtol=1e-5, atol=1e-6)
+        assert np.array_equal(state.target(following.block), state.weights(following.block))
+        now, following = following, now
+        shared(copies).between(now, following)
+
+
+def test_the_target_of_the_next_version_is_a_polyak_step() -> None:
+    copies, now, following = versions(state := state_layout())
+    state.parameters(following.block)[:] = 3.0
+    copies.update_target_network(0.25, version=4)
+    target = state.target(following.block)[: state.flat.parameter_bytes].view(np.float32)
+    np.testing.assert_allclose(target, 1.5)
+    assert state.target_version(following.block)[0] == 4
+    assert (state.parameters(now.block) == 1.0).all()
+
+
+def test_an_update_that_is_not_finite_is_refused_and_changes_nothing() -> None:
+    copies, now, _ = versions(state := state_layout())
+    before = now.block.copy()
+    gradient = np.ones(state.flat.parameter_elements, np.float32)
+    with pytest.raises(NetworkError, match="update 3 of network `main` is not finite; it was not applied"):
+        copies.apply_gradients_to_global_network(gradient, norm=1.0, step=3, learning_rate=float("inf"))
+    assert np.array_equal(now.block, before)
+    assert not any(moments.any() for moments in now.moments)
+
+
+def test_a_run_takes_one_block_and_clips_by_the_global_norm() -> None:
+    copies, *_ = versions(state := state_layout())
+    for gradients, found in ((None, "no gradient"), ([np.ones(3, np.float32)], "a list")):
+        with pytest.raises(NetworkError, match=f"network `main` of a run is given {found}"):
+            copies.apply_gradients_to_global_network(gradients)
+    with pytest.raises(NetworkError, match="is clipped by its global norm, not ClipByValue"):
+        in_a_run(state, clip_gradients=0.5, gradients_clipping_method=GradientClippingMethod.ClipByValue)
+
+
+# --- memory
+
+
+def test_blocks_for_training_are_made_with_the_first_training() -> None:
+    """A network that only predicts has its weights; one whose gradients go elsewhere has no optimizer's moments."""
+    blocks = {"_gradient", "_accumulated", "_spare", "_moments", "_spare_moments"}
+    copies = wrapper()
+    for network in copies.networks:
+        network.predict({"observation": INPUTS["observation"]})
+    copies.sync()
+    assert all(not blocks & vars(network).keys() for network in copies.networks)
+    copies.train_and_sync_networks(INPUTS, TARGETS)
+    used = [blocks & vars(network).keys() for network in copies.networks]
+    assert [sorted(names) for names in used] == [
+        ["_gradient", "_moments", "_spare", "_spare_moments"],
+        ["_accumulated", "_gradient"],
+        [],
+    ]
+    assert [network.name for network in copies.networks] == ["main/global", "main/online", "main/target"]
+
+
+def test_parameters_of_coach_come_first_and_those_of_hive_by_name() -> None:
+    own = {
+        NetworkWrapper.__init__: ["generator", "group", "worker", "state"],
+        NetworkWrapper.apply_gradients_to_global_network: ["norm", "step", "learning_rate"],
+        NetworkWrapper.update_target_network: ["version"],
+        NetworkWrapper.update_online_network: [],
+        TorchArchitecture.__init__: ["generator"],
+    }
+    for method, names in own.items():
+        found = list(inspect.signature(method).parameters.values())
+        by_name = [parameter.name for parameter in found if parameter.kind is parameter.KEYWORD_ONLY]
+        assert by_name == names
+        assert [parameter.name for parameter in found[len(found) - len(names) :]] == names
