@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hive.algorithms import Algorithm, Moments
 from hive.approximation import Part
 from hive.config import NetworkConfig
 from hive.envs import Box, Discrete, MultiDiscrete, ObservationSpec
-from hive.gradients import gradient_layout
+from hive.gradients import PLAIN, gradient_layout
 from hive.networks import (
     FlatParameters,
     NetworkWrapper,
@@ -28,7 +29,7 @@ from hive.networks import (
     network_parameters,
 )
 from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
-from hive.workers import GradientWorker
+from hive.workers import CollectorsElsewhere, GWorker
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -274,17 +275,19 @@ def wrapper_for(network: nn.Module, *, kind: str = "discrete", has_target: bool 
     return NetworkWrapper(parameters, has_target, True, "main", spaces, state=state)
 
 
-def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **options: Any) -> GradientWorker:
+def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **options: Any) -> GWorker:
     """A gradient worker with the weights of `network`, and of the same for its target; options: of `wrapper_for`."""
     wrapper = wrapper_for(network, **options)
-    worker = GradientWorker(wrapper, algorithm, seed=5, source=source)
+    config = SimpleNamespace(run=SimpleNamespace(seed=5))
+    blueprint: Any = SimpleNamespace(config=config, codec=PLAIN, wrapper=lambda: wrapper)
+    worker = GWorker(source, lambda *_: CollectorsElsewhere(blueprint), algorithm=algorithm)
     bind(worker, network, network if wrapper.has_target else None)
     return worker
 
 
-def bind(worker: GradientWorker, network: nn.Module, target: nn.Module | None = None) -> None:
+def bind(worker: GWorker, network: nn.Module, target: nn.Module | None = None) -> None:
     """Makes these the weights, and the target network's, of the next gradient."""
-    shared: Any = worker.wrapper.global_network
+    shared: Any = worker.networks.global_network
     layout = shared.layout
     block = aligned_block(layout.bytes)
     FlatParameters(network).initialize_into(layout.weights(block))
@@ -293,23 +296,23 @@ def bind(worker: GradientWorker, network: nn.Module, target: nn.Module | None = 
     worker.bind(block)
 
 
-def slot_of(worker: GradientWorker) -> Arrays:
+def slot_of(worker: GWorker) -> Arrays:
     """A gradient slot that still holds what was in it before."""
-    statistics, parameters = len(worker.algorithm.statistics), len(worker.flat.parameters)
+    statistics, parameters = len(worker.algo.statistics), len(worker.flat.parameters)
     layout = gradient_layout(worker.flat.parameter_elements, parameters, statistics, 200)
     block = aligned_block(layout.bytes)
     block[:] = 0xA5
     return layout.views(block)
 
 
-def computed(worker: GradientWorker, share: Sequence[Arrays], sequence: int = 0, **options: Any) -> Arrays:
+def computed(worker: GWorker, share: Sequence[Arrays], sequence: int = 0, **options: Any) -> Arrays:
     """The slot of gradient `sequence`."""
     out = slot_of(worker)
     worker.compute(share, out, sequence=sequence, version=40 + sequence, **options)
     return out
 
 
-def gradient_in(worker: GradientWorker, out: Arrays) -> NDArray[np.float64]:
+def gradient_in(worker: GWorker, out: Arrays) -> NDArray[np.float64]:
     """The gradient in a slot as one row."""
     arrays = worker.flat.gradient_arrays(out["gradient"])
     return np.concatenate([array.astype(np.float64).ravel() for array in arrays])

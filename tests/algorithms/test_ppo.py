@@ -40,7 +40,7 @@ from hive.config import A2CConfig, IMPALAConfig, PPOConfig
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES
 from hive.networks import distribution_for
 from hive.storage import VERSION, Purpose, Rollout, stream
-from hive.workers import GradientWorker
+from hive.workers import GWorker
 
 # --- the algorithm, written out
 
@@ -422,7 +422,7 @@ def test_moments_are_asked_for_first_and_their_answer_is_used(name: str) -> None
 # --- in the gradient worker
 
 
-def ppo_worker(config: PPOConfig, workers: int = 1, source: int = 0) -> GradientWorker:
+def ppo_worker(config: PPOConfig, workers: int = 1, source: int = 0) -> GWorker:
     return worker_for(ppo("discrete", config, workers), network_for("discrete"), source=source)
 
 
