@@ -15,13 +15,13 @@ TESTS = ROOT / "tests"
 # A package may import only from those to its left. `testing` stands where the runtime is; production does not use it.
 ORDER = (
     *("errors", "native", "clock", "config", "records", "runtime", "testing"),
-    *("gradients", "networks", "approximation", "storage", "envs"),
+    *("gradients", "networks", "losses", "approximation", "storage", "envs"),
     *("algorithms", "workers", "schemes", "monitor", "cli"),
 )
 
 # Third-party and system modules that only these places may import.
 PLACES = {
-    "torch": ("networks/", "approximation/", "algorithms/", "gradients/", "workers/"),
+    "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/"),
     "zmq": ("runtime/wire.py",),
     "mmap": ("runtime/memory.py",),
     "msgpack": ("runtime/messages.py",),
