@@ -28,13 +28,13 @@ OWN = {
     },
     "impala": {**ACTOR_CRITIC, "rho_clip": 1.0, "c_clip": 1.0},
     "nstep-q": {
-        "target_interval": 100,
+        "target_interval": 40,
         "target_rate": 1.0,
-        "n_step": 5,
+        "n_step": 16,
         "huber_loss": True,
         "exploration_start": 1.0,
-        "exploration_end": 0.05,
-        "exploration_steps": 20_000,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
     },
 }
 
@@ -97,7 +97,12 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
             "a2c": {},
             "ppo": {"name": "ppo", "learning_rate": 3e-4},
             "impala": {"name": "impala"},
-            "nstep-q": {"name": "nstep-q", "learning_rate": 1e-3, "clip_gradients": 10.0},
+            "nstep-q": {
+                "name": "nstep-q",
+                "learning_rate": 2e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+            },
         }[name]
     )
 

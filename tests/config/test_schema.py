@@ -103,15 +103,16 @@ OWN = {
     },
     "impala": {**ACTOR_CRITIC, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
     "nstep-q": {
-        "learning_rate": 1e-3,
+        "learning_rate": 2e-3,
+        "learning_rate_schedule": "linear",
         "clip_gradients": 10.0,
-        "target_interval": 100,
+        "target_interval": 40,
         "target_rate": 1.0,
-        "n_step": 5,
+        "n_step": 16,
         "huber_loss": True,
         "exploration_start": 1.0,
-        "exploration_end": 0.05,
-        "exploration_steps": 20_000,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
     },
 }
 
