@@ -88,7 +88,7 @@ def test_vtrace_of_several_rollouts_with_rows_that_do_not_count() -> None:
         return ADVANTAGES, RETURNS
 
     exact, behaviour = Exact(), BEHAVIOUR.clone()
-    behaviour[1] = -200.0  # of a row that does not count: an infinite ratio
+    behaviour[1] = math.nan  # of a row that does not count, which may hold anything
     loss = VTraceLoss(torch.zeros(ROWS, 3), ACTIONS, behaviour, WEIGHTS, SIZES, Categorical(4), targets, 1.2, 0.7, 0.3)
     total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
     parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
