@@ -125,21 +125,27 @@ class IMPALAConfig(ActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class NStepQConfig(TargetConfig):
-    """[algorithm] with name = "nstep-q"."""
+    """[algorithm] with name = "nstep-q".
+
+    Without a replay the action values stay apart only as long as all actions are taken, so exploration falls slowly.
+    The learning rate falls too: at a constant rate a good policy is often lost again.
+    """
 
     name: str = with_default("nstep-q", AlgorithmConfig, "name")
-    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    learning_rate: float = with_default(2e-3, AlgorithmConfig, "learning_rate")
+    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
+    target_interval: int = with_default(40, TargetConfig, "target_interval")
     clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
-    n_step: int = key(5, "rewards that a return adds up before the target network's value", minimum=1)
+    n_step: int = key(16, "rewards that a return adds up before the target network's value", minimum=1)
     huber_loss: bool = key(True, "Huber's loss with delta 1; false: the squared error")
     exploration_start: float = key(
         1.0, "probability of a random action at first", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
     )
     exploration_end: float = key(
-        0.05, "and in the end, in evaluations that draw actions too", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
+        0.02, "and in the end, in evaluations that draw actions too", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
     )
     exploration_steps: int = key(
-        20_000, "environment steps until then; a rollout's number decides", minimum=1, fixed=COLLECTORS_KNOW
+        200_000, "environment steps until then; a rollout's number decides", minimum=1, fixed=COLLECTORS_KNOW
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -216,13 +216,18 @@ class _Loader:
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
             return  # Which algorithm is meant is not known, it may be an owner of this key.
         close = closest(name, keys_of(table))
-        note = f"`{name}` belongs to {' and '.join(owners)}" if owners else _elsewhere(name)
+        note = f"`{name}` belongs to {_listed(owners)}" if owners else _elsewhere(name)
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
 
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)
         self.problems.append(problem)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 def _elsewhere(name: str) -> str:

@@ -42,8 +42,10 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "algorithm.name": "impala",
     },
     "nstep-q": {
-        "algorithm.name": "nstep-q",
+        "collection.envs": 8,
+        "collection.rollout": 16,
         "gradients.communication": "synchronous",
+        "algorithm.name": "nstep-q",
     },
     "rapid": {
         "collection.workers": 4,

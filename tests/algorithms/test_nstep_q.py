@@ -39,7 +39,7 @@ from hive.storage import Rollout
 from hive.workers import Blueprint
 
 CONFIGS = {
-    "five steps": NStepQConfig(discount=0.9),
+    "five steps": NStepQConfig(discount=0.9, n_step=5),
     "one step": NStepQConfig(discount=0.97, n_step=1, huber_loss=False),
     "two steps": NStepQConfig(discount=0.9, n_step=2),
     "longer than any rollout": NStepQConfig(discount=0.97, n_step=50, huber_loss=False),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, PPOConfig, load_config
+from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schemes import SCHEMES
@@ -15,10 +15,27 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 
 every_algorithm = pytest.mark.parametrize(("name", "table"), ALGORITHMS.items())
 
+ACTOR_CRITIC = {"gae_lambda": 1.0, "value_loss_weight": 0.5, "entropy_weight": 0.01}
 OWN = {
-    "a2c": {"normalize_advantages": False},
-    "ppo": {"normalize_advantages": True, "epochs": 4, "minibatches": 4, "clip_range": 0.2},
-    "impala": {"rho_clip": 1.0, "c_clip": 1.0},
+    "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
+    "ppo": {
+        **ACTOR_CRITIC,
+        "gae_lambda": 0.95,
+        "normalize_advantages": True,
+        "epochs": 4,
+        "minibatches": 4,
+        "clip_range": 0.2,
+    },
+    "impala": {**ACTOR_CRITIC, "rho_clip": 1.0, "c_clip": 1.0},
+    "nstep-q": {
+        "target_interval": 40,
+        "target_rate": 1.0,
+        "n_step": 16,
+        "huber_loss": True,
+        "exploration_start": 1.0,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
+    },
 }
 
 
@@ -39,7 +56,7 @@ def problem(name: str, *lines: str) -> str:
 def test_names_are_those_of_the_key() -> None:
     assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
     assert {SCHEMES[scheme].get("algorithm.name", "a2c") for scheme in SCHEMES} == ALGORITHMS.keys()
-    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig]
+    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig]
 
 
 @every_algorithm
@@ -74,11 +91,20 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
         for key, declared in keys_of(table).items()
         if key in keys_of(AlgorithmConfig) and declared.default != keys_of(AlgorithmConfig)[key].default
     }
-    assert differences == {
-        "a2c": {},
-        "ppo": {"name": "ppo", "gae_lambda": 0.95, "learning_rate": 3e-4},
-        "impala": {"name": "impala"},
-    }.get(name)
+    assert (
+        differences
+        == {
+            "a2c": {},
+            "ppo": {"name": "ppo", "learning_rate": 3e-4},
+            "impala": {"name": "impala"},
+            "nstep-q": {
+                "name": "nstep-q",
+                "learning_rate": 2e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+            },
+        }[name]
+    )
 
 
 @every_algorithm
@@ -111,6 +137,8 @@ def test_no_name_is_a2c() -> None:
         ("impala", "clip_range = 0.1", "ppo"),
         ("impala", "normalize_advantages = true", "a2c and ppo"),
         ("ppo", "c_clip = 2.0", "impala"),
+        ("ppo", "target_interval = 20", "nstep-q"),
+        ("nstep-q", "gae_lambda = 0.5", "a2c, ppo and impala"),
     ],
 )
 def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:
@@ -122,7 +150,7 @@ def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str
 
 def test_an_algorithm_that_is_not_there() -> None:
     text = problem("pppo", "epochs = 2")
-    assert 'expected "a2c", "ppo", "impala" or "package.module:Class", got "pppo"' in text
+    assert 'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got "pppo"' in text
     assert "did you mean `ppo`?" in text
 
 
@@ -152,6 +180,14 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("ppo", "clip_range = 0"),
         ("impala", "rho_clip = 0.0"),
         ("impala", "c_clip = -1"),
+        ("nstep-q", "target_interval = 0"),
+        ("nstep-q", "target_rate = 0.0"),
+        ("nstep-q", "target_rate = 1.1"),
+        ("nstep-q", "n_step = 0"),
+        ("nstep-q", "huber_loss = 1"),
+        ("nstep-q", "exploration_start = 1.1"),
+        ("nstep-q", "exploration_end = -0.1"),
+        ("nstep-q", "exploration_steps = 0"),
     ],
 )
 def test_limits(name: str, line: str) -> None:
@@ -170,6 +206,9 @@ def test_limits(name: str, line: str) -> None:
         ("ppo", "epochs = 1", 1),
         ("ppo", "minibatches = 1", 1),
         ("impala", "rho_clip = 1e9", 1e9),
+        ("nstep-q", "target_rate = 1", 1.0),
+        ("nstep-q", "n_step = 1", 1),
+        ("nstep-q", "exploration_end = 0", 0.0),
     ],
 )
 def test_values_at_the_limits(name: str, line: str, value: float) -> None:

@@ -34,7 +34,7 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
     assert (str(error), error.hint) == ("a2c has no parameter `entropy_wieght`", "did you mean `entropy_weight`?")
     error = refused(A2CConfig(), "clip_range", 0.1)
     assert str(error) == "a2c has no parameter `clip_range`"
-    assert refused(A2CConfig(), "zzz", 1).hint.startswith("it has discount, gae_lambda, learning_rate")
+    assert refused(A2CConfig(), "zzz", 1).hint.startswith("it has discount, learning_rate, learning_rate_schedule")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def test_what_a_key_does_not_take_is_told(name: str, value: object, message: str
 
 def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
-    assert fixed == {"name", "options", "optimizer", "momentum", "normalize_advantages", "epochs", "minibatches"}
+    of_all = {"name", "options", "optimizer", "momentum"}
+    exploration = {"exploration_start", "exploration_end", "exploration_steps"}
+    assert fixed == {*of_all, "normalize_advantages", "epochs", "minibatches", *exploration}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it decides how many gradients a round has"
     assert "run.init_from" in error.hint

@@ -151,9 +151,9 @@ def test_overrides_reach_into_options() -> None:
         ("run.scheme=[]", f'expected {SCHEME_NAMES} or "package.module:function", got an array'),
         (
             "algorithm.name=pp",
-            'expected "a2c", "ppo", "impala" or "package.module:Class", got "pp"; did you mean `ppo`?',
+            'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got "pp"; did you mean `ppo`?',
         ),
-        ("algorithm.name=[]", 'expected "a2c", "ppo", "impala" or "package.module:Class", got an array'),
+        ("algorithm.name=[]", 'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got an array'),
         ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("run.epochs=2", "unknown key; did you mean `algorithm.epochs`?"),

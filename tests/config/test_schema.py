@@ -90,8 +90,10 @@ DEFAULTS = {
     "supervision.non_finite": "skip",
 }
 
+ACTOR_CRITIC = {"gae_lambda": 1.0, "value_loss_weight": 0.5, "entropy_weight": 0.01}
 OWN = {
     "ppo": {
+        **ACTOR_CRITIC,
         "gae_lambda": 0.95,
         "learning_rate": 3e-4,
         "normalize_advantages": True,
@@ -99,7 +101,19 @@ OWN = {
         "minibatches": 4,
         "clip_range": 0.2,
     },
-    "impala": {"gae_lambda": 1.0, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
+    "impala": {**ACTOR_CRITIC, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
+    "nstep-q": {
+        "learning_rate": 2e-3,
+        "learning_rate_schedule": "linear",
+        "clip_gradients": 10.0,
+        "target_interval": 40,
+        "target_rate": 1.0,
+        "n_step": 16,
+        "huber_loss": True,
+        "exploration_start": 1.0,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
+    },
 }
 
 REFUSED: list[tuple[str, Any]] = [
@@ -212,14 +226,15 @@ def test_every_key_has_its_default() -> None:
 @pytest.mark.parametrize(("algorithm", "own"), OWN.items())
 def test_every_algorithm_has_its_defaults(algorithm: str, own: dict[str, Any]) -> None:
     config = load_config("cartpole.toml", [f"algorithm.name={algorithm}"], text=ENV)
-    shared = {name: value for name, value in DEFAULTS.items() if name != "algorithm.normalize_advantages"}
+    others = {f"algorithm.{name}" for name in ("normalize_advantages", *ACTOR_CRITIC)}
+    shared = {name: value for name, value in DEFAULTS.items() if name not in others}
     expected = shared | {"algorithm.name": algorithm} | {f"algorithm.{name}": value for name, value in own.items()}
     assert {entry.name: entry.value for entry in config.entries()} == expected
     assert config.algorithm == ALGORITHMS[algorithm]()
 
 
 def test_algorithms_share_keys_and_limits() -> None:
-    assert (A2CConfig().name, PPOConfig().name, IMPALAConfig().name) == tuple(ALGORITHMS)
+    assert tuple(table().name for table in ALGORITHMS.values()) == tuple(ALGORITHMS)
     for table in ALGORITHMS.values():
         assert issubclass(table, AlgorithmConfig)
         assert keys_of(table)["name"].limits.choices == tuple(ALGORITHMS)
