@@ -6,7 +6,7 @@
 Each episode of CartPole is one update. Losses and checkpoints lie in a folder, and a second call resumes training from
 the newest checkpoint. With an Identity in the place of the features, each head is a whole network.
 
-    python examples/actor_critic.py      the last 100 episodes of 600 have a mean return of 350: 25 s
+    python examples/actor_critic.py      the last 100 episodes of 600 have a mean return of 220: 10 s
 """
 
 from __future__ import annotations
