@@ -41,6 +41,7 @@ class Agent:
 
     def __init__(self, folder: Path, seed: int, shared: bool = True, saved_every: int = 100) -> None:
         torch.manual_seed(seed)
+        folder.mkdir(parents=True, exist_ok=True)
         self.writer = SinkWriter(JsonlSink(folder / "metrics.jsonl"), str(folder))
         self.checkpointers: list[PeriodicCheckpointer] = []
 
