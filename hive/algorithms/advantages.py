@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+
 from hive import _native
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.rows import flat, values_of

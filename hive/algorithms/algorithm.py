@@ -8,9 +8,9 @@ is one gradient: `yield self.model.reinforce(loss, samples=n)`, or `yield jointl
 `yield` is a gradient of zero samples. Weights may change while the generator waits, so a graph does not survive a
 `yield`: what is computed before it is used as a constant after it.
 
-In a plain script `optimizer` is torch's, `target` a FixedTarget or PolyakTarget, and each `reinforce` is an update. In a
-run `optimizer` is the gradient worker, each `reinforce` fills a gradient slot, and the learner steps. The file of the
-algorithm is the same. One other thing may be yielded, in the place of a gradient:
+In a plain script `optimizer` is torch's, `target` is a FixedTarget or PolyakTarget, and each `reinforce` is an update.
+In a run `optimizer` is the gradient worker, each `reinforce` fills a gradient slot, and the learner steps. The file of
+the algorithm is the same. One other thing may be yielded, in the place of a gradient:
 
     mean, deviation = yield Moments(n, sum, sum of squares)     over all workers of the round
 

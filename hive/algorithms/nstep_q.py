@@ -3,9 +3,9 @@
     R_t  = r_t + discount r_t+1 + ... + discount^k max_a Q_target(s_t+k, a)
     loss = mean of huber(R_t - Q(s_t, a_t))
 
-over the valid steps of a share of a round. k is `n_step`, less where the rollout or the episode ends before: a terminated
-episode is bootstrapped with nothing, a truncated one with the value of its true last observation. The policy is epsilon-
-greedy; epsilon falls with the number of the rollout. There is no replay: a rollout is learned from once.
+over the valid steps of a share of a round. k is `n_step`, or less where the rollout or the episode ends earlier. A
+terminated episode is bootstrapped with nothing, a truncated one with the value of its true last observation. The policy
+is epsilon-greedy, and epsilon falls with the number of the rollout. There is no replay: each rollout is used once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class NStepQ:
                 hint="use ppo, a2c or impala for this environment",
             )
         rollouts = math.ceil(config.exploration_steps / round_steps)
-        self.distribution = EpsilonGreedy(distribution.n, config.exploration_start, config.exploration_end, rollouts)
+        start, end = config.exploration_start, config.exploration_end
+        self.distribution: ActionDistribution = EpsilonGreedy(distribution.n, start, end, rollouts)
         self.reconfigure(config)
 
     def reconfigure(self, config: NStepQConfig) -> None:

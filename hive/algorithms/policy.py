@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
-from hive.errors import RecordError
+from hive.errors import NetworkError, RecordError
 from hive.networks import (
+    HEADS,
     ActionDistribution,
     Categorical,
     EpsilonGreedy,
@@ -44,7 +45,7 @@ KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[Box]] = {
     "multi-discrete": MultiDiscrete,
     "box": Box,
 }
-HEADS = ("policy", "value")  # of descriptions that name none
+USUAL_HEADS = ("policy", "value")  # of descriptions that name none
 REFERENCES = ("module", "policy_head", "value_head")  # the keys of [network] that name somebody's own code
 
 
@@ -124,8 +125,8 @@ def load(place: str, *, own_code: bool = False) -> Policy:
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
-        heads, epsilon = _heads_in(description)
-    except (KeyError, TypeError, ValueError) as error:
+        heads, distribution = _heads_in(description), _distribution_in(description, action)
+    except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
             hint="resume the run and stop it: the checkpoint that it writes then does",
@@ -141,9 +142,6 @@ def load(place: str, *, own_code: bool = False) -> Policy:
     block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)
-    distribution = distribution_for(action)
-    if epsilon is not None and isinstance(distribution, Categorical):
-        distribution = EpsilonGreedy(distribution.n, epsilon, epsilon)
     facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
     return Policy(observation, action, module, facts, distribution)
 
@@ -152,7 +150,7 @@ def describe_policy(
     observation: ObservationSpec,
     action: ActionSpec,
     network: NetworkConfig,
-    heads: Sequence[str] = HEADS,
+    heads: Sequence[str] = USUAL_HEADS,
     distribution: ActionDistribution | None = None,
 ) -> dict[str, Any]:
     """What `load` makes a policy of, besides the weights; JSON has room for all of it.
@@ -193,10 +191,23 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
     return observation, cls(**facts), NetworkConfig(**network)
 
 
-def _heads_in(description: Mapping[str, Any]) -> tuple[tuple[str, ...], float | None]:
-    """The heads of the network, and epsilon where it acts by action values. Older descriptions have neither."""
-    heads = tuple(map(str, description.get("heads", HEADS)))
-    return heads, float(description["epsilon"]) if "epsilon" in description else None
+def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
+    """The heads of the network. Older descriptions name none."""
+    heads = tuple(map(str, description.get("heads", USUAL_HEADS)))
+    if unknown := set(heads) - set(HEADS):
+        raise ValueError(f"no heads {', '.join(sorted(unknown))}")
+    return heads
+
+
+def _distribution_in(description: Mapping[str, Any], action: ActionSpec) -> ActionDistribution:
+    """The usual distribution of the action; with an epsilon that of a policy that acts by action values."""
+    distribution = distribution_for(action)
+    if "epsilon" not in description:
+        return distribution
+    if not isinstance(distribution, Categorical):
+        raise ValueError("an epsilon, and actions that are not a single choice")
+    epsilon = float(description["epsilon"])
+    return EpsilonGreedy(distribution.n, epsilon, epsilon)
 
 
 def _network(

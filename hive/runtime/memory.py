@@ -269,8 +269,10 @@ class SlabView:
 class BoardView:
     """A board: `words` knows versions and pins, `blocks[i]` is the memory of block i."""
 
+    Words: ClassVar[type[_native.Board]] = _native.Board
+
     def __init__(self, memory: Bytes, plan: BoardPlan, commit: BoardView | None = None) -> None:
-        self.words: _native.Board = _native.Board(memory[: plan.offset], commit.words if commit else None)
+        self.words: _native.Board = self.Words(memory[: plan.offset], commit.words if commit else None)
         stride = aligned(plan.block_bytes, PAGE)
         starts = range(plan.offset, plan.offset + plan.blocks * stride, stride)
         self.blocks: list[Bytes] = [memory[start : start + plan.block_bytes] for start in starts]

@@ -2,7 +2,8 @@
 
     LocalMemory           a plan's segments in one allocation
     SimulatedTransport    delays everything, loses what is safe to lose; keeps the order from one process to an address
-    DyingSlab, DyingPage  let the caller of a transition, or of an entry in an account, die in the middle of it
+    DyingSlab, DyingPage, DyingBoard  let the caller die in the middle of a transition, of an entry in an account, or
+                          between the stores by which a version becomes the state
 
 `Faults` says how often what goes wrong. Who lives and dies when is hive.testing.simulation's.
 """
@@ -29,7 +30,7 @@ from hive.runtime.transport import Receive
 from hive.runtime.views import Views
 from hive.testing.places import PlacedLoop, current_place
 
-__all__ = ["At", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
+__all__ = ["At", "DyingBoard", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
 
 # Of a slab, in words of 8 bytes: its header, the position of `produced` in it, a slot's words; and two half states.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
@@ -253,6 +254,26 @@ class DyingSlab(_native.Slab):
         if self.dies():
             self.die(lambda counted: self._half_retire(counted, slot, reason))
         super().retire(slot, actor, incarnation, reason)
+
+
+class DyingBoard(_native.Board):
+    """Board words whose writer can die between two of the stores by which a version becomes the state.
+
+    Boards that share a commit word are sealed one by one and published together: what was sealed only does not exist.
+    """
+
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this store
+    die: Callable[[Half], None]  # after the store, or before it
+
+    def seal(self, block: int, version: int) -> None:
+        if self.dies():
+            self.die(lambda done: super(DyingBoard, self).seal(block, version) if done else None)
+        super().seal(block, version)
+
+    def publish(self, version: int) -> None:
+        if self.dies():
+            self.die(lambda done: super(DyingBoard, self).publish(version) if done else None)
+        super().publish(version)
 
 
 class DyingPage(_native.StatusPage):

@@ -30,7 +30,7 @@ from hive import _native
 from hive.clock import VirtualClock
 from hive.runtime.accounting import channel_accounts, holds
 from hive.runtime.membership import Settings
-from hive.runtime.memory import SlabView
+from hive.runtime.memory import BoardView, SlabView
 from hive.runtime.messages import Tree
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.outcome import Journal, Outcome
@@ -40,7 +40,17 @@ from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.runtime.views import Views
 from hive.testing.places import NEVER, Place, PlacedLoop, current_place
-from hive.testing.seams import At, DyingPage, DyingSlab, Faults, Half, LocalMemory, Pages, SimulatedTransport
+from hive.testing.seams import (
+    At,
+    DyingBoard,
+    DyingPage,
+    DyingSlab,
+    Faults,
+    Half,
+    LocalMemory,
+    Pages,
+    SimulatedTransport,
+)
 
 __all__ = ["Simulation", "simulate"]
 
@@ -340,10 +350,12 @@ def _changes_that_tear(world: _World) -> Iterator[None]:
     assert isinstance(world.memory.pages, Pages)
     world.memory.pages.page_type = type("DyingPage", (DyingPage,), entries)
     SlabView.Words = type("DyingSlab", (DyingSlab, words) if words is not _native.Slab else (DyingSlab,), hooks)
+    boards, stores = BoardView.Words, {"dies": dies, "die": staticmethod(functools.partial(world.tear, "a store"))}
+    BoardView.Words = type("DyingBoard", (DyingBoard,), stores)
     try:
         yield
     finally:
-        SlabView.Words = words
+        SlabView.Words, BoardView.Words = words, boards
 
 
 async def _simulate(world: _World, settings: Settings, limit_s: float) -> Simulation:

@@ -139,13 +139,14 @@ class GradientWorkerActor(Actor):
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.worker = self.g_worker()
-        self.worker.slot.on_not_finite = self._keep
         self.replica = blueprint.replica() if config.gradients.decentralised else None
         self.cuts = blueprint.cuts
 
     def g_worker(self) -> GWorker:
         """What computes the gradients. Override it to compute them otherwise."""
-        return GWorker.of_run(self.blueprint, self.index, self.status)
+        worker = GWorker.of_run(self.blueprint, self.index, self.status)
+        worker.slot.on_not_finite = self._keep
+        return worker
 
     async def run(self) -> None:
         sequence = self.gradients.produced

@@ -34,7 +34,7 @@ from hive.storage import VERSION as ROLLOUT_VERSION
 from hive.testing import Faults, Simulation, simulate
 from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
 from hive.workers.holding import held_block
-from hive.workers.learner import Turn
+from hive.workers.learner import Count, Turn
 from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
 
 __all__ = ["Schedule", "run", "schedule"]
@@ -43,6 +43,8 @@ KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had fin
 ROUNDS = 2
 MOST = 64  # collectors, and gradient workers
 FLOATS = 16  # parameters of the network
+WITH_TARGET = 0.3  # of the schedules have a target network
+STEP = 0.5  # every element of every gradient: weights move with each update, so that targets differ
 PER_COLLECTOR = 1 << 16  # rollout r of collector c is number c * PER_COLLECTOR + r: exact as a float32
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -102,6 +104,10 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         away=chance.choice((0.0, 0.02, 0.2)),
         unsaid=chance.choice((0.0, 0.2)),
     )
+    if chance.random() < WITH_TARGET:  # last, so that all the other choices of a seed are what they were
+        sets += ["algorithm.name=nstep-q", f"algorithm.target_interval={chance.randint(1, 3)}"]
+        if chance.random() < 0.5:
+            sets.append("algorithm.target_rate=0.25")
     return Schedule(seed, tuple(sets), per_round, moments, faults)
 
 
@@ -180,7 +186,7 @@ class _GradientWorker:
             out["moments"][:] = samples, 0.0, samples
         else:
             out["header"][SAMPLES] = samples
-            out["gradient"][:] = 0.0
+            out["gradient"][:] = STEP
 
 
 class _GradientWorkerActor(GradientWorkerActor):
@@ -201,7 +207,23 @@ class _Learner(Learner):
         before = tuple(int(n) for n in self.views(ledger)["applied"])
         ids = [int(i) for g in gradients for i in g["episode_returns"][: int(g["header"][EPISODES])]]
         self.world.turns[before] = ids
-        return super().turn(gradients, weights, ledger, *more)
+        turn = super().turn(gradients, weights, ledger, *more)
+        self._judge_target(turn, weights, *more[:2])
+        return turn
+
+    def _judge_target(self, turn: Turn, before: Any, after: Any, ledger: Any) -> None:
+        """The target moves at the updates that its schedule names, and else stays, whoever was killed before."""
+        layout, config = self.shared.layout, self.config
+        if not isinstance(config, TargetConfig):
+            return
+        updates, size = int(self.views(ledger)["counters"][Count.updates]), layout.flat.parameter_bytes
+        old, new = (layout.target(block)[:size].view(np.float32) for block in (before, after))
+        due = turn.applied and updates % config.target_interval == 0
+        rate = np.float32(config.target_rate if due else 0.0)
+        expected = (np.float32(1.0) - rate) * old + rate * layout.parameters(after)
+        version = 1 + updates // config.target_interval * config.target_interval
+        if not np.allclose(new, expected, rtol=1e-5) or layout.target_version(after).item() != version:
+            self.world.wrong.append(f"the target of update {updates} is not what its schedule names")
 
 
 class _Recorder(Actor):

@@ -11,66 +11,31 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from small_algorithms import (
+    KINDS,
+    SHARES,
+    SIZE,
+    SPECS,
+    Arrays,
+    Gradient,
+    Plain,
+    Reads,
+    distance,
+    gradient_of,
+    gradients_of,
+    network_for,
+    one_environment,
+    random_arrays,
+    random_rollout,
+    share_of,
+)
 from torch import Tensor, nn
 from torch.distributions import Categorical, Independent, Normal
 
 from hive.algorithms import A2C
 from hive.config import A2CConfig
-from hive.envs import Box, Discrete, MultiDiscrete
 from hive.networks import distribution_for
 from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
-
-Arrays = dict[str, NDArray[Any]]
-
-SIZE = 3  # of an observation
-SPECS: dict[str, Any] = {
-    "discrete": Discrete(4),
-    "multi-discrete": MultiDiscrete((3, 2)),
-    "box": Box((2,), (-1.0, -1.0), (1.0, 1.0)),
-}
-KINDS = tuple(SPECS)
-
-
-class Plain(nn.Module):
-    """Shared features, a policy and a value."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.body, self.policy, self.value = nn.Linear(SIZE, 8), nn.Linear(8, width), nn.Linear(8, 1)
-
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        features = torch.tanh(self.body(observations))
-        return self.policy(features), self.value(features).squeeze(-1)
-
-
-def network_for(kind: str) -> Plain:
-    torch.manual_seed(3)
-    return Plain(distribution_for(SPECS[kind]).width)
-
-
-def random_rollout(kind: str, seed: int, steps: int = 7, envs: int = 3, length: int | None = None) -> Arrays:
-    """Episodes end both ways, some steps are not valid; whatever nobody may read is NaN or out of range."""
-    spec, generator = SPECS[kind], np.random.default_rng(seed)
-    length = steps if length is None else length
-    layout = rollout_layout(steps, envs, ((SIZE,), "float32"), (spec.shape, spec.dtype), steps * envs)
-    arrays: Arrays = layout.views(np.full(layout.bytes, 0xFF, np.uint8))  # NaN, -1, true
-    shape = length, envs
-    valid, ends = generator.random(shape) > 0.15, generator.integers(0, 5, shape)
-    cut = np.argwhere(valid & (ends == 2))
-    arrays["header"][[LENGTH, FINALS]] = length, len(cut)
-    arrays["valid"][:length] = valid
-    arrays["terminated"][:length], arrays["truncated"][:length] = valid & (ends == 1), valid & (ends == 2)
-    for number, (t, b) in enumerate(cut):
-        arrays["final_index"][t, b] = number
-    arrays["final_observations"][: len(cut)] = generator.normal(size=(len(cut), SIZE))
-    arrays["observations"][: length + 1] = generator.normal(size=(length + 1, envs, SIZE))
-    arrays["rewards"][:length] = np.where(valid, generator.normal(size=shape), np.nan)
-    if kind == "box":
-        arrays["actions"][:length] = generator.normal(size=(*shape, 2))
-    else:
-        choices = spec.nvec if kind == "multi-discrete" else spec.n
-        arrays["actions"][:length] = generator.integers(choices, size=(*shape, *spec.shape))
-    return arrays
 
 
 def reference_values(network: Plain, rollout: Rollout, t: int, b: int) -> tuple[Tensor, Tensor, bool]:
@@ -130,22 +95,9 @@ def reference(kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[R
     return total, [part.item() for part in (policy_loss, value_loss, entropy, value.mean())]
 
 
-def gradient_of(total: Tensor, network: nn.Module) -> NDArray[np.float64]:
-    gradients = torch.autograd.grad(total, list(network.parameters()))
-    return np.concatenate([gradient.numpy().astype(np.float64).ravel() for gradient in gradients])
-
-
-def a2c_gradient(
-    kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[Arrays]
-) -> tuple[NDArray[np.float64], Any, int]:
-    (step,) = A2C(config, distribution_for(SPECS[kind])).steps([Rollout(arrays) for arrays in rollouts])
-    loss = step.loss(network(step.inputs))
-    return gradient_of(loss.total, network), loss, step.samples
-
-
-def distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Relative to the size of the second."""
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
+def made(kind: str, config: A2CConfig, network: nn.Module, rollouts: Sequence[Rollout]) -> Gradient:
+    (gradient,) = gradients_of(A2C(config, distribution_for(SPECS[kind])), network, rollouts)
+    return gradient
 
 
 def concatenated(kind: str, one: Arrays, other: Arrays) -> Arrays:
@@ -164,11 +116,6 @@ def concatenated(kind: str, one: Arrays, other: Arrays) -> Arrays:
     return whole
 
 
-SHARES: dict[str, list[dict[str, int]]] = {
-    "one": [{"seed": 1}],
-    "one partial": [{"seed": 2, "length": 4}],
-    "three, unequal": [{"seed": 3}, {"seed": 4, "length": 2}, {"seed": 5, "steps": 11, "envs": 2}],
-}
 CONFIGS = {
     "n-step": A2CConfig(discount=0.9),
     "lambda": A2CConfig(discount=0.97, gae_lambda=0.8, value_loss_weight=0.7, entropy_weight=0.3),
@@ -180,144 +127,121 @@ CONFIGS = {
 @pytest.mark.parametrize("settings", CONFIGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_and_gradient_are_those_of_the_reference(kind: str, settings: str, share: str) -> None:
-    config, network = CONFIGS[settings], network_for(kind)
-    arrays = [random_rollout(kind, **options) for options in SHARES[share]]
-    rollouts = [Rollout(a) for a in arrays]
-    assert all(r.terminated.any() and r.truncated.any() and not r.valid.all() for r in rollouts if r.length > 2)
+    config, network, rollouts = CONFIGS[settings], network_for(kind), share_of(kind, share)
     exact_network = copy.deepcopy(network).double()
     total, statistics = reference(kind, config, exact_network, rollouts)
-    gradient, loss, samples = a2c_gradient(kind, config, network, arrays)
-    assert samples == sum(int(r.valid.sum()) for r in rollouts)
-    assert loss.total.item() == pytest.approx(total.item(), rel=1e-5, abs=1e-5)
-    assert loss.statistics == pytest.approx(statistics, rel=1e-5, abs=1e-5)
-    assert distance(gradient, gradient_of(total, exact_network)) < 1e-5
+    gradient = made(kind, config, network, rollouts)
+    assert gradient.samples == sum(int(r.valid.sum()) for r in rollouts)
+    assert gradient.loss == pytest.approx(total.item(), rel=1e-5, abs=1e-5)
+    assert gradient.statistics == pytest.approx(statistics, rel=1e-5, abs=1e-5)
+    assert distance(gradient.gradient, gradient_of(total, exact_network)) < 1e-5
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("normalize", [False, True])
 def test_two_rollouts_are_one_of_all_environments(kind: str, normalize: bool) -> None:
     config, network = A2CConfig(gae_lambda=0.95, normalize_advantages=normalize), network_for(kind)
-    two = [random_rollout(kind, 8, envs=2), random_rollout(kind, 9, envs=5)]
-    apart, _, samples = a2c_gradient(kind, config, network, two)
-    together, _, all_samples = a2c_gradient(kind, config, network, [concatenated(kind, *two)])
-    assert samples == all_samples
-    assert distance(apart, together) < 1e-6
+    two = [random_arrays(kind, 8, envs=2), random_arrays(kind, 9, envs=5)]
+    apart = made(kind, config, network, [Rollout(arrays) for arrays in two])
+    together = made(kind, config, network, [Rollout(concatenated(kind, *two))])
+    assert apart.samples == together.samples
+    assert distance(apart.gradient, together.gradient) < 1e-6
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_weighted_by_samples_are_the_gradient_of_all(kind: str) -> None:
     """What the learner relies on when it averages over workers."""
     config, network = A2CConfig(), network_for(kind)
-    arrays = [random_rollout(kind, 20 + n, steps=n + 5, envs=n + 1, length=n + 4) for n in range(4)]
-    whole, _, total = a2c_gradient(kind, config, network, arrays)
-    parts = [a2c_gradient(kind, config, network, [one]) for one in arrays]
-    assert sum(samples for _, _, samples in parts) == total
-    mean = sum(gradient * (samples / total) for gradient, _, samples in parts)
-    assert distance(mean, whole) < 1e-6
-
-
-def column(rewards: list[float], observations: list[float], **masks: list[int]) -> Arrays:
-    """One environment whose observation is its number; a truncated episode's last one is 100."""
-    steps = len(rewards)
-    layout = rollout_layout(steps, 1, ((SIZE,), "float32"), ((), "int64"), 2)
-    arrays: Arrays = layout.views(np.zeros(layout.bytes, np.uint8))
-    arrays["header"][LENGTH] = steps
-    arrays["observations"][:, 0, 0] = observations
-    arrays["rewards"][:, 0], arrays["valid"][:], arrays["final_index"][:] = rewards, 1, -1
-    for name, mask in masks.items():
-        arrays[name][:, 0] = mask
-    for number, t in enumerate(np.flatnonzero(arrays["truncated"])):
-        arrays["final_index"][t], arrays["final_observations"][number, 0] = number, 100.0
-        arrays["header"][FINALS] = number + 1
-    return arrays
-
-
-class Reads(nn.Module):
-    """The value of an observation is its first number; the policy is even."""
-
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.zeros(len(observations), 4), observations[:, 0]
+    rollouts = [random_rollout(kind, 20 + n, steps=n + 5, envs=n + 1, length=n + 4) for n in range(4)]
+    whole = made(kind, config, network, rollouts)
+    parts = [made(kind, config, network, [one]) for one in rollouts]
+    assert sum(part.samples for part in parts) == whole.samples
+    mean = sum(part.gradient * (part.samples / whole.samples) for part in parts)
+    assert distance(mean, whole.gradient) < 1e-6
 
 
 def value_loss(arrays: Arrays, **settings: Any) -> float:
-    config = A2CConfig(discount=0.5, **settings)
-    (step,) = A2C(config, distribution_for(SPECS["discrete"])).steps([Rollout(arrays)])
-    return step.loss(Reads()(step.inputs)).statistics[1]
+    return made("discrete", A2CConfig(discount=0.5, **settings), Reads(), [Rollout(arrays)]).statistics[1]
 
 
 def test_returns_by_hand() -> None:
     """Targets: 1 + 0.5 (2 + 0.5 (4 + 0.5 * 40)) = 8, 2 + 0.5 * 24 = 14, 4 + 0.5 * 40 = 24."""
-    arrays = column([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0])
+    arrays = one_environment([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0])
     assert value_loss(arrays) == pytest.approx(((8 - 10) ** 2 + (14 - 20) ** 2 + (24 - 30) ** 2) / 3)
 
 
 def test_termination_and_truncation_by_hand() -> None:
     """After a terminated step comes nothing, after a truncated one its true last observation, worth 100."""
     rewards, observations = [1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0]
-    terminated = column(rewards, observations, terminated=[0, 1, 0])
+    terminated = one_environment(rewards, observations, terminated=[0, 1, 0])
     assert value_loss(terminated) == pytest.approx(((2 - 10) ** 2 + (2 - 20) ** 2 + (24 - 30) ** 2) / 3)
-    truncated = column(rewards, observations, truncated=[0, 1, 0])
+    truncated = one_environment(rewards, observations, truncated=[0, 1, 0])
     assert value_loss(truncated) == pytest.approx(((27 - 10) ** 2 + (52 - 20) ** 2 + (24 - 30) ** 2) / 3)
 
 
 def test_a_step_that_only_reset_counts_nowhere() -> None:
     """The reset step's reward and action are not read; the mean is over two."""
-    arrays = column([1.0, np.nan, 4.0], [10.0, 20.0, 30.0, 40.0], terminated=[1, 0, 0], valid=[1, 0, 1])
+    arrays = one_environment([1.0, np.nan, 4.0], [10.0, 20.0, 30.0, 40.0], terminated=[1, 0, 0], valid=[1, 0, 1])
     assert value_loss(arrays) == pytest.approx(((1 - 10) ** 2 + (24 - 30) ** 2) / 2)
 
 
 def test_lambda_zero_looks_one_step_ahead() -> None:
-    arrays = column([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0])
+    arrays = one_environment([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0])
     assert value_loss(arrays, gae_lambda=0.0) == pytest.approx((1 + 3**2 + 6**2) / 3)
 
 
 def test_statistics_have_names() -> None:
-    kind = "discrete"
-    algorithm = A2C(A2CConfig(), distribution_for(SPECS[kind]))
-    assert algorithm.statistics == ("policy_loss", "value_loss", "entropy", "value_mean")
-    _, loss, _ = a2c_gradient(kind, A2CConfig(), network_for(kind), [random_rollout(kind, 1)])
-    policy_loss, value_loss, entropy, _ = loss.statistics
+    assert A2C.statistics == ("policy_loss", "value_loss", "entropy", "value_mean")
+    gradient = made("discrete", A2CConfig(), network_for("discrete"), [random_rollout("discrete", 1)])
+    policy_loss, value_loss, entropy, _ = gradient.statistics
     shown = policy_loss + 0.5 * value_loss - 0.01 * entropy  # the default weights
-    assert loss.total.item() == pytest.approx(shown, rel=1e-5)
+    assert gradient.loss == pytest.approx(shown, rel=1e-5)
     assert 0 < entropy < np.log(4)
 
 
-def test_nothing_valid_is_no_step() -> None:
+def test_nothing_valid_is_no_gradient() -> None:
     algorithm = A2C(A2CConfig(), distribution_for(SPECS["discrete"]))
-    empty = random_rollout("discrete", 1, length=0)
     reset_only = random_rollout("discrete", 1)
-    reset_only["valid"][:] = 0
-    assert list(algorithm.steps([Rollout(empty), Rollout(reset_only)])) == []
+    reset_only.valid[:] = 0
+    share = [random_rollout("discrete", 1, length=0), reset_only]
+    assert gradients_of(algorithm, network_for("discrete"), share) == []
 
 
 def test_an_empty_rollout_beside_a_full_one_changes_nothing() -> None:
     config, network = A2CConfig(), network_for("discrete")
     full, empty = random_rollout("discrete", 1), random_rollout("discrete", 2, length=0)
-    alone, _, _ = a2c_gradient("discrete", config, network, [full])
-    beside, _, _ = a2c_gradient("discrete", config, network, [empty, full])
-    assert distance(beside, alone) < 1e-6
+    alone = made("discrete", config, network, [full])
+    assert distance(made("discrete", config, network, [empty, full]).gradient, alone.gradient) < 1e-6
 
 
 def test_equal_advantages_are_normalised_to_nothing() -> None:
     """Not to NaN: their deviation is 0."""
     config = A2CConfig(normalize_advantages=True, discount=0.0)
-    arrays = column([11.0, 21.0, 31.0], [10.0, 20.0, 30.0, 40.0])
-    (step,) = A2C(config, distribution_for(SPECS["discrete"])).steps([Rollout(arrays)])
-    loss = step.loss(Reads()(step.inputs))
-    assert loss.statistics[0] == pytest.approx(0.0, abs=1e-6)
-    assert loss.statistics[1] == pytest.approx(1.0)  # value targets are not normalised
+    arrays = one_environment([11.0, 21.0, 31.0], [10.0, 20.0, 30.0, 40.0])
+    statistics = made("discrete", config, Reads(), [Rollout(arrays)]).statistics
+    assert statistics[0] == pytest.approx(0.0, abs=1e-6)
+    assert statistics[1] == pytest.approx(1.0)  # value targets are not normalised
 
 
 def test_normalising_is_scale_free() -> None:
     kind, config = "discrete", replace(CONFIGS["normalised"], value_loss_weight=0.0, entropy_weight=0.0)
-    network = network_for(kind)
+    network, rollout = network_for(kind), random_rollout(kind, 4)
     nn.init.zeros_(network.value.weight)
     nn.init.zeros_(network.value.bias)
-    arrays = random_rollout(kind, 4)
-    once, _, _ = a2c_gradient(kind, config, network, [arrays])
-    arrays["rewards"] *= 1000.0
-    scaled, _, _ = a2c_gradient(kind, config, network, [arrays])
-    assert distance(scaled, once) < 1e-5
+    once = made(kind, config, network, [rollout])
+    rollout.rewards[:] *= 1000.0
+    assert distance(made(kind, config, network, [rollout]).gradient, once.gradient) < 1e-5
+
+
+class Brightness(nn.Module):
+    """A policy and a value of pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(4))
+
+    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        return self.logits.expand(len(pictures), 4), pictures.float().mean((1, 2, 3))
 
 
 def test_inputs_are_the_rollout_itself_where_nothing_was_cut() -> None:
@@ -325,13 +249,13 @@ def test_inputs_are_the_rollout_itself_where_nothing_was_cut() -> None:
     layout = rollout_layout(4, 2, ((5, 5, 1), "uint8"), ((), "int64"), 2)
     arrays = layout.views(np.zeros(layout.bytes, np.uint8))
     arrays["header"][LENGTH], arrays["valid"][:] = 3, 1
-    (step,) = A2C(A2CConfig(), distribution_for(SPECS["discrete"])).steps([Rollout(arrays)])
-    assert (step.inputs.dtype, tuple(step.inputs.shape)) == (torch.uint8, (8, 5, 5, 1))
-    assert np.shares_memory(step.inputs.numpy(), arrays["observations"])
+    inputs = made("discrete", A2CConfig(), Brightness(), [Rollout(arrays)]).inputs
+    assert (inputs.dtype, tuple(inputs.shape)) == (torch.uint8, (8, 5, 5, 1))
+    assert np.shares_memory(inputs.numpy(), arrays["observations"])
 
 
 def test_a_rollout_is_only_read() -> None:
-    arrays = random_rollout("discrete", 5)
+    arrays = random_arrays("discrete", 5)
     before = {name: array.copy() for name, array in arrays.items()}
-    a2c_gradient("discrete", CONFIGS["normalised"], network_for("discrete"), [arrays])
+    made("discrete", CONFIGS["normalised"], network_for("discrete"), [Rollout(arrays)])
     assert all(np.array_equal(arrays[name].view(np.uint8), before[name].view(np.uint8)) for name in arrays)

@@ -7,41 +7,47 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_algorithms import ActionValues, gradients_of, one_environment, values_for, wrapper_for
+from torch import Tensor, nn
 
-from hive.algorithms import A2C, IMPALA, PPO, Algorithm, Evaluate, Step, update_parameter
-from hive.config import A2CConfig, IMPALAConfig, PPOConfig
+from hive.algorithms import A2C, IMPALA, PPO, Algorithm, NStepQ, update_parameter
+from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig
 from hive.envs import Discrete
 from hive.errors import ConfigError
 from hive.gradients import SAMPLES, gradient_layout
 from hive.networks import aligned_block, distribution_for
-from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
+from hive.storage import Rollout
 from hive.workers import Learner
 
-ACTIONS = distribution_for(Discrete(2))
+ACTIONS = distribution_for(Discrete(4))
 
 ALGORITHMS: list[Any] = [A2C(A2CConfig(), ACTIONS), PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS)]
 
 
+class Leans(nn.Module):
+    """A policy that prefers one action, and values from 0 to 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor([0.5, -0.5, 0.0, 0.1]))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        rows = len(observations)
+        return self.logits.expand(rows, 4), torch.linspace(0, 1, rows)
+
+
 def rollout() -> Rollout:
-    layout = rollout_layout(4, 2, ((1,), "float32"), ((), "int64"), 8)
-    arrays = layout.views(np.zeros(layout.bytes, np.uint8))
-    arrays["header"][[LENGTH, FINALS]] = 4, 0
-    arrays["valid"][:] = True
-    arrays["rewards"][:] = np.arange(8).reshape(4, 2)
-    arrays["log_probs"][:] = -0.3
-    arrays["final_index"][:] = -1
+    rewards = [float(reward) for reward in range(8)]
+    arrays = one_environment(rewards, [*rewards, 0.0])
+    arrays["log_probs"][:] = -0.95  # by `Leans` it is -0.973
     return Rollout(arrays)
 
 
-def first_loss(algorithm: Algorithm) -> float:
-    """The loss of the first gradient of a round, of outputs that lean to one action."""
-    outputs = [torch.tensor([[0.5, -0.5]]).expand(10, 2), torch.linspace(0, 1, 10)]
-    steps = algorithm.steps([rollout()], np.random.default_rng(0))
-    item = next(steps)
-    while isinstance(item, Evaluate):
-        item = steps.send(tuple(outputs))
-    assert isinstance(item, Step)
-    return float(item.loss(tuple(part[: len(item.inputs)] for part in outputs)).total)
+def losses(algorithm: Algorithm, **options: Any) -> list[float]:
+    """The loss of each gradient of a round."""
+    network = values_for(3) if isinstance(algorithm, NStepQ) else Leans()
+    gradients = gradients_of(algorithm, network, [rollout()], np.random.default_rng(0), **options)
+    return [gradient.loss for gradient in gradients]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: type(a).__name__)
@@ -50,56 +56,62 @@ def first_loss(algorithm: Algorithm) -> float:
 )
 def test_the_next_loss_has_the_new_value(algorithm: Any, name: str, value: float) -> None:
     made = type(algorithm)(algorithm.config, ACTIONS)
-    before = first_loss(made)
+    before = losses(made)[0]
     assert update_parameter(made, name, value) == getattr(algorithm.config, name)
-    after = first_loss(made)
+    after = losses(made)[0]
     assert after != before
     built_so = type(algorithm)(type(algorithm.config)(**{name: float(value)}), ACTIONS)
-    assert after == first_loss(built_so)
+    assert after == losses(built_so)[0]
 
 
 def test_a_parameter_of_one_algorithm_acts() -> None:
-    ppo, impala = PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS)
-    for made, name, value in ((ppo, "clip_range", 0.01), (impala, "rho_clip", 0.1), (impala, "c_clip", 0.1)):
-        before = first_loss(made)
+    ppo, impala, nstep_q = PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS), NStepQ(NStepQConfig(), ACTIONS)
+    for made, name, value in (
+        (ppo, "clip_range", 0.01),
+        (impala, "rho_clip", 0.1),
+        (impala, "c_clip", 0.1),
+        (nstep_q, "discount", 0.5),
+        (nstep_q, "n_step", 2),
+        (nstep_q, "huber_loss", False),
+    ):
+        before = losses(made)
         update_parameter(made, name, value)
-        assert first_loss(made) != before
+        assert losses(made) != before
 
 
 def test_a_round_in_progress_has_it_too() -> None:
     made = PPO(PPOConfig(), ACTIONS)
-    steps = made.steps([rollout()], np.random.default_rng(0))
-    outputs = torch.tensor([[0.5, -0.5]]).expand(10, 2), torch.linspace(0, 1, 10)
-    next(steps)
-    first = steps.send(outputs)
-    rows = tuple(part[: len(first.inputs)] for part in outputs)
-    before = float(first.loss(rows).total)
-    update_parameter(made, "entropy_weight", 1.0)
-    assert float(first.loss(rows).total) != before
+    before = losses(made)
+    after = losses(made, after=lambda count: update_parameter(made, "entropy_weight", 1.0))
+    assert after[0] == before[0]
+    assert all(one != other for one, other in zip(after[1:], before[1:], strict=True))
 
 
-def turned(learner: Learner) -> np.ndarray[Any, Any]:
-    """The weights after one turn from zeros, by a gradient of threes and fours."""
-    layout = gradient_layout(2, 1, 1, 1)
-    gradient = layout.views(np.zeros(layout.bytes, np.uint8))
-    gradient["gradient"][:] = 3.0, 4.0
+def turned(learner: Learner) -> list[float]:
+    """The first two weights after one turn from zeros, by a gradient of a three and a four."""
+    flat, state = learner.flat, learner.shared.layout
+    layout = gradient_layout(flat.parameter_elements, len(flat.parameters), 1, 1)
+    gradient = layout.views(aligned_block(layout.bytes))
+    gradient["gradient"][:2] = 3.0, 4.0
     gradient["mask"][:] = True
     gradient["header"][SAMPLES] = 1
-    weights, out = np.zeros(8, np.uint8), np.zeros(8, np.uint8)
+    weights, out = aligned_block(state.bytes), aligned_block(state.bytes)
     ledgers = [aligned_block(learner.layout.bytes) for _ in range(2)]
     learner.turn([gradient], weights, ledgers[0], out, ledgers[1])
-    return out.view(np.float32)
+    changed: list[float] = state.parameters(out)[:2].tolist()
+    return changed
 
 
 def test_a_learner_steps_by_the_new_rate_and_clip() -> None:
-    learner = Learner(A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0), 2, 100)
-    assert turned(learner).tolist() == [-3.0, -4.0]
+    config = A2CConfig(optimizer="sgd", learning_rate=1.0, clip_gradients=0.0)
+    learner = Learner(config, wrapper_for(ActionValues()), 100)
+    assert turned(learner) == [-3.0, -4.0]
     assert update_parameter(learner, "learning_rate", 0.5) == 1.0
-    assert turned(learner).tolist() == [-1.5, -2.0]
+    assert turned(learner) == [-1.5, -2.0]
     update_parameter(learner, "clip_gradients", 2.5)
-    assert turned(learner).tolist() == pytest.approx([-0.75, -1.0], rel=1e-6)
+    assert turned(learner) == pytest.approx([-0.75, -1.0], rel=1e-6)
     update_parameter(learner, "weight_decay", 0.1)
-    assert learner.optimizer.settings.weight_decay == 0.1
+    assert learner.shared.optimizer.settings.weight_decay == 0.1
 
 
 def test_what_is_refused_changes_nothing() -> None:

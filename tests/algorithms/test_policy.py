@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import RecordError, UsageError
 from hive.networks import (
+    EpsilonGreedy,
     FlatParameters,
     NetworkWrapper,
     Spaces,
@@ -39,9 +41,17 @@ ACTIONS: dict[str, ActionSpec] = {
 NETWORK = NetworkConfig(middleware=(8,))
 
 
-def trained(observation: ObservationSpec, action: ActionSpec, network: NetworkConfig = NETWORK) -> torch.nn.Module:
+HEADS = ("policy", "value")  # of descriptions that name none
+
+
+def trained(
+    observation: ObservationSpec,
+    action: ActionSpec,
+    network: NetworkConfig = NETWORK,
+    heads: Sequence[str] = HEADS,
+) -> torch.nn.Module:
     generator = torch.Generator().manual_seed(7)
-    parameters, spaces = network_parameters(network), Spaces({"observation": observation}, action)
+    parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
     wrapper = NetworkWrapper(
         parameters, has_target=False, has_global=False, name="main", spaces=spaces, generator=generator
     )
@@ -53,10 +63,11 @@ def saved(
     observation: ObservationSpec = SEEN,
     action: ActionSpec = ACTIONS["discrete"],
     network: NetworkConfig = NETWORK,
+    heads: Sequence[str] = HEADS,
     **changed: Any,
 ) -> tuple[Path, torch.nn.Module]:
     """A checkpoint as the recorder writes it, and the network whose weights it holds."""
-    module = trained(observation, action, network)
+    module = trained(observation, action, network, heads)
     flat = FlatParameters(module)
     block = aligned_block(flat.block_bytes)
     flat.initialize_into(block)
@@ -92,6 +103,31 @@ def test_it_acts_as_the_network_that_trained(tmp_path: Path, kind: str) -> None:
     for one, action_of_one in zip(batch, expected, strict=True):
         np.testing.assert_allclose(policy(one), action_of_one, rtol=1e-5)  # a sum of one row, in another order
         assert np.shape(policy(one)) == action.shape
+
+
+def test_one_of_action_values_acts_epsilon_greedily(tmp_path: Path) -> None:
+    """The best action, and with `noise` also another one, by the epsilon that its training ended with."""
+    exploration = EpsilonGreedy(4, 1.0, 0.25, 10)
+    description = describe_policy(SEEN, ACTIONS["discrete"], NETWORK, ("q",), exploration)
+    assert (description["heads"], description["epsilon"]) == (["q"], 0.25)
+    place, module = saved(tmp_path, heads=("q",), policy=json.loads(json.dumps(description)))
+    policy, batch = hive.load(str(place)), rows(400)
+    with torch.no_grad():
+        (values,) = module(torch.from_numpy(batch))
+    best = values.argmax(1).numpy() + 10
+    np.testing.assert_array_equal(policy(batch), best)
+    drawn = policy(batch, noise=np.random.default_rng(1))
+    noise = exploration.draw_noise(np.random.default_rng(1), 400)
+    np.testing.assert_array_equal(drawn, exploration.sample_numpy(values.numpy(), noise) + 10)
+    assert 0.1 < (drawn != best).mean() < 0.3  # 0.25 * 3 / 4
+
+
+def test_a_description_without_heads_is_of_a_policy_and_a_value(tmp_path: Path) -> None:
+    """As checkpoints have it that were written before there were others."""
+    place, module = saved(tmp_path, policy={name: part for name, part in GOOD.items() if name != "heads"})
+    with torch.no_grad():
+        expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
+    np.testing.assert_array_equal(hive.load(str(place))(rows(5)), expected)
 
 
 def test_it_says_what_it_is_of(tmp_path: Path) -> None:
@@ -181,6 +217,10 @@ BROKEN = {
     "an action with more": GOOD | {"action": {"kind": "discrete", "n": 2, "m": 1}},
     "an unknown dtype": GOOD | {"observation": GOOD["observation"] | {"dtype": "object"}},
     "a shape that is none": GOOD | {"observation": GOOD["observation"] | {"shape": ["three"]}},
+    "heads that are none": GOOD | {"heads": 3},
+    "an unknown head": GOOD | {"heads": ["policy", "banana"]},
+    "an epsilon that is no probability": GOOD | {"heads": ["q"], "epsilon": 1.5},
+    "an epsilon of other actions": describe_policy(SEEN, ACTIONS["box"], NETWORK) | {"epsilon": 0.1},
     "an unknown key": GOOD | {"network": GOOD["network"] | {"depth": 9}},
 }
 

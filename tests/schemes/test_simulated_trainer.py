@@ -29,6 +29,7 @@ from simulations.trainer import MOST, Schedule, run, schedule  # noqa: E402
 from hive import _native  # noqa: E402
 from hive.config import load_config  # noqa: E402
 from hive.gradients import EPISODES  # noqa: E402
+from hive.networks import StateLayout  # noqa: E402
 from hive.runtime.memory import Bytes, SlabView  # noqa: E402
 from hive.testing import Faults, Simulation, places, simulate  # noqa: E402
 
@@ -402,6 +403,48 @@ def test_a_broken_transition_is_found_and_the_seed_that_finds_it_replays_exactly
     assert any(re.search(symptom, text) for text in wrong), (seed, wrong)
     assert verdict(seed) == (wrong, story)
     gc.collect()
+
+
+# --- target networks
+
+
+def with_target(seed: int) -> Schedule:
+    """Few actors of which many die, half of the time in the middle of something, with a target that moves often."""
+    planned = schedule(seed, most=2)
+    mine = ("algorithm.name=nstep-q", f"algorithm.target_interval={1 + seed % 3}", "checkpoint.every={updates=2}")
+    return dataclasses.replace(
+        planned,
+        sets=(*(one for one in planned.sets if "checkpoint.every" not in one and "algorithm" not in one), *mine),
+        faults=dataclasses.replace(planned.faults, deaths=6, torn=1.0, after=40, full=0.0),
+    )
+
+
+def test_a_learner_may_die_between_any_two_stores_of_a_target(quick: pytest.MonkeyPatch) -> None:
+    """Weights, target and ledger are the state by one store: whatever was written before it does not exist."""
+    torn = 0
+    for seed in range(120):
+        simulation = run(with_target(seed))
+        assert simulation.wrong == [], f"with_target({seed})"
+        torn += sum("torn a store of learner-0" in line for line in simulation.story)
+    assert torn >= 10
+
+
+def stale(layout: StateLayout, before: Any, after: Any, rate: float, version: int) -> None:
+    """Keeps whatever target the block happens to hold."""
+    if rate > 0.0:
+        layout._write_target(layout.weights(after), after, version)
+
+
+def early(layout: StateLayout, before: Any, after: Any, rate: float, version: int) -> None:
+    """Takes the weights before the update."""
+    layout._write_target(layout.weights(before) if rate else layout.target(before), after, version)
+
+
+@pytest.mark.parametrize("mutant", [stale, early])
+def test_a_target_that_does_not_follow_its_schedule_is_found(mutant: Any, quick: pytest.MonkeyPatch) -> None:
+    quick.setattr(StateLayout, "follow", mutant)
+    wrong = next(wrong for seed in range(60) if (wrong := run(with_target(seed)).wrong))
+    assert any("the target of update" in text for text in wrong)
 
 
 @pytest.mark.parametrize("seed", [1, 5, 36])

@@ -205,7 +205,7 @@ def test_all_doorbells_can_be_lost_or_none() -> None:
 
 
 MAY_BE_LOST = [Deliver(1, 2, 0, 3, 1), Ack(1, 2, 3, 0, 0, 5, 0, 16)]
-NEVER_LOST = [Hello("learner", 0, 1, "simulated://x"), Left(1, 0, "x", False), Drain("over"), RunOver(0, "goal")]
+NEVER_LOST = [Hello("learner", 0, 1, "simulated://x"), Left(1, 0, "x"), Drain("over"), RunOver(0, "goal")]
 
 
 @pytest.mark.parametrize("message", [*MAY_BE_LOST, *NEVER_LOST], ids=lambda message: type(message).__name__)
