@@ -6,7 +6,7 @@
 Each episode of CartPole is one update. Losses and checkpoints lie in a folder, and a second call resumes training from
 the newest checkpoint. With an Identity in the place of the features, each head is a whole network.
 
-    python examples/actor_critic.py      the last 100 episodes of 600 have a mean return of 350: 25 s
+    python examples/actor_critic.py      the last 100 episodes of 600 have a mean return of 235: 10 s
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Agent:
 
     def __init__(self, folder: Path, seed: int, shared: bool = True, saved_every: int = 100) -> None:
         torch.manual_seed(seed)
+        folder.mkdir(parents=True, exist_ok=True)
         self.writer = SinkWriter(JsonlSink(folder / "metrics.jsonl"), str(folder))
         self.checkpointers: list[PeriodicCheckpointer] = []
 
@@ -58,9 +59,9 @@ class Agent:
         self.features: Approximation = Identity("cpu")
         if shared:
             trunk = nn.Sequential(nn.Linear(OBSERVATION, WIDTH), nn.ReLU())
-            self.features = FeatureNetwork(**settings(trunk, 2e-3, target=PolyakTarget(0.05)))
-        self.v = VNetwork(**settings(head(1), 2e-3, target=PolyakTarget(0.05), loss_scaling=0.5))
-        self.policy = Approximation(**settings(head(ACTIONS), 2e-3, name="policy", clip_grad=1.0))
+            self.features = FeatureNetwork(**settings(trunk, 4e-3, target=PolyakTarget(0.05)))
+        self.v = VNetwork(**settings(head(1), 4e-3, target=PolyakTarget(0.05), loss_scaling=0.5))
+        self.policy = Approximation(**settings(head(ACTIONS), 4e-3, name="policy", clip_grad=0.5))
 
     def act(self, state: np.ndarray) -> int:
         logits = self.policy.no_grad(self.features.no_grad(torch.from_numpy(state)[None]))

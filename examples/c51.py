@@ -1,6 +1,9 @@
 """C51 in a plain script: the distribution of the return on 51 atoms instead of its mean (Bellemare et al. 2017).
 
-    python examples/c51.py      the last 100 episodes of CartPole have a mean return of 150 after 20,000 steps: 40 s
+The loop is that of dqn.py. What differs is the loss: the cross-entropy to the target's distribution, projected on the
+atoms.
+
+    python examples/c51.py      the last 100 episodes of CartPole have a mean return of 180 after 20,000 steps: 25 s
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
        └───────── gradients (slabs: one a step) ──────────┘
 
 A network learns which arm of a spiral a point lies on. In step v each worker computes the gradient of version v of the
-weights on points of its own; the trainer takes the mean, and lets Adam write version v + 1 into the board's next block.
+weights on points of its own. The trainer adopts the gradients where they lie, as every learner of hive does, and Adam
+steps on their mean from this version to version v + 1, in the board's next block.
 
 Whoever is killed, the bytes of every version stay the same: a worker's next step is the number of gradients that it has
 committed; the trainer's block holds all there is, and gradients that it held when it died are offered to its successor.
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import hive
+from hive.gradients import GradAccumulator
 from hive.networks import FlatOptimizer, FlatParameters, OptimizerSettings
 
 
@@ -93,14 +95,18 @@ class Trainer(hive.Actor):
         for worker in lines.producers:
             while lines.first_left(worker) < step:  # applied, but not retired, when another one died
                 lines.retire(await self.gradients.claim(worker))
+        mean = GradAccumulator.for_slots(SIZE, len(lines.producers))
         while (state := STATE.views(self.state.board.read(step)))["right"] < self.goal:
             slots = [await self.gradients.claim(worker, step) for worker in lines.producers]
             after, step = STATE.views(self.state.begin()), step + 1
-            gradient = np.mean([slot.arrays["gradient"] for slot in slots], axis=0)
+            for slot in slots:
+                mean.adopt(slot.arrays, samples=1)
+            gradient = mean.mean_reduce()["gradient"].numpy()
             blocks = state["weights"], after["weights"], gradient, list(state["moments"]), list(after["moments"])
             self.adam.step(*blocks, step=step, learning_rate=self.learning_rate)
             after["right"][...] = 0.9 * state["right"] + 0.1 * np.mean([slot.arrays["right"] for slot in slots])
             self.state.publish(step)
+            mean.clear()
             for slot in slots:  # only now: what is not retired is offered to a successor
                 lines.retire(slot)
         self.end_run(f"{state['right']:.1%} right after {step} steps")

@@ -1,6 +1,8 @@
-"""DQN in a plain script: no run and no processes, torch's Adam, and a target network that is copied at times.
+"""DQN in a plain script: torch's Adam and a loop, no run and no processes.
 
-    python examples/dqn.py      the last 100 episodes of CartPole have a mean return of 180 after 20,000 steps: 20 s
+The target network is a copy of the network that is made equal every 100 updates.
+
+    python examples/dqn.py      the last 100 episodes of CartPole have a mean return of 185 after 20,000 steps: 20 s
 """
 
 from __future__ import annotations

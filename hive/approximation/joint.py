@@ -14,8 +14,8 @@ is
     (v.scaled(value_loss) + policy.scaled(policy_loss)).backward()
     v.step(); policy.step(); features.step()
 
-with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be of either style, or an Identity. In a run
-it is one gradient too, and takes `samples`.
+with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be of either style, or an Identity. In a
+run it is one gradient too, and takes `samples`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def jointly(
     if receiver is None:
         for approximation in approximations:
             approximation.refuse_untrainable()
-    made, reported = [], []
+    made: list[tuple[Approximation, Tensor, Part]] = []
+    reported: list[float] = []
     for approximation, loss in parts:
         value = approximation.value_of(loss)
         made.append((approximation, value, approximation.part_of(value, groups[approximation])))

@@ -331,7 +331,7 @@ class NetworkWrapper:
         names = self.global_network.flat.names
         accumulator = GradAccumulator(names, self.group.workers, non_finite="report")
         for _, gradients in brought.values():
-            arrays = [np.require(as_array(gradient, "a gradient"), np.float32, "CW") for gradient in gradients]
+            arrays = [np.require(as_array(gradient, "a gradient"), np.float32, ["C", "W"]) for gradient in gradients]
             accumulator.accumulate(MapOfTensors(zip(names, map(torch.from_numpy, arrays), strict=True)))
         total = accumulator.mean_reduce() if average else accumulator.sum_reduce()
         self.global_network.apply_gradients([tensor.numpy() for tensor in total.values()])

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import FeatureNetwork, Identity, VNetwork, accumulate_jointly, reinforce_jointly
+from hive.approximation import FeatureNetwork, Identity, VNetwork, accumulate_jointly, jointly, reinforce_jointly
 from hive.errors import NetworkError
+from hive.losses import LossValue
 
 STATES = torch.linspace(-1, 1, 12).reshape(4, 3)
 SCALES = (0.5, 2.0, 0.25)  # of the features, and of two heads
@@ -104,3 +105,127 @@ def test_what_cannot_be_joined_is_refused() -> None:
     head.scaler = torch.amp.GradScaler("cpu")
     with pytest.raises(NetworkError, match="`first` has a GradScaler"):
         accumulate_jointly([(head, torch.ones((), requires_grad=True))])
+
+
+# --- jointly: networks of their own, each with its loss
+
+
+class Recording(torch.optim.SGD):
+    """Writes the name of its parameter's owner whenever it steps, with the gradients that are there then."""
+
+    def __init__(self, name: str, module: nn.Linear, events: list[Any], rate: float = 0.5) -> None:
+        super().__init__(module.parameters(), lr=rate)
+        self.name, self.events = name, events
+        self.group: list[nn.Linear] = []
+
+    def step(self, closure: Any = None) -> None:
+        self.events.append((self.name, [layer.weight.grad is not None for layer in self.group]))
+        super().step()
+
+
+def pair(**settings: Any) -> tuple[VNetwork, VNetwork, list[Any]]:
+    modules, events = [layer(3, 1, 1.0), layer(3, 1, 2.0)], []
+    optimizers = [Recording(name, module, events) for name, module in zip("ab", modules, strict=True)]
+    for optimizer in optimizers:
+        optimizer.group = modules
+    made = [VNetwork(m, o, o.name, **settings) for m, o in zip(modules, optimizers, strict=True)]
+    return made[0], made[1], events
+
+
+def test_each_loss_reaches_only_its_own_approximation() -> None:
+    """As in DDPG, whose actor's loss is the critic's value of its actions."""
+    critic, actor, _ = pair()
+    alone, same, _ = pair()
+    critic_loss = critic(STATES).square().mean()
+    jointly((critic, critic_loss), (actor, (actor(STATES) * critic(STATES)).mean()))
+    alone.reinforce(alone(STATES).square().mean())
+    assert torch.equal(weights(critic), weights(alone))
+    same.reinforce((same(STATES) * pair()[0](STATES).detach()).mean())
+    assert torch.allclose(weights(actor), weights(same), atol=1e-7)
+    assert all(p.grad is None for a in (critic, actor) for p in a.model.parameters())
+
+
+def test_all_backward_passes_come_before_all_steps() -> None:
+    critic, actor, events = pair()
+    made = jointly((critic, critic(STATES).mean()), (actor, (actor(STATES) * critic(STATES)).mean()))
+    assert events == [("a", [True, True]), ("b", [False, True])], "a has cleared its gradient after its step"
+    assert made == (critic, actor)
+
+
+def test_two_losses_of_one_approximation_are_one_step_on_their_sum() -> None:
+    one, _, events = pair()
+    both, _, _ = pair()
+    jointly((one, one(STATES).mean()), (one, one(STATES).square().mean()))
+    both.reinforce(both(STATES).mean() + both(STATES).square().mean())
+    assert torch.allclose(weights(one), weights(both), atol=1e-7)
+    assert (one.updates, len(events)) == (1, 1)
+
+
+def test_jointly_honours_scaling_steps_and_writers() -> None:
+    first, second, _ = pair(accumulate_steps=2, loss_scaling=0.5)
+    plain, other, _ = pair(accumulate_steps=2)
+    for expected in (0, 1):
+        jointly((first, first(STATES).mean()), (second, second(STATES).mean()))
+        assert (first.updates, second.updates) == (expected, expected)
+        jointly((plain, 0.5 * plain(STATES).mean()), (other, 0.5 * other(STATES).mean()))
+    assert torch.equal(weights(first, second), weights(plain, other))
+
+
+def test_a_joint_loss_of_no_samples_changes_nothing() -> None:
+    first, second, events = pair()
+    before = weights(first, second)
+    assert jointly((first, first(STATES).mean()), (second, second(STATES).mean()), samples=0) == (first, second)
+    assert reinforce_jointly([(first, first(STATES).mean())], samples=0) == (first,)
+    assert events == []
+    assert torch.equal(weights(first, second), before)
+
+
+def typed(head: VNetwork) -> Any:
+    class Squares:
+        inputs = STATES
+
+        def __call__(self, outputs: Tensor) -> LossValue:
+            return LossValue(outputs.square().mean(), (float(len(outputs)),))
+
+    return Squares()
+
+
+def test_typed_losses_make_the_forward_pass_themselves() -> None:
+    first, second, _ = pair()
+    plain, other, _ = pair()
+    jointly((first, typed(first)), (second, typed(second)))
+    jointly((plain, plain(STATES).square().mean()), (other, other(STATES).square().mean()))
+    assert torch.equal(weights(first, second), weights(plain, other))
+    assert first.statistics == (4.0,)
+
+
+class Somebody:
+    """A receiver of a run."""
+
+    def watch(self, outputs: Any) -> Any:
+        return outputs
+
+    def reinforce(self, parts: Any, samples: int | None, statistics: Any) -> None:
+        raise AssertionError("nothing is handed over")
+
+
+@pytest.mark.parametrize("call", [jointly, lambda *parts: reinforce_jointly(list(parts))], ids=["each", "shared"])
+def test_what_cannot_learn_together_is_refused_before_any_backward_pass(call: Any) -> None:
+    first, second, events = pair()
+    shared = VNetwork(first.model.model, torch.optim.SGD(first.model.parameters(), lr=0.1), "shared")
+    fixed, of_a_run = VNetwork(layer(3, 1, 3.0), None, "fixed"), VNetwork(layer(3, 1, 3.0), Somebody(), "run")
+    frozen = VNetwork(layer(3, 1, 3.0).requires_grad_(False), second.optimizer, "frozen")
+    cases = [(fixed, "`fixed` has no optimizer, so it cannot learn"), (of_a_run, "belong to a run and some do not")]
+    if call is jointly:
+        cases += [(shared, "`a` and `shared` share parameters"), (frozen, "`frozen` has no parameter that can learn")]
+    for other, cause in cases:
+        loss = other(STATES).mean() if other is not frozen else torch.ones((), requires_grad=True)
+        with pytest.raises(NetworkError, match=cause):
+            call((first, first(STATES).mean()), (other, loss))
+        assert all(p.grad is None for a in (first, other) for p in a.model.parameters())
+    assert events == []
+
+
+def test_no_loss_is_no_joint_update() -> None:
+    with pytest.raises(NetworkError, match="no losses"):
+        jointly()

@@ -9,10 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.approximation import FixedTarget, PolyakTarget, TargetNetwork, TrivialTarget
+from hive.approximation import (
+    FixedTarget,
+    PolyakTarget,
+    QNetwork,
+    SharedTarget,
+    SingleOutput,
+    TargetNetwork,
+    TrivialTarget,
+)
 from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import NetworkParameters, NetworkWrapper, Spaces
+from hive.networks import HeadParameters, NetworkParameters, NetworkWrapper, Spaces
 
 
 def network(weight: float = 1.0) -> nn.Linear:
@@ -27,6 +35,7 @@ def set_weight(layer: nn.Linear, weight: float) -> None:
 
 
 ONE = torch.ones(1, 1)
+SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 
 
 def values(target: TargetNetwork) -> float:
@@ -220,3 +229,48 @@ def test_the_same_numbers_as_a_network_wrapper() -> None:
 def test_what_cannot_be_is_refused(make: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         make()
+
+
+# --- a target whose weights others keep
+
+
+def pair_of_networks() -> tuple[nn.Module, nn.Module]:
+    """Two networks that return a tuple of outputs, as those of hive.networks do."""
+    copies = NetworkWrapper(NetworkParameters(heads_parameters=[HeadParameters("q")]), True, False, "main", SPACES)
+    assert copies.target_network is not None
+    copies.target_network.set_weights([weight + 1 for weight in copies.target_network.get_weights()])
+    return copies.online_network.module, copies.target_network.module
+
+
+def test_a_shared_target_answers_with_the_weights_of_its_own_network() -> None:
+    online, following = pair_of_networks()
+    q = QNetwork(SingleOutput(online), target=SharedTarget(online, following))
+    states = {"observation": torch.ones(2, 3), "mask": torch.tensor([1.0, 0.0])}
+    (expected,) = following(torch.ones(2, 3))
+    answer = q.target(states)
+    assert torch.equal(answer[0], expected[0].detach())
+    assert not answer[1].any(), "the value of a terminal state, as of the model"
+    assert not answer.requires_grad
+    assert not torch.equal(answer[0], q.no_grad(states)[0])
+    with torch.no_grad():
+        for parameter in following.parameters():
+            parameter.zero_()
+    assert not q.target(states).any(), "it reads the network in place, where others write"
+
+
+def test_a_shared_target_evaluates_and_changes_nothing() -> None:
+    online, following = nn.Dropout(0.5), nn.Dropout(0.5)
+    target = SharedTarget(online, following)
+    target.init(online)
+    assert torch.equal(target(torch.ones(64)), torch.ones(64))
+    target.update()
+    assert target.state_dict() == {}
+    assert online.training
+
+
+def test_a_model_without_the_online_network_is_refused() -> None:
+    online, following = pair_of_networks()
+    with pytest.raises(NetworkError, match="the model does not contain the online network of this target"):
+        QNetwork(network(), target=SharedTarget(online, following))
+    with pytest.raises(NetworkError, match="given no network"):
+        SharedTarget(online, following)(ONE)

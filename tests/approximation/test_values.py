@@ -15,10 +15,12 @@ from hive.approximation import (
     QContinuous,
     QDist,
     QNetwork,
+    SingleOutput,
     VNetwork,
     reinforce_jointly,
 )
 from hive.errors import NetworkError
+from hive.losses import QLoss
 
 MASK = torch.tensor([1.0, 0.0, 1.0])
 STATES = {"observation": torch.arange(6.0).reshape(3, 2) + 1, "mask": MASK}
@@ -195,3 +197,54 @@ def test_a_plain_script_learns_action_values() -> None:
     found = q.eval(features.eval(seen)).max(-1)
     assert found.indices.tolist() == [1] * cells
     assert found.values.tolist() == pytest.approx([gamma ** (cells - 1 - cell) for cell in range(cells)], abs=0.05)
+
+
+def test_a_single_output_is_the_first_of_several_and_a_tensor_as_it_is() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x + 1, x + 2
+
+    rows = STATES["observation"]
+    assert torch.equal(SingleOutput(Two())(rows), rows + 1)
+    assert torch.equal(SingleOutput(nn.Identity())(rows), rows)
+
+
+@pytest.mark.parametrize("huber", [False, True])
+@pytest.mark.parametrize("weights", [None, torch.tensor([0.5, 0.5, 0.0])])
+def test_a_typed_loss_is_a_step_of_a_plain_script(huber: bool, weights: Tensor | None) -> None:
+    torch.manual_seed(0)
+    models = [nn.Linear(2, 3) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    q, by_hand = [QNetwork(model, torch.optim.SGD(model.parameters(), lr=0.5)) for model in models]
+    states, actions, targets = torch.randn(3, 2), torch.tensor([2, 0, 1]), torch.tensor([0.0, 5.0, 1.0])
+    values = q.no_grad(states)
+    assert q.reinforce(QLoss(states, actions, targets, weights, huber=huber)) is q
+    losses = (nn.functional.huber_loss if huber else nn.functional.mse_loss)(
+        by_hand(states, actions), targets, reduction="none"
+    )
+    counts = torch.full((3,), 1 / 3) if weights is None else weights
+    by_hand.reinforce((losses * counts).sum())
+    torch.testing.assert_close(models[0].weight, models[1].weight)
+    taken = values.gather(1, actions[:, None])[:, 0]
+    terms = losses.detach(), taken, values.amax(1), (taken - targets).abs()
+    assert q.statistics == pytest.approx([float((term * counts).sum()) for term in terms], rel=1e-5, abs=1e-6)
+
+
+def test_a_typed_loss_can_be_accumulated() -> None:
+    torch.manual_seed(0)
+    models = [nn.Linear(2, 3) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    parts, whole = [QNetwork(model, torch.optim.SGD(model.parameters(), lr=0.5)) for model in models]
+    states, actions, targets = torch.randn(5, 2), torch.tensor([2, 0, 1, 1, 0]), torch.linspace(-1, 1, 5)
+    for rows in (slice(0, 2), slice(2, 5)):
+        parts.accumulate(QLoss(states[rows], actions[rows], targets[rows]), weight=len(states[rows]))
+    parts.step()
+    whole.reinforce(QLoss(states, actions, targets))
+    torch.testing.assert_close(models[0].weight, models[1].weight)
+
+
+def test_a_loss_of_float64_is_one_too() -> None:
+    model = nn.Linear(2, 3).double()
+    q = QNetwork(model, torch.optim.SGD(model.parameters(), lr=0.5))
+    q.reinforce(QLoss(torch.ones(1, 2).double(), torch.tensor([1]), torch.ones(1).double()))
+    assert q.updates == 1

@@ -78,7 +78,6 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "rms_prop_optimizer_decay": BETAS,
         "batch_size": [*WHOLE, 0],
         "replace_mse_with_huber_loss": FLAGS,
-        "normalize_observations": FLAGS,
         "create_target_network": FLAGS,
         "tensorflow_support": FLAGS,
         "weight_decay": [*NUMBERS, None, -1.0],

@@ -320,6 +320,28 @@ def test_frozen_parameters_stay() -> None:
 
 
 @pytest.mark.parametrize("averaging", ["sum", "mean", "samples"])
+def test_accumulated_gradients_are_live(averaging: Any) -> None:
+    """One list of views serves for ever, and what is written there is part of what comes after."""
+    network, other = architecture(gradient_averaging=averaging), architecture()
+    views = network.accumulated_gradients
+    sizes = (1, 5, 2)
+    parts = []
+    for size in sizes:
+        inputs, targets = {k: v[:size] for k, v in INPUTS.items()}, [target[:size] for target in TARGETS]
+        network.accumulate_gradients(inputs, targets)
+        other.accumulate_gradients(inputs, targets, no_accumulation=True)
+        parts.append(flat(other.accumulated_gradients).astype(np.float64))
+    shares = {"sum": (1.0, 1.0, 1.0), "mean": (1 / 3, 1 / 3, 1 / 3), "samples": (1 / 8, 5 / 8, 2 / 8)}[averaging]
+    expected = sum(share * part for share, part in zip(shares, parts, strict=True))
+    np.testing.assert_allclose(flat(views), expected, rtol=1e-5, atol=1e-7)
+    for view in views:
+        view[...] = 3.0
+    network.accumulate_gradients(inputs, targets)
+    share = {"sum": (1.0, 1.0), "mean": (3 / 4, 1 / 4), "samples": (8 / 10, 2 / 10)}[averaging]
+    np.testing.assert_allclose(flat(views), share[0] * 3.0 + share[1] * parts[-1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("averaging", ["sum", "mean", "samples"])
 def test_gradients_of_uneven_batches(averaging: Any) -> None:
     network, whole = architecture(gradient_averaging=averaging), architecture()
     parts = []

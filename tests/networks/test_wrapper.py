@@ -313,7 +313,9 @@ def test_synchronous_workers_make_one_update_of_all_gradients(scale_down: bool, 
             gradients.append(copies.online_network.accumulated_gradients)
         assert copies.global_network is not None
         if shared_optimizer:
-            total = [np.sum(parts, axis=0) / np.float32(3 if scale_down else 1) for parts in zip(*gradients, strict=True)]
+            total = [
+                np.sum(parts, axis=0) / np.float32(3 if scale_down else 1) for parts in zip(*gradients, strict=True)
+            ]
             copies.global_network.apply_gradients(total)
         else:
             for member, own in zip(expected, gradients, strict=True):
@@ -324,6 +326,25 @@ def test_synchronous_workers_make_one_update_of_all_gradients(scale_down: bool, 
         assert np.array_equal(weights(copies.online_network), weights(expected[0].global_network))
     assert workers[0].global_network is not None
     assert workers[0].global_network.updates == (4 if shared_optimizer else 0)
+
+
+@pytest.mark.parametrize("scale_down", [True, False])
+def test_gradients_of_workers_are_reduced_as_they_are_given(scale_down: bool) -> None:
+    """Lists of any floating-point type; each worker's number stands for its gradient."""
+    workers = members(
+        3,
+        optimizer_type="SGD",
+        learning_rate=1.0,
+        scale_down_gradients_by_number_of_workers_for_sync_training=scale_down,
+    )
+    before = weights(workers[0].global_network)
+    shapes = [gradient.shape for gradient in workers[0].online_network.accumulated_gradients]
+    given = [[np.full(shape, 10.0**w, kind) for shape in shapes] for w, kind in enumerate(("f4", "f8", ">f4"))]
+    given[2][0].flags.writeable = False
+    calls = [lambda copies=copies: copies.apply_gradients_to_global_network(given[copies.worker]) for copies in workers]
+    assert in_threads(*calls) == [None] * 3
+    moved = before - weights(workers[0].global_network)
+    np.testing.assert_allclose(moved, 37.0 if scale_down else 111.0, rtol=1e-4)
 
 
 def test_asynchronous_workers_do_not_wait() -> None:
@@ -426,7 +447,7 @@ def test_updating_the_online_network_binds_it_and_its_target_to_the_block() -> N
 def test_a_network_that_is_read_in_place_has_no_rate() -> None:
     copies = in_a_run(state := state_layout())
     shared(copies).at(block_of(state, 1.0, 2.0))
-    with pytest.raises(NetworkError, match="network `main` is read in place, it has no rate of 0.5"):
+    with pytest.raises(NetworkError, match=r"network `main` is read in place, it has no rate of 0.5"):
         copies.update_online_network(0.5)
 
 
