@@ -1,9 +1,9 @@
 """2 N updates, and N updates, kill -9 of everything, resume, N updates: the same bytes.
 
-Each mode has one undisturbed run, made in this process, and one whose supervisor is killed three times, which takes
-every process with it. How many rounds a run makes until its kill is drawn once for each mode, and its environment kills
-at that step (killing_environment.py), so no run ends before its kills however slow the machine is. Where a kill falls
-between two cuts, or into the writing of a checkpoint, is left to chance.
+Each mode has one undisturbed run, made in this process, and one whose supervisor is killed, once or three times, which
+takes every process with it. How many rounds a run makes until its kill is drawn once for each mode, and its environment
+kills at that step (killing_environment.py), so no run ends before its kills however slow the machine is. Where a kill
+falls between two cuts, or into the writing of a checkpoint, is left to chance.
 """
 
 from __future__ import annotations
@@ -71,24 +71,20 @@ Told = tuple[dict[str, Any], Lines]  # what a run leaves: summary.json and metri
 
 
 @pytest.mark.parametrize(
-    "mode",
+    ("mode", "kills"),
     [
-        EVERY_DAY,
-        *(
-            pytest.param(mode, marks=pytest.mark.full(reason="another mode of what is tried every day"))
-            for mode in MODES
-            if mode != EVERY_DAY
-        ),
+        (EVERY_DAY, 1),
+        *(pytest.param(mode, KILLS, marks=pytest.mark.full(reason="more kills and modes")) for mode in MODES),
     ],
 )
 def test_a_killed_run_goes_on_as_if_it_had_not_been(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kills: int
 ) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
     first, lines = run_undisturbed(tmp_path, mode)
     assert first["exact"] is True
     assert first["updates"] == updates_of(mode)
-    second, others = run_and_kill(house, mode)
+    second, others = run_and_kill(house, mode, kills)
     assert {key: second[key] for key in SAME} == {key: first[key] for key in SAME}
     for told in (lines, others):
         assert len(told) >= LEAST_LINES
@@ -121,10 +117,10 @@ def run_undisturbed(home: Path, mode: str) -> Told:
     return told_by(directory)
 
 
-def run_and_kill(house: House, mode: str) -> Told:
+def run_and_kill(house: House, mode: str, kills: int) -> Told:
     kill_after, kill_now = house.home / "kill_after", house.home / "kill_now"
     house.home.mkdir()
-    for rounds in rounds_until_kills(mode):
+    for rounds in rounds_until_kills(mode, kills):
         kill_after.write_text(str(rounds * STEPS_OF_A_ROUND))
         sets = [f"--set={key}" for key in config_of(mode)]
         if (house.home / "part-1").exists():
@@ -144,9 +140,9 @@ def run_and_kill(house: House, mode: str) -> Told:
     return told_by(RunDirectory(house.home / "part-1"))
 
 
-def rounds_until_kills(mode: str) -> list[int]:
+def rounds_until_kills(mode: str, kills: int) -> list[int]:
     """How many rounds each incarnation of the run makes before it is killed."""
-    points = sorted(random.Random(mode).sample(range(KILLED_AFTER, KILLED_BEFORE), KILLS))
+    points = sorted(random.Random(mode).sample(range(KILLED_AFTER, KILLED_BEFORE), kills))
     return [after - before for before, after in itertools.pairwise([0, *points])]
 
 
