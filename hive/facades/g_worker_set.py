@@ -11,6 +11,7 @@ documents the class.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from hive.config import Config
 from hive.errors import TopologyError
 from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
 from hive.gradients import POLICY, VERSION
-from hive.runtime import Actor, Inlet, Slot, Subscription
+from hive.runtime import Actor, Bytes, Inlet, Slot, Subscription
 from hive.runtime.inline import InlineRun
 from hive.schemes.trainer import assemble
 from hive.workers import (
@@ -138,8 +139,9 @@ class GWorkerSet:
             self._end()
         self._distributed = distribute_gradients
         run, seen = self._made(), self._seen
-        turns = seen.turns
-        run.until(lambda: seen.turns > turns)
+        seen.asked = seen.turns + 1
+        seen.wake.set()
+        run.until(lambda: seen.turns >= seen.asked)
         assert seen.weights is not None
         self._local.set_weights(seen.weights)
         return list(seen.infos)
@@ -260,7 +262,9 @@ class _Seen:
         self.first = first
         self.workers: dict[int, GWorker] = {}
         self.learners: list[Any] = []
+        self.asked = 0  # turns: the loop runs a little longer than a step needs, and no gradient is made of that
         self.turns = 0
+        self.wake = asyncio.Event()
         self.ready = False
         self.infos: list[Info] = []
         self.weights: Snapshot | None = None
@@ -286,6 +290,7 @@ class _Worker(GradientWorkerActor):
 
     def __init__(self, blueprint: Blueprint, directory: Path, seen: _Seen, first: int) -> None:
         self.first = first
+        self.seen = seen
         super().__init__(blueprint, directory)
         seen.workers[self.index] = self.worker
         if self.replica is not None:
@@ -293,6 +298,13 @@ class _Worker(GradientWorkerActor):
 
     def g_worker(self) -> GWorker:
         return GWorker.of_run(self.blueprint, self.first + self.index, self.status)
+
+    async def _state(self, sequence: int) -> tuple[int, Bytes]:
+        """Waits for the step that gradient `sequence` is part of."""
+        while self.seen.asked <= sequence:
+            self.seen.wake.clear()
+            await self.seen.wake.wait()
+        return await super()._state(sequence)
 
     def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
         """A set has no directory where it would keep what the gradient was made of."""
@@ -318,7 +330,10 @@ class _Learner(LearnerActor):
         super()._turn(held)
         seen, block = self.seen, self.weights.board.read(self.turn)
         seen.infos, seen.weights = infos, Snapshot.of(seen.first + self.turn, self.blueprint.state.weights(block))
-        seen.turns += 1
+
+    def _judge_finite(self) -> None:
+        super()._judge_finite()
+        self.seen.turns += 1  # only now: a step raises what its turn raises
 
     def _info(self, slot: Slot) -> Info:
         worker, header = self.seen.workers[slot.producer], slot.arrays["header"]

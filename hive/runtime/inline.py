@@ -64,6 +64,7 @@ class InlineRun:
     def until(self, condition: Callable[[], bool]) -> None:
         """Lets the actors work until the condition holds; it is looked at whenever they have all had a turn.
 
+        They may have a few turns more: what must not happen before the next call has to be asked for by the owner.
         Raises what an actor raised, what the condition raises, and RuntimeError where the run ends before.
         """
         self._do(lambda: self._until(condition))
@@ -99,12 +100,15 @@ class InlineRun:
             return
         self._closed = True
         try:
+            _beside(lambda: self._end(reason))
+        finally:
+            self.memory.close()
+
+    def _end(self, reason: str) -> None:
+        with self.runner:
             if self._life is not None and not self._life.done():
                 self.supervisor.request(reason)
-                _run(self.runner, self._drained(self._life))
-        finally:
-            self.runner.close()
-            self.memory.close()
+                self.runner.run(self._drained(self._life))
 
     async def _drained(self, life: asyncio.Task[Outcome]) -> None:
         await life
@@ -113,7 +117,7 @@ class InlineRun:
     def _do(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
-        return _run(self.runner, work())
+        return _beside(lambda: self.runner.run(work()))
 
     def _begun(self) -> asyncio.Task[Outcome]:
         if self._life is None:
@@ -131,10 +135,17 @@ class InlineRun:
         self.stop()
 
 
-def _run(runner: asyncio.Runner, work: Coroutine[Any, Any, Result]) -> Result:
+def _beside(call: Callable[[], Result]) -> Result:
+    """Call this in a thread in which no loop runs: in this one, where that is so."""
+    if not _runs_a_loop():
+        return call()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def _runs_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return runner.run(work)
-    with ThreadPoolExecutor(1) as pool:  # a thread runs one loop at a time
-        return pool.submit(runner.run, work).result()
+        return False
+    return True
