@@ -25,7 +25,7 @@ from hive.algorithms import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
 from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
-from hive.gradients import POLICY, VERSION
+from hive.gradients import POLICY, TOP_K, VERSION
 from hive.runtime import Actor, Bytes, Inlet, Slot, Subscription
 from hive.runtime.inline import InlineRun
 from hive.schemes.trainer import assemble
@@ -223,6 +223,7 @@ class GWorkerSet:
         """The config of the run with these workers."""
         config, each = self._collectors.blueprint.config, self._collectors.num_workers
         synchronous = self.worker_params["col_communication"] == "synchronous"
+        codec = self._local.codec
         count = max(self.num_workers, 1)
         collection = dataclasses.replace(
             config.collection,
@@ -241,7 +242,8 @@ class GWorkerSet:
             max_lag=0,
             bootstrap_rounds=1,
             decentralised=bool(self._distributed),
-            compression=self._local.codec.name,
+            compression=codec.name,
+            top_k=config.gradients.top_k if codec.name == config.gradients.compression else TOP_K,
         )
         checkpoint = dataclasses.replace(config.checkpoint, every={})
         evaluation = dataclasses.replace(config.evaluation, every={})

@@ -108,7 +108,9 @@ def test_the_same_task_brings_the_same_rollouts(workers: int, execution: str, co
         found = []
         for number in range(12):
             task.local_worker.set_weights(weights_of(task.local_worker.blueprint, 1.0 + number, number))
-            found += [(one.worker_id, one.seq, one.version_collected, one.data["actions"].tobytes()) for one in task.get()]
+            found += [
+                (one.worker_id, one.seq, one.version_collected, one.data["actions"].tobytes()) for one in task.get()
+            ]
         task.stop()
         return found
 
@@ -326,6 +328,11 @@ def failing(workers: int, communication: str) -> CollectorThread:
     return CWorkerSet(blueprint, workers).task(0, 1.0, communication, "Parallel" if workers else "Central", 1)
 
 
+def take_all(task: CollectorThread, taken: list[list[CollectedRollout]]) -> None:
+    while True:
+        taken.append(task.get())
+
+
 @every_mode
 def test_what_an_environment_raises_is_raised_where_it_happens(
     workers: int, execution: str, communication: str
@@ -333,13 +340,8 @@ def test_what_an_environment_raises_is_raised_where_it_happens(
     before = in_use()
     task = failing(workers, communication)
     taken: list[list[CollectedRollout]] = []
-
-    def take() -> None:
-        while True:
-            taken.append(task.get())
-
     with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
-        take()
+        take_all(task, taken)
     assert [one.seq for items in taken for one in items] == [0] * max(workers, 1)
     with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
         task.get()

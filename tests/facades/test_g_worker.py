@@ -70,9 +70,7 @@ def test_without_updates_nothing_is_learned() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @synchronous
-def test_it_is_the_run_of_the_config_byte_for_byte(
-    workers: int, execution: str, name: str, tmp_path: Path
-) -> None:
+def test_it_is_the_run_of_the_config_byte_for_byte(workers: int, execution: str, name: str, tmp_path: Path) -> None:
     """As many updates, the last by the learning rate of the run's last."""
     count = max(workers, 1)
     values = {"collection__workers": count, "run__steps": 6 * count * SAMPLES, **ALGORITHMS[name]}

@@ -160,9 +160,19 @@ def test_versions_and_lags_are_in_updates(communication: str) -> None:
     assert [info["NumberSamples"] > 0 for info in infos] == [n == 0 for n in (0, 1, 2, 3) for _ in range(2)] * 4
 
 
-def test_compressed_gradients_are_small() -> None:
-    with set_of(2, compress=True, network__middleware=[64, 64]) as made:
-        assert all(info["CompressionRatio"] == pytest.approx(2.0, rel=0.02) for info in made.step())
+@pytest.mark.parametrize(
+    ("compress", "ratio", "config"),
+    [
+        (False, 1.0, {}),
+        (True, 2.0, {}),
+        ("top-k", 5.0, {}),
+        (True, 10.0, {"gradients__compression": '"top-k"', "gradients__top_k": 0.05}),
+        ("top-k", 10.0, {"gradients__compression": '"top-k"', "gradients__top_k": 0.05}),
+    ],
+)
+def test_compressed_gradients_are_small(compress: bool | str, ratio: float, config: dict[str, Any]) -> None:
+    with set_of(2, compress=compress, network__middleware=[64, 64], **config) as made:
+        assert all(info["CompressionRatio"] == pytest.approx(ratio, rel=0.02) for info in made.step())
 
 
 @distributed_or_not
@@ -215,7 +225,9 @@ def test_it_goes_on_from_given_weights(workers: int) -> None:
         assert other.actor_version == 3
         assert other.local_worker().get_weights().block.tobytes() == given.block.tobytes()
         infos = other.step()
-        assert {info["Version"]["Gradient"] for info in infos} == {info["Version"]["Collection"] for info in infos} == {3}
+        assert (
+            {info["Version"]["Gradient"] for info in infos} == {info["Version"]["Collection"] for info in infos} == {3}
+        )
         assert other.actor_version == 4
         assert sha256(other.local_worker().get_weights()) != sha256(given)
 
@@ -319,14 +331,18 @@ def test_one_that_never_stepped_can_be_stopped() -> None:
         assert in_use() == before
 
 
+def steps(made: GWorkerSet, count: int, distributed: bool) -> None:
+    for _ in range(count):
+        made.step(distributed)
+
+
 @distributed_or_not
 @communications
 def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, communication: str) -> None:
     before = in_use()
     with set_of(2, "Counted", communication=communication, env__options="{when=20}") as made:
         with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
-            for _ in range(10):
-                made.step(distributed)
+            steps(made, 10, distributed)
         with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
             made.step(distributed)
         assert made.actor_version > 0

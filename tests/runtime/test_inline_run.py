@@ -178,10 +178,11 @@ def test_what_an_actor_raises_is_raised_by_the_call_in_which_it_happens(fails_at
     run = InlineRun(topology_of(seen, fails_at=fails_at))
     if fails_at:
         run.until(lambda: seen.made >= 1)
-    for attempt in (lambda: run.until(lambda: False), run.finish):
-        with pytest.raises(ActorFailed, match="the well is dry") as caught:
-            attempt()
-        assert caught.value.__context__ is None
+    with pytest.raises(ActorFailed, match="the well is dry") as caught:
+        run.until(lambda: False)
+    assert caught.value.__context__ is None
+    with pytest.raises(ActorFailed, match="the well is dry"):
+        run.finish()
     assert sorted(seen.closed) == ["sink", "source"]
     run.stop()
     run.stop()
@@ -215,22 +216,23 @@ def test_a_condition_that_raises_is_raised_and_the_run_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_stop() -> None:
+@pytest.mark.parametrize("begins", [False, True])
+def test_stop(begins: bool) -> None:
     """Again, and before anything began; what comes after is refused."""
-    for begins in (False, True):
-        seen = Seen()
-        run = InlineRun(topology_of(seen))
-        if begins:
-            run.until(lambda: len(seen.taken) >= 3)
-        run.stop("enough")
-        run.stop()
-        assert sorted(seen.closed) == (["sink", "source"] if begins else [])
-        assert run.supervisor.reason == ("enough" if begins else "")
-        assert all(segment.fd == -1 for segment in run.memory.segments.values())
-        for attempt in (lambda: run.until(lambda: True), run.finish):  # noqa: B023
-            with pytest.raises(RuntimeError, match="this run has been stopped"):
-                attempt()
-        del run, attempt
+    seen = Seen()
+    run = InlineRun(topology_of(seen))
+    if begins:
+        run.until(lambda: len(seen.taken) >= 3)
+    run.stop("enough")
+    run.stop()
+    assert sorted(seen.closed) == (["sink", "source"] if begins else [])
+    assert run.supervisor.reason == ("enough" if begins else "")
+    assert all(segment.fd == -1 for segment in run.memory.segments.values())
+    with pytest.raises(RuntimeError, match="this run has been stopped"):
+        run.until(lambda: True)
+    with pytest.raises(RuntimeError, match="this run has been stopped"):
+        run.finish()
+    del run
 
 
 @pytest.mark.usefixtures("nothing_left")
