@@ -1,4 +1,4 @@
-"""The classes of PyTorchRL's page, for scripts: facades that drive the topology of a run inline, in the caller's thread.
+"""The classes of PyTorchRL's page, for scripts: facades that drive the topology of a run in the caller's thread.
 
     collection      CWorkerSet, CollectorThread: the collectors of a run
     g_worker_set    GWorkerSet: the whole trainer, an update at a time

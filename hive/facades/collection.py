@@ -4,14 +4,14 @@
                               one collection step, and puts it into `queue`
 
 The collectors are those of every run, with the same numbers, seeds, modes and errors. They are actors of an inline
-topology (hive.runtime.inline): tasks of this thread, which work only while a `step` waits for them. PyTorchRL documents a
-thread that waits on remote workers; here the name is kept, and nothing runs beside the caller.
+topology (hive.runtime.inline): tasks of this thread, which work only while a `step` waits for them. PyTorchRL documents
+a thread that waits on remote workers; here the name is kept, and nothing runs beside the caller.
 
     Central, synchronous     one collector, number 0          Parallel, synchronous     rounds of all; may be cut short
     Central, asynchronous    the same, ahead of its weights    Parallel, asynchronous    whatever rollout is ready
 
-One item of `queue` is one collection step: all rollouts of a synchronous round, in the order of their collectors, or one
-asynchronous rollout. So a round is trained on as a whole.
+One item of `queue` is one collection step: all rollouts of a synchronous round, in the order of their collectors, or
+one asynchronous rollout. So a round is trained on as a whole.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = ["CWorker", "CWorkerSet", "CollectorThread"]
 
 MAX_WORKERS = 1024  # of a set, so that collectors of different parents never have the same number
 ASYNCHRONOUS_LAG = 4  # as in a run: collection.max_lag of asynchronous communication
+VERSIONS_KEPT = 4 * MAX_WORKERS  # more than the rollouts that can lie in slots, each made with a version of its own
 
 
 class CWorker:
@@ -200,7 +201,9 @@ class CollectorThread:
 
     def broadcast_new_weights(self) -> None:
         """Rollouts that begin from now on are made with the local worker's weights."""
-        self._desk.weights = self.local_worker.get_weights()
+        self._desk.weights = weights = self.local_worker.get_weights()
+        for worker in self.remote_workers:
+            worker.set_weights(weights)
         self.num_sent_since_broadcast = 0
 
     def step(self) -> None:
@@ -213,7 +216,7 @@ class CollectorThread:
         elif self.should_broadcast():
             self.broadcast_new_weights()
         desk = self._desk
-        desk.asked += 1
+        desk.asked = desk.made + 1  # an interrupted step is not made up for
         desk.wake.set()
         self._run.until(lambda: desk.made >= desk.asked)
         self.num_sent_since_broadcast += 1
@@ -233,8 +236,9 @@ class CollectorThread:
     def stop(self) -> None:
         """Ends collection and closes environments. Again does nothing."""
         self.stopped = True
-        if self._run is not None:
-            self._run.stop()
+        run, self._run = self._run, None
+        if run is not None:
+            run.stop()
 
     def _topology(self) -> Topology:
         """The collectors of a run, and in the place of gradient workers and learner one actor that asks for rounds."""
@@ -307,6 +311,7 @@ class _Taker(Actor):
         self.desk = desk
         self.layout = blueprint.rollout_layout
         self.published: dict[int, int] = {}  # version of the board -> version of the weights
+        self.newest: Snapshot | None = None
 
     async def run(self) -> None:
         desk, started = self.desk, time.perf_counter()
@@ -332,12 +337,13 @@ class _Taker(Actor):
     def _publish(self, step: int) -> None:
         """A synchronous round waits for the version of its number; otherwise only new weights are published."""
         weights = self.desk.weights
-        if not self.desk.synchronous and weights.version in self.published.values():
+        if not self.desk.synchronous and weights is self.newest:
             return
         version = step if self.desk.synchronous else self.behaviour.latest + 1
-        self.behaviour.begin()[:] = weights.block[: len(weights.block)]
+        self.behaviour.begin()[:] = weights.block
         self.behaviour.publish(version)
-        self.published[version] = weights.version
+        self.newest, self.published[version] = weights, weights.version
+        self.published.pop(version - VERSIONS_KEPT, None)
 
     def _taken(self, slot: Slot, seconds: float) -> CollectedRollout:
         memory = aligned_block(self.layout.bytes)

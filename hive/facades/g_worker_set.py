@@ -2,14 +2,16 @@
 
     set.step()     lets the topology of a run make one turn: collectors, gradient workers, learner
 
-The topology is the built-in trainer's (hive.schemes), with the numbers of workers and the modes of the set; its actors are
-tasks of this thread, which work only while a `step` waits for them (hive.runtime.inline). So a set has the bytes of the run
-with the same config. Distributed, the gradient workers are replicas, which make the same update themselves. Several
-processes, and processes that may be killed, are what a run is for. PyTorchRL documents the class.
+The topology is the built-in trainer's (hive.schemes), with the numbers of workers and the modes of the set; its actors
+are tasks of this thread, which work only while a `step` waits for them (hive.runtime.inline). So a set has the bytes of
+the run with the same config, which it outlasts: it has no goal. Distributed, the gradient workers are replicas, which
+make the same update themselves. Several processes, and processes that may be killed, are what a run is for. PyTorchRL
+documents the class.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,9 +24,9 @@ from numpy.typing import NDArray
 from hive.algorithms import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
-from hive.facades.collection import MAX_WORKERS, CWorkerSet
-from hive.gradients import VERSION
-from hive.runtime import Actor, Inlet, Slot, Subscription
+from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
+from hive.gradients import POLICY, TOP_K, VERSION
+from hive.runtime import Actor, Bytes, Inlet, Slot, Subscription
 from hive.runtime.inline import InlineRun
 from hive.schemes.trainer import assemble
 from hive.workers import (
@@ -36,9 +38,8 @@ from hive.workers import (
     Snapshot,
     describe_gradient,
 )
-from hive.workers.g_worker import compression_of
-from hive.workers.legality import check_modes
 from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
+from hive.workers.numerics import Finding
 
 __all__ = ["RESOURCES", "GWorkerSet"]
 
@@ -48,7 +49,7 @@ RESOURCES: Mapping[str, float] = {
     "num_gpus": 0.2,
     "object_store_memory": 2147483648,
 }
-"""The documented resources of a remote worker. Tasks of one thread share what it has: `remote_config` only shows them."""
+"""The documented resources of a remote worker, for `remote_config` alone: tasks share what their thread has."""
 
 Info = dict[str, Any]
 
@@ -85,7 +86,7 @@ class GWorkerSet:
         self.num_workers = num_workers
         self.index_parent = index_parent
         self.remote_config = {**RESOURCES, **grad_worker_resources}
-        self.worker_params = {
+        self.worker_params: dict[str, Any] = {
             "col_workers_factory": col_workers_factory,
             "col_communication": col_communication,
             "compress_grads_to_send": compress_grads_to_send,
@@ -94,45 +95,53 @@ class GWorkerSet:
             "initial_weights": initial_weights,
             "device": local_device,
         }
-        self._collectors = col_workers_factory(local_device, initial_weights, index_parent * MAX_WORKERS)
-        each = self._collectors.num_workers
-        check_modes(col_execution, col_communication, each, col_fraction_workers)
-        self._compression = compression_of(compress_grads_to_send, self._collectors.blueprint.codec)
-        self._local = GWorker(index_parent * MAX_WORKERS, **self.worker_params)  # type: ignore[arg-type]
+        self._first = index_parent * MAX_WORKERS  # number of its first worker, and of its first collector
+        self._collectors = col_workers_factory(local_device, initial_weights, self._first)
+        total = num_workers * self._collectors.num_workers
+        if total > MAX_WORKERS:
+            raise TopologyError(f"the set has {total} collectors, and may have {MAX_WORKERS}")
+        own = {**self.worker_params, "col_workers_factory": lambda *_: self._collectors}
+        self._local = GWorker(self._first, **own)
         self._distributed: bool | None = None  # how updates are made, from the first on
+        self._stopped = False
         self._run: InlineRun | None = None
-        self._seen = _Seen()
+        self._seen = _Seen(0)
 
     def local_worker(self) -> GWorker:
         """Holds the weights of the last update; it is not part of the topology."""
         return self._local
 
     def remote_workers(self) -> list[GWorker]:
-        """The gradient workers inside the topology, which is made if it is not there yet."""
+        """The gradient workers inside the topology, which is made if it is not there yet; made anew, with new workers,
+        if the first step is distributed."""
         if not self.num_workers:
             return []
-        self._made(bool(self._distributed))
+        self._made()
         return [self._seen.workers[index] for index in sorted(self._seen.workers)]
 
     @property
     def actor_version(self) -> int:
-        """Updates so far."""
+        """Updates so far. As in a run, one whose gradient is not finite counts, and changes nothing."""
         return self._local.actor_version
 
     def step(self, distribute_gradients: bool = False) -> list[Info]:
         """One synchronous update of everybody; a summary of each worker's part in it.
 
-        Raises what an environment, a worker or the learner raises.
+        It names no times: the parts of several workers are made in turn. Raises what an environment, a worker or the
+        learner raises, and RuntimeError after `stop`.
         """
         if self._distributed not in (None, distribute_gradients):
             raise TopologyError(
                 "the updates of a set are all distributed, or none is: the optimizer's state is with who makes them",
                 hint="make another set, and give it the weights of this one",
             )
+        if self._distributed is None and distribute_gradients:
+            self._end()
         self._distributed = distribute_gradients
-        run, seen = self._made(distribute_gradients), self._seen
-        turns = seen.turns
-        run.until(lambda: seen.turns > turns)
+        run, seen = self._made(), self._seen
+        seen.asked = seen.turns + 1
+        seen.wake.set()
+        run.until(lambda: seen.turns >= seen.asked)
         assert seen.weights is not None
         self._local.set_weights(seen.weights)
         return list(seen.infos)
@@ -141,7 +150,6 @@ class GWorkerSet:
         """Changes one hyper-parameter of every worker, from the next step on. Raises ConfigError, and changes nothing,
         if the algorithm does not have it so."""
         self._local.update_algorithm_parameter(parameter_name, new_parameter_value)
-        self._made(bool(self._distributed))
         for worker in self._seen.workers.values():
             worker.update_algorithm_parameter(parameter_name, new_parameter_value)
         for learner in self._seen.learners:
@@ -149,9 +157,9 @@ class GWorkerSet:
 
     def stop(self) -> None:
         """Stops the topology and closes its environments. Again does nothing."""
+        self._stopped = True
         self._local.stop()
-        if self._run is not None:
-            self._run.stop()
+        self._end()
 
     def __enter__(self) -> GWorkerSet:
         return self
@@ -190,23 +198,32 @@ class GWorkerSet:
 
     # --- inside
 
-    def _made(self, distribute_gradients: bool) -> InlineRun:
+    def _made(self) -> InlineRun:
+        if self._stopped:
+            raise RuntimeError("this set of gradient workers has been stopped")
         if self._run is None:
             weights = self._local.get_weights()
-            blueprint = _Blueprint(self._config(distribute_gradients), weights.block)
-            topology = assemble(blueprint, Path())
-            topology["collectors"].parameters["first_source"] = self.index_parent * MAX_WORKERS
-            topology.replace("gradient-workers", _Worker, seen=self._seen)
-            topology.replace("learner", _Learner, seen=self._seen)
+            self._seen = seen = _Seen(weights.version)
+            topology = assemble(_Blueprint(self._config(), weights.block), Path())
+            topology["collectors"].parameters["first_source"] = self._first
+            topology.replace("gradient-workers", _Worker, seen=seen, first=self._first)
+            topology.replace("learner", _Learner, seen=seen)
             topology.replace("recorder", _NoRecorder)
             self._run = InlineRun(topology)
-            self._run.until(lambda: self._seen.ready)
+            self._run.until(lambda: seen.ready)
         return self._run
 
-    def _config(self, distribute_gradients: bool) -> Config:
-        """That of the run with these workers."""
+    def _end(self) -> None:
+        run, self._run = self._run, None
+        self._seen = _Seen(0)
+        if run is not None:
+            run.stop()
+
+    def _config(self) -> Config:
+        """The config of the run with these workers."""
         config, each = self._collectors.blueprint.config, self._collectors.num_workers
         synchronous = self.worker_params["col_communication"] == "synchronous"
+        codec = self._local.codec
         count = max(self.num_workers, 1)
         collection = dataclasses.replace(
             config.collection,
@@ -224,27 +241,32 @@ class GWorkerSet:
             communication="synchronous",
             max_lag=0,
             bootstrap_rounds=1,
-            decentralised=distribute_gradients,
-            compression=self._compression.name,
+            decentralised=bool(self._distributed),
+            compression=codec.name,
+            top_k=config.gradients.top_k if codec.name == config.gradients.compression else TOP_K,
         )
         checkpoint = dataclasses.replace(config.checkpoint, every={})
-        run = dataclasses.replace(config.run, steps=NO_END, stop_at_return=None)
         evaluation = dataclasses.replace(config.evaluation, every={})
         return dataclasses.replace(
-            config, collection=collection, gradients=gradients, checkpoint=checkpoint, run=run, evaluation=evaluation
+            config,
+            collection=collection,
+            gradients=gradients,
+            checkpoint=checkpoint,
+            evaluation=evaluation,
+            algorithm=self._local.state.learner.config,  # as it has been changed
         )
-
-
-NO_END = 1 << 62  # environment steps: a set has no goal of its own
 
 
 class _Seen:
-    """What the actors of the topology show to the set."""
+    """What the actors of the topology show to the set. `first`: the version of the weights that they begin with."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self.first = first
         self.workers: dict[int, GWorker] = {}
         self.learners: list[Any] = []
+        self.asked = 0  # turns: the loop runs a little longer than a step needs, and no gradient is made of that
         self.turns = 0
+        self.wake = asyncio.Event()
         self.ready = False
         self.infos: list[Info] = []
         self.weights: Snapshot | None = None
@@ -268,11 +290,27 @@ class _Blueprint(Blueprint):
 class _Worker(GradientWorkerActor):
     """Shows its GWorker."""
 
-    def __init__(self, blueprint: Blueprint, directory: Path, seen: _Seen) -> None:
+    def __init__(self, blueprint: Blueprint, directory: Path, seen: _Seen, first: int) -> None:
+        self.first = first
+        self.seen = seen
         super().__init__(blueprint, directory)
         seen.workers[self.index] = self.worker
         if self.replica is not None:
             seen.learners.append(self.replica.learner)
+
+    def g_worker(self) -> GWorker:
+        return GWorker.of_run(self.blueprint, self.first + self.index, self.status)
+
+    async def _state(self, sequence: int) -> tuple[int, Bytes]:
+        """Waits for the step that gradient `sequence` is part of."""
+        while self.seen.asked <= sequence:
+            self.seen.wake.clear()
+            await self.seen.wake.wait()
+        return await super()._state(sequence)
+
+    def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
+        """A set has no directory where it would keep what the gradient was made of."""
+        self.log.warning("%s, found by %s", finding.text, self.name)
 
 
 class _Learner(LearnerActor):
@@ -281,6 +319,8 @@ class _Learner(LearnerActor):
     def __init__(self, blueprint: Blueprint, seen: _Seen) -> None:
         super().__init__(blueprint)
         self.seen = seen
+        self.turn_of: dict[int, int] = {}  # version of the policy -> turn whose weights it has
+        self.collected_with: dict[int, int] = {}  # worker -> turn of the policy that its round was collected with
         seen.learners.append(self.learner)
 
     async def run(self) -> None:
@@ -291,14 +331,32 @@ class _Learner(LearnerActor):
         infos = [self._info(slot) for slot in held]
         super()._turn(held)
         seen, block = self.seen, self.weights.board.read(self.turn)
-        seen.infos, seen.weights = infos, Snapshot.of(self.turn, self.blueprint.state.weights(block))
-        seen.turns += 1
+        seen.infos, seen.weights = infos, Snapshot.of(seen.first + self.turn, self.blueprint.state.weights(block))
+
+    def _judge_finite(self) -> None:
+        super()._judge_finite()
+        self.seen.turns += 1  # only now: a step raises what its turn raises
 
     def _info(self, slot: Slot) -> Info:
-        worker = self.seen.workers[slot.producer]
+        worker, header = self.seen.workers[slot.producer], slot.arrays["header"]
         worker.iter += 1
-        version = int(slot.arrays["header"][VERSION])
-        return describe_gradient(worker.algo, Gradients(worker, slot.arrays, version))
+        turn, policy = int(header[VERSION]), int(header[POLICY])
+        if policy >= 0:  # the first gradient of a round
+            self.collected_with[slot.producer] = self.turn_of[policy]
+        collected_with = self.collected_with.get(slot.producer, turn)
+        first = self.seen.first
+        return describe_gradient(
+            worker.algo, Gradients(worker, slot.arrays, first + turn), collected_with=first + collected_with
+        )
+
+    def _publish_behaviour(self, held: list[Slot]) -> None:
+        super()._publish_behaviour(held)
+        latest = self.behaviour.latest
+        self.turn_of.setdefault(latest, self.turn)
+        self.turn_of.pop(latest - VERSIONS_KEPT, None)
+
+    def _over(self) -> None:
+        """A set has no goal of its own."""
 
 
 class _NoRecorder(Actor):

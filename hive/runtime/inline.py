@@ -5,15 +5,18 @@
         ...                                       nobody does anything
         outcome = run.finish()                    to the end that the topology comes to by itself
 
-The supervisor, nodes, ports, slots and boards are those of every run; transport and process table are the in-memory ones.
-What an actor raises is raised by the call in which it happened.
+The supervisor, nodes, ports, slots and boards are those of every run; transport and process table are the in-memory
+ones. What an actor raises is raised by the call in which it happened. A call inside a coroutine, as in every cell of a
+notebook, finds a loop running in its thread, and moves this one on in another thread for which it waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import Any, TypeVar
 
 from hive.clock import Clock, RealClock
 from hive.runtime.membership import Settings
@@ -26,11 +29,12 @@ from hive.runtime.transport import MemoryTransport
 __all__ = ["InlineRun"]
 
 ADDRESS = "memory://inline/supervisor"
+Result = TypeVar("Result")
 UNWATCHED = Settings(phase_limit_s=float("inf"))  # its owner may take any time between two calls
 
 
 class InlineRun:
-    """`topology` as tasks of a loop of its own, in this thread.
+    """Hosts `topology` as tasks of a loop of its own, in this thread.
 
     clock: makes the clock of the loop; loop_factory: makes the loop. settings: of the supervisor; without any, no actor
     is taken for stuck, because the loop stands still between two calls.
@@ -60,9 +64,10 @@ class InlineRun:
     def until(self, condition: Callable[[], bool]) -> None:
         """Lets the actors work until the condition holds; it is looked at whenever they have all had a turn.
 
-        Raises what an actor raised, and RuntimeError where the run ends before.
+        They may have a few turns more: what must not happen before the next call has to be asked for by the owner.
+        Raises what an actor raised, what the condition raises, and RuntimeError where the run ends before.
         """
-        self.runner.run(self._until(condition))
+        self._do(lambda: self._until(condition))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         life = self._begun()
@@ -85,7 +90,7 @@ class InlineRun:
             finally:
                 await self.processes.close()
 
-        outcome = self.runner.run(wait())
+        outcome = self._do(wait)
         self._raise(outcome)
         return outcome
 
@@ -95,20 +100,26 @@ class InlineRun:
             return
         self._closed = True
         try:
+            _beside(lambda: self._end(reason))
+        finally:
+            self.memory.close()
+
+    def _end(self, reason: str) -> None:
+        with self.runner:
             if self._life is not None and not self._life.done():
                 self.supervisor.request(reason)
                 self.runner.run(self._drained(self._life))
-        finally:
-            self.runner.close()
-            self.memory.close()
 
     async def _drained(self, life: asyncio.Task[Outcome]) -> None:
         await life
         await self.processes.close()
 
-    def _begun(self) -> asyncio.Task[Outcome]:
+    def _do(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
+        return _beside(lambda: self.runner.run(work()))
+
+    def _begun(self) -> asyncio.Task[Outcome]:
         if self._life is None:
             self._life = asyncio.get_running_loop().create_task(self.supervisor.run())
         return self._life
@@ -122,3 +133,19 @@ class InlineRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
+
+
+def _beside(call: Callable[[], Result]) -> Result:
+    """Call this in a thread in which no loop runs: in this one, where that is so."""
+    if not _runs_a_loop():
+        return call()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -3,22 +3,23 @@
     rollouts -> algorithm.gradients -> forward, loss, backward -> one copy into the gradient slot
 
 A synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper, which read the
-learner's state where it lies (`bind`). An algorithm makes S gradients of a round, each on its own version of the weights;
-gradient g is number g mod S of round g // S. What it cannot make (a share without samples, a round that a killed worker
-began) is a gradient of zero samples: the numbers stay whole. One that is not finite is noted in its header and never
-applied; `slot.on_not_finite` is called while all that made it is there.
+learner's state where it lies (`bind`). An algorithm makes S gradients of a round, each on its own version of the
+weights; gradient g is number g mod S of round g // S. What it cannot make (a share without samples, a round that a
+killed worker began) is a gradient of zero samples: the numbers stay whole. One that is not finite is noted in its
+header and never applied; `slot.on_not_finite` is called while all that made it is there.
 
 In a run the actor calls `bind` and `compute`, and the rollouts come through a port. In a script the same object has
 collectors of its own, and is what PyTorchRL documents:
 
     collector.queue -> get_data() -> get_grads() -> Gradients -> apply_gradients() -> weights, version + 1
 
-`apply_gradients` is one turn of the learner on blocks of its own (hive.workers.replica). Collectors get weights when the
-collection broadcasts them, never between two gradients of a round. Nothing here starts a thread.
+`apply_gradients` is one turn of the learner on blocks of its own (hive.workers.replica). Collectors get weights when
+the collection broadcasts them, never between two gradients of a round. Nothing here starts a thread.
 """
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms import Algorithm, Gradients as AlgorithmGradients, Moments, update_parameter
+from hive.algorithms import Algorithm, Moments, update_parameter
+from hive.algorithms import Gradients as AlgorithmGradients
 from hive.approximation import SharedTarget
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import (
@@ -55,12 +57,12 @@ from hive.workers.blueprint import Blueprint
 from hive.workers.gradient_slot import GradientSlot
 from hive.workers.learner import Count, Turn, mean_return
 from hive.workers.legality import check_device
-from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
 from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
 
 __all__ = [
     "CollectionTask",
+    "CollectionWorker",
     "CollectionWorkers",
     "CollectorsElsewhere",
     "GWorker",
@@ -75,10 +77,23 @@ Arrays = Mapping[str, NDArray[Any]]
 Info = dict[str, Any]
 
 
+class CollectionWorker(Protocol):
+    """Holds the weights that collectors act with: hive.facades.CWorker."""
+
+    @property
+    def actor_version(self) -> int: ...
+
+    def get_weights(self) -> Snapshot: ...
+
+    def set_weights(self, actor_weights: Snapshot | Mapping[str, Any]) -> None: ...
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None: ...
+
+
 class CollectionTask(Protocol):
     """Brings rollouts: hive.facades.CollectorThread."""
 
-    queue: Any
+    queue: queue.Queue[list[CollectedRollout]]
 
     def get(self) -> list[CollectedRollout]:
         """The oldest collection step; one is made if there is none."""
@@ -90,9 +105,9 @@ class CollectionWorkers(Protocol):
     @property
     def blueprint(self) -> Blueprint: ...
 
-    def local_worker(self) -> Any: ...
+    def local_worker(self) -> CollectionWorker: ...
 
-    def remote_workers(self) -> list[Any]: ...
+    def remote_workers(self) -> Sequence[CollectionWorker]: ...
 
     def task(
         self, index_worker: int, fraction_workers: float, communication: str, execution: str, interval: int
@@ -103,14 +118,14 @@ class CollectionWorkers(Protocol):
 
 @dataclass(frozen=True)
 class CollectorsElsewhere:
-    """In a run: collectors are other actors, and rollouts come through a port."""
+    """Stands for the collectors of a run: they are other actors, and rollouts come through a port."""
 
     blueprint: Blueprint
 
-    def local_worker(self) -> Any:
+    def local_worker(self) -> CollectionWorker:
         raise TopologyError("the collectors of this gradient worker are other actors of its run")
 
-    def remote_workers(self) -> list[Any]:
+    def remote_workers(self) -> Sequence[CollectionWorker]:
         return []
 
     def task(self, *_: Any) -> CollectionTask:
@@ -218,13 +233,14 @@ class GWorker:
         self.storage = RoundStorage()
         self._initial_weights = initial_weights
         self._own_state: Replica | None = None
+        self._version = 0  # of the weights that the last gradient was computed with
         self._slots: dict[int, tuple[NDArray[np.uint8], Layout]] = {}
         self._sequence = 0
         self._last: Gradients | None = None
 
     @classmethod
     def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
-        """Gradient worker number `index_worker` of a run: its collectors are elsewhere, its rounds shared with peers."""
+        """Make number `index_worker` of a run: its collectors are elsewhere, its rounds shared with peers."""
         elsewhere = CollectorsElsewhere(blueprint)
         return cls(index_worker, lambda *_: elsewhere, algorithm=blueprint.algorithm(), status=status)
 
@@ -257,6 +273,7 @@ class GWorker:
         """
         if self.status:
             self.status.enter(self._phase)
+        self._version = version
         number, step = divmod(sequence, self.algo.gradients_per_round)
         clear(out, version, sequence)
         if step == 0:
@@ -301,12 +318,12 @@ class GWorker:
     # --- with collectors of its own
 
     @property
-    def local_worker(self) -> Any:
+    def local_worker(self) -> CollectionWorker:
         """The collection worker that holds the newest weights."""
         return self.col_workers.local_worker()
 
     @property
-    def remote_workers(self) -> list[Any]:
+    def remote_workers(self) -> Sequence[CollectionWorker]:
         """The collection workers that work for it, if the collection is parallel."""
         return self.col_workers.remote_workers()
 
@@ -316,13 +333,18 @@ class GWorker:
         return self._collector
 
     @property
-    def inqueue(self) -> Any:
+    def inqueue(self) -> queue.Queue[list[CollectedRollout]] | None:
         """The queue of collection steps that wait; None in a run."""
         return None if self._collector is None else self._collector.queue
 
     @property
     def state(self) -> Replica:
-        """The weights and the learner's ledger that `apply_gradients` steps, made when they are first asked for."""
+        """The weights and the learner's ledger that `apply_gradients` steps, made when they are first asked for.
+
+        Raises RuntimeError in a run, where the learner has them.
+        """
+        if self._collector is None:
+            raise RuntimeError(f"the learner of its run has the weights of gradient worker {self.index_worker}")
         if self._own_state is None:
             self._own_state = own = self.blueprint.replica()
             own.begin(self.blueprint.initialize)
@@ -333,8 +355,8 @@ class GWorker:
 
     @property
     def actor_version(self) -> int:
-        """Number of times the actor has been updated."""
-        return self.state.turn
+        """Number of times the actor has been updated; in a run, the version that the last gradient is of."""
+        return self._version if self._collector is None else self.state.turn
 
     def step(self, distribute_gradients: bool = False) -> tuple[Gradients, Info]:
         """get_data, then get_grads. Distributing, its gradient is applied at once: alone it has no peers."""
@@ -372,13 +394,9 @@ class GWorker:
         self.compute([one.data for one in rollouts], slot, sequence=sequence, version=version)
         grads = self._last = Gradients(self, slot, version)
         is_first = sequence % self.algo.gradients_per_round == 0
-        info = describe_gradient(
-            self.algo,
-            grads,
-            collected_with=min((one.version_collected for one in rollouts), default=-1),
-            collection_s=sum(one.seconds for one in rollouts) if is_first else 0.0,
-        )
-        info["Time"]["Gradient"] = time.perf_counter() - begun
+        info = describe_gradient(self.algo, grads, min((one.version_collected for one in rollouts), default=version))
+        collection_s = sum(one.seconds for one in rollouts) if is_first else 0.0
+        info["Time"] = {"Collection": collection_s, "Gradient": time.perf_counter() - begun}
         if distribute_gradients:
             self.apply_gradients(grads)
         return grads, info
@@ -452,7 +470,7 @@ class GWorker:
         Raises ConfigError, and changes nothing, for a name or a value that the algorithm does not take.
         """
         update_parameter(self.algo, parameter_name, new_parameter_value)  # type: ignore[arg-type]
-        if self._own_state is not None or self._collector is not None:
+        if self._collector is not None:
             update_parameter(self.state.learner, parameter_name, new_parameter_value)
 
     def stop(self) -> None:
@@ -504,24 +522,18 @@ class GWorker:
         return slot
 
 
-def describe_gradient(
-    algorithm: Algorithm, grads: Gradients, *, collected_with: int = -1, collection_s: float = 0.0
-) -> Info:
-    """A summary of a gradient, a new dictionary each time. Samples and episodes of a round are counted once.
+def describe_gradient(algorithm: Algorithm, grads: Gradients, collected_with: int) -> Info:
+    """Return a summary of a gradient, a new dictionary each time. Samples and episodes of a round are counted once.
 
-    collected_with: the oldest version that its rollouts were made with; -1: as the gradient says, which only the first
-    of a round does. collection_s: what collecting them took.
+    collected_with: the oldest version that its rollouts were made with.
     """
     header = grads.slot["header"].tolist()
-    version = header[POLICY] if collected_with < 0 else collected_with
-    version = version if version >= 0 else grads.version_gradient
     return {
         "Algorithm": dict(zip(algorithm.statistics, grads.slot["statistics"].tolist(), strict=False)),
-        "Version": {"Collection": version, "Gradient": grads.version_gradient},
-        "Time": {"Collection": collection_s, "Gradient": 0.0},
+        "Version": {"Collection": collected_with, "Gradient": grads.version_gradient},
         "NumberSamples": header[ENV_STEPS],
         "Episodes": {"TrainReward": grads.slot["episode_returns"][: header[EPISODES]].tolist()},
-        "PolicyLag": grads.version_gradient - version,
+        "PolicyLag": grads.version_gradient - collected_with,
         "CompressionRatio": grads.plain_bytes / grads.sent_bytes,
     }
 

@@ -1,11 +1,12 @@
 """The receiver of gradients in a run: what `reinforce` and `jointly` compute enters one gradient slot.
 
     outputs = approximation(inputs)        marked with the weights that are bound now
-    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, or compressed (hive.gradients.codecs)
+    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, or compressed
 
-A slot takes one gradient: an algorithm yields after each. A graph holds tensors of the weights that it was made with, and
-these are views of a block that is exchanged at the next gradient: backpropagating it then would mix two versions, so a
-loss of earlier outputs is refused. A gradient that is not finite is noted in the slot's header and never applied.
+A slot takes one gradient: an algorithm yields after each. A graph holds tensors of the weights that it was made with,
+and these are views of a block that is exchanged at the next gradient: backpropagating it then would mix two versions,
+so a loss of earlier outputs is refused. A gradient that is not finite is noted in the slot's header and never applied.
+hive.gradients.codecs compresses.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ class GradientSlot:
         out["header"][SAMPLES] = samples
         losses = [part.loss.item() for part in parts]
         if not (_native.norm_and_finite(gradient)[1] and all(map(math.isfinite, losses))):
-            inputs = [tensor for part in parts for tensor in _tensors(part.inputs)]
-            finding = find(self.flat, self._rollouts, inputs, losses, gradient)
+            seen = [tensor for part in parts for tensor in _tensors(part.inputs)]
+            finding = find(self.flat, self._rollouts, seen, losses, gradient)
             out["header"][CAUSE] = CAUSES.index(finding.cause)
             self.codec.clear(out)
             self.on_not_finite(finding, out["header"])

@@ -8,9 +8,9 @@ The state is two blocks of the same turn number, in memory that outlives the lea
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
 killed anywhere has lost at most the turn in progress. In it, the accumulator reduces the gradients, the global network
-of the NetworkWrapper goes from block v to block v + 1, and its target follows. A turn is an update, except when there is nothing to apply:
-gradients of zero samples, or one that is not finite or would make weights that are not: that is never applied. Then the
-weights pass on unchanged.
+of the NetworkWrapper goes from block v to block v + 1, and its target follows. A turn is an update, except when there
+is nothing to apply: gradients of zero samples, or one that is not finite or would make weights that are not: that is
+never applied. Then the weights pass on unchanged.
 
 A synchronous object without ports: blocks in, blocks out. When to publish, and to whom, is the actor's business.
 """

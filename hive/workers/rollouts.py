@@ -79,8 +79,11 @@ def snapshot_of(weights: Snapshot | Mapping[str, Any], flat: FlatParameters, ver
     Raises NetworkError where names, shapes or dtypes are not those of the network, and for weights that are not finite.
     """
     if isinstance(weights, Snapshot):
-        if len(weights.block) < flat.block_bytes:
-            raise NetworkError(f"{len(weights.block)} bytes do not hold the weights of this network")
+        if len(weights.block) != flat.block_bytes:
+            raise NetworkError(
+                f"the weights of this network take {flat.block_bytes} bytes, these {len(weights.block)}",
+                hint="a Snapshot goes from one worker to another of the same network",
+            )
         return weights
     given: Any = weights.get("weights", weights)
     number = int(weights["version"]) if "weights" in weights and "version" in weights else version

@@ -1,7 +1,8 @@
-"""GWorker in plain scripts: it learns in every mode, its numbers are those of a run's parts, and it ends."""
+"""GWorker in plain scripts: it learns in every mode, its bytes are those of a run, and it ends."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,28 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_trainer import Trainer, config_of
+from small_facades import LEARN, MODES, SAMPLES, blueprint_of, in_use, run_of, sha256, worker_of
 
-from hive.errors import ConfigError, NetworkError, RecordError, TopologyError
+from hive.errors import ConfigError, EnvironmentFailed, NetworkError, RecordError, TopologyError
+from hive.facades import CWorkerSet, Gradients, GWorker
 from hive.records import checkpoint_at
-from hive.workers import Blueprint, CWorkerSet, Gradients, GWorker
-from hive.workers.collector_task import QUEUE_ITEMS
 
-MODES = [(0, "Central", "synchronous"), (2, "Parallel", "synchronous")]
-LOOSE = [(0, "Central", "asynchronous"), (2, "Parallel", "asynchronous")]
-every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES + LOOSE)
+every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES)
+synchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[:2]])
+asynchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[2:]])
 
-
-def worker_of(
-    workers: int = 0, execution: str = "Central", communication: str = "synchronous", env: str = "Drift", **values: Any
-) -> GWorker:
-    options = {name: values.pop(name) for name in list(values) if "__" not in name}
-    blueprint = Blueprint(config_of(f"small_environments:{env}", **values))
-    factory = CWorkerSet.create_factory(blueprint, workers)
-    return GWorker(0, factory, communication, col_execution=execution, **options)
-
-
-LEARN = {"env": "Bandit", "collection__envs": 8, "algorithm__learning_rate": 0.01}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "a2c": {"algorithm__learning_rate_schedule": '"linear"'},
+    "ppo": {"algorithm__name": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2},
+    "impala": {"algorithm__name": '"impala"'},
+    "nstep-q": {"algorithm__name": '"nstep-q"', "algorithm__target_interval": 3},
+    "normalised": {"network__normalize_observations": "true", "algorithm__normalize_advantages": "true"},
+    "compressed": {"gradients__compression": '"top-k"', "network__middleware": [32, 32]},
+}
 
 
 def trained(worker: GWorker, steps: int) -> float:
@@ -44,19 +41,22 @@ def trained(worker: GWorker, steps: int) -> float:
     return float(np.mean(returns[-100:]))
 
 
-@pytest.mark.parametrize(("workers", "execution", "communication"), MODES)
+@synchronous
 @pytest.mark.parametrize("compress", [False, True, "fp16", "top-k"])
-def test_it_learns(workers: int, execution: str, communication: str, compress: bool | str) -> None:
-    """Guessing earns 0.5; the last line is what tells."""
-    made = worker_of(workers, execution, communication, compress_grads_to_send=compress, **LEARN)
+def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
+    """Guessing earns 0.5; the last episodes are what tells."""
+    made = worker_of(workers, execution, compress_grads_to_send=compress, **LEARN)
     assert trained(made, 150) >= 0.95
 
 
-@pytest.mark.parametrize(("workers", "execution", "communication"), LOOSE)
-def test_it_learns_from_whatever_is_ready(workers: int, execution: str, communication: str) -> None:
-    """IMPALA, since rollouts may be some updates old, by as much as the threads please."""
-    made = worker_of(workers, execution, communication, algorithm__name='"impala"', **LEARN)
-    assert trained(made, 300) >= 0.8
+@asynchronous
+@pytest.mark.parametrize("compress", [False, True])
+def test_it_learns_from_whatever_is_ready(workers: int, execution: str, compress: bool) -> None:
+    """IMPALA, since rollouts are some updates old."""
+    made = worker_of(
+        workers, execution, "asynchronous", compress_grads_to_send=compress, algorithm__name='"impala"', **LEARN
+    )
+    assert trained(made, 150) >= 0.95
 
 
 def test_without_updates_nothing_is_learned() -> None:
@@ -65,16 +65,49 @@ def test_without_updates_nothing_is_learned() -> None:
     assert np.mean(returns) < 0.7
 
 
-def test_it_is_the_trainer_of_a_run_byte_for_byte() -> None:
-    config = config_of("small_environments:Drift", env__options="{truncates=6}")
-    trainer = Trainer(config)
-    trainer.train(10)
-    with GWorker(0, CWorkerSet.create_factory(Blueprint(config))) as made:
-        for _ in range(10):
+# --- the bytes of a run
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@synchronous
+def test_it_is_the_run_of_the_config_byte_for_byte(workers: int, execution: str, name: str, tmp_path: Path) -> None:
+    """As many updates, the last by the learning rate of the run's last."""
+    count = max(workers, 1)
+    values = {"collection__workers": count, "run__steps": 6 * count * SAMPLES, **ALGORITHMS[name]}
+    outcome = run_of(tmp_path, **values)
+    with worker_of(workers, execution, **values) as made:
+        for _ in range(int(outcome.results["updates"])):
+            made.step()
+            assert made.apply_gradients().applied
+        assert sha256(made.get_weights()) == outcome.digest
+        assert made.actor_version == outcome.results["updates"] >= 6
+
+
+def test_of_another_number_it_is_another_run(tmp_path: Path) -> None:
+    found = set()
+    for index in (0, 1):
+        with worker_of(index=index) as made:
             made.step()
             made.apply_gradients()
-        weights = trainer.blueprint.state.weights(trainer.weights[0])
-        assert made.get_weights().block.tobytes() == weights.tobytes()
+            found.add(sha256(made.get_weights()))
+    assert len(found) == 2
+
+
+@asynchronous
+def test_asynchronous_training_is_the_same_every_time(workers: int, execution: str) -> None:
+    ends = []
+    for _ in range(2):
+        with worker_of(workers, execution, "asynchronous") as made:
+            infos = []
+            for _ in range(20):
+                infos.append(made.step()[1]["Version"])
+                made.apply_gradients()
+            ends.append((sha256(made.get_weights()), infos))
+    assert ends[0] == ends[1]
+    assert max(version["Gradient"] - version["Collection"] for version in ends[0][1]) in range(1, 6)
+
+
+# --- gradients
 
 
 @every_mode
@@ -126,7 +159,8 @@ def test_compression_is_real(compress: bool | str, ratio: float) -> None:
         grads, info = made.step()
         assert info["CompressionRatio"] == pytest.approx(ratio, rel=0.02)
         assert sum(a.nbytes for a in grads.slot.values()) < grads.plain_bytes / ratio + 2000
-        plain = worker_of(network__middleware=[64, 64]).step()[0]
+        with worker_of(network__middleware=[64, 64]) as other:
+            plain = other.step()[0]
         distance = np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in zip(grads, plain, strict=True)))
         assert (distance == 0) == (compress is False)
 
@@ -182,10 +216,12 @@ def test_weights_that_are_not_finite_are_refused(bad: float) -> None:
         last = list(named)[-1]
         named[last].view(-1)[-1] = bad
         for given in (named, {"version": 7, "weights": named}):
-            with pytest.raises(NetworkError, match=f"weights `{last}` are not finite"):
+            with pytest.raises(NetworkError, match=f"the weights of `{last}` are not finite"):
                 made.set_weights(given)
             with pytest.raises(NetworkError, match="are not finite"):
                 worker_of(initial_weights=given)
+            with pytest.raises(NetworkError, match="are not finite"):
+                GWorker(0, lambda *_: made.col_workers, initial_weights=given).get_weights()
         assert (made.actor_version, made.local_worker.actor_version) == (0, 0)
         assert made.get_weights().block.tobytes() == before.block.tobytes()
         assert all(torch.isfinite(tensor).all() for tensor in made.actor.parameters())
@@ -197,12 +233,12 @@ def test_weights_go_from_one_to_another() -> None:
             one.step()
             one.apply_gradients()
         other.set_weights(one.get_weights())
-        assert other.actor_version == other.local_worker.actor_version == 3
+        assert other.actor_version == 3
         assert other.get_weights().block.tobytes() == one.get_weights().block.tobytes()
         named = {name: tensor.detach().clone() for name, tensor in one.actor.named_parameters()}
         other.set_weights(named)
         assert all(torch.equal(tensor, named[name]) for name, tensor in other.actor.named_parameters())
-        third = GWorker(5, CWorkerSet.create_factory(one.local_worker.blueprint), initial_weights=one.get_weights())
+        third = GWorker(5, CWorkerSet.create_factory(one.blueprint), initial_weights=one.get_weights())
         assert third.actor_version == 3
         assert all(torch.equal(tensor, named[name]) for name, tensor in third.actor.named_parameters())
 
@@ -211,7 +247,7 @@ def test_a_parameter_changes_everywhere() -> None:
     with worker_of(2, "Parallel") as made:
         made.update_algorithm_parameter("learning_rate", 0.5)
         made.update_algorithm_parameter("entropy_weight", 0.25)
-        everybody = [made.algo, made.learner, *(w.algo for w in (made.local_worker, *made.remote_workers))]
+        everybody = [made.algo, made.state.learner]
         assert {(one.config.learning_rate, one.config.entropy_weight) for one in everybody} == {(0.5, 0.25)}  # type: ignore[attr-defined]
         made.step()
         assert made.apply_gradients().learning_rate == 0.5
@@ -244,21 +280,110 @@ def test_a_model_is_not_saved_over_a_file(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
+# --- collection
+
+
 @every_mode
-def test_stop_joins_everything(workers: int, execution: str, communication: str) -> None:
-    before = threading.active_count()
-    made = worker_of(workers, execution, communication)
+def test_collectors_get_the_weights_of_whole_rounds(workers: int, execution: str, communication: str) -> None:
+    """Every update is a version; a synchronous round is made with the newest."""
+    with worker_of(workers, execution, communication, broadcast_interval=2) as made:
+        versions = []
+        for _ in range(8):
+            _, info = made.step()
+            versions.append(info["Version"]["Collection"])
+            assert info["PolicyLag"] == info["Version"]["Gradient"] - info["Version"]["Collection"]
+            made.apply_gradients()
+    if communication == "synchronous":
+        assert versions == [0, 0, 2, 2, 4, 4, 6, 6]
+    else:
+        assert all(version % 2 == 0 and version <= number for number, version in enumerate(versions))
+        assert versions == sorted(versions)
+        assert versions[-1] > 0
+
+
+def test_a_round_that_is_cut_short_counts_by_its_samples() -> None:
+    with worker_of(4, "Parallel", col_fraction_workers=0.5, fraction_samples=0.25) as made:
+        for _ in range(3):
+            grads, info = made.step()
+            assert grads.n_samples == info["NumberSamples"] == 2 * (8 + 8 + 2 + 2)
+            assert sorted(one.steps for one in made.storage.rollouts) == [2, 2, 8, 8]
+
+
+def test_no_two_parents_share_what_is_random() -> None:
+    """Neither the first observations of their environments nor the minibatches of their rounds."""
+    values = {"algorithm__name": '"ppo"', "algorithm__epochs": 1, "algorithm__minibatches": 4}
+    starts: set[bytes] = set()
+    orders: set[bytes] = set()
+    for index in range(6):
+        with worker_of(2, "Parallel", index=index, **values) as made:
+            made.get_data()
+            for one in made.storage.rollouts:
+                starts |= {row.tobytes() for row in one.data["observations"][0]}
+            made.get_grads()
+            assert made._noise is not None
+            orders.add(made._noise.random(8).tobytes())
+    assert (len(starts), len(orders)) == (6 * 2 * 2, 6)
+
+
+# --- the end
+
+
+@every_mode
+def test_nothing_is_left_of_a_stopped_worker(workers: int, execution: str, communication: str) -> None:
+    before, threads = in_use(), threading.enumerate()
+    made = worker_of(workers, execution, communication, env="Counted")
     made.step()
+    assert in_use()[1:] > before[1:]
+    assert threading.enumerate() == threads
     made.stop()
     made.stop()
-    assert threading.active_count() == before
-    with pytest.raises(RuntimeError, match="stopped"):
-        steps(made, 10 * QUEUE_ITEMS)
-
-
-def steps(made: GWorker, count: int) -> None:
-    for _ in range(count):
+    assert in_use() == before
+    assert made.apply_gradients().applied
+    with pytest.raises(RuntimeError, match="has been stopped"):
         made.step()
+
+
+@every_mode
+def test_what_an_environment_raises_comes_out_of_the_step(workers: int, execution: str, communication: str) -> None:
+    before = in_use()
+    with worker_of(workers, execution, communication, env="Counted", env__options="{when=20}") as made:
+        steps = [made.step() for _ in range(2 * max(workers, 1) if communication == "asynchronous" else 2)]
+        for _ in range(2):
+            with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
+                made.step()
+        made.apply_gradients([grads for grads, _ in steps])
+        assert made.actor_version == 1
+    del made, steps
+    assert in_use() == before
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    with worker_of(env="Explodes", env__options="{when=12}") as made:
+        for _ in range(2):
+            grads, _ = made.step()
+            turn = made.apply_gradients(grads)
+        assert (turn.applied, turn.cause, made.actor_version) == (False, "loss", 1)
+        assert all(torch.isfinite(tensor).all() for tensor in made.actor.parameters())
+
+
+def test_it_works_inside_a_running_loop() -> None:
+    """As in a cell of a notebook; the bytes are those of a script."""
+
+    async def cell() -> str:
+        with worker_of(2, "Parallel") as made:
+            for _ in range(3):
+                made.step()
+                made.apply_gradients()
+            return sha256(made.get_weights())
+
+    before = threading.enumerate()
+    inside = asyncio.run(cell())
+    with worker_of(2, "Parallel") as made:
+        for _ in range(3):
+            made.step()
+            made.apply_gradients()
+        assert sha256(made.get_weights()) == inside
+    assert threading.enumerate() == before
 
 
 def test_what_does_not_go_together_is_refused_at_once() -> None:
@@ -275,6 +400,15 @@ def test_what_does_not_go_together_is_refused_at_once() -> None:
             worker_of(**options)
 
 
-def test_one_that_does_not_collect_has_no_data() -> None:
-    with worker_of(collects=False) as made, pytest.raises(RuntimeError, match="no collection workers of its own"):
-        made.step()
+def test_one_of_a_run_has_neither_rollouts_nor_weights_of_its_own() -> None:
+    with GWorker.of_run(blueprint_of(), 3) as made:
+        assert (made.collector, made.inqueue, made.remote_workers, made.actor_version) == (None, None, [], 0)
+        with pytest.raises(RuntimeError, match="rollouts of gradient worker 3 come through its run"):
+            made.step()
+        for attempt in (made.get_weights, lambda: made.set_weights({}), lambda: made.save_model("model")):
+            with pytest.raises(RuntimeError, match="learner of its run has the weights of gradient worker 3"):
+                attempt()
+        with pytest.raises(TopologyError, match="other actors of its run"):
+            made.local_worker.get_weights()
+        made.update_algorithm_parameter("discount", 0.5)
+        assert made.algo.config.discount == 0.5  # type: ignore[attr-defined]

@@ -1,147 +1,372 @@
-"""Several gradient workers in threads: equal to one, equal to each other, and over when they are told."""
+"""GWorkerSet: the bytes of a run, a turn at a time, with as many workers and in the modes that it is given."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_trainer import config_of
+from small_facades import SAMPLES, Counted, in_use, run_of, set_of, sha256
 
-from hive.errors import ConfigError, TopologyError
-from hive.workers import Blueprint, CWorkerSet, GWorker, GWorkerSet
+from hive.errors import ConfigError, EnvironmentFailed, NotFinite, TopologyError
+from hive.facades import CWorkerSet, GWorker, GWorkerSet
 
+distributed_or_not = pytest.mark.parametrize("distributed", [False, True])
+communications = pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
 
-def set_of(
-    workers: int, env: str = "Drift", collectors: int = 0, compress: bool | str = False, **values: Any
-) -> GWorkerSet:
-    blueprint = Blueprint(config_of(f"small_environments:{env}", **values))
-    factory = CWorkerSet.create_factory(blueprint, collectors)
-    execution = "Parallel" if collectors else "Central"
-    made = GWorkerSet.create_factory(workers, factory, col_execution=execution, compress_grads_to_send=compress)
-    return made("cpu", 0)
-
-
-def weights(made: GWorkerSet) -> set[bytes]:
-    """Of the local worker and all others: one element where they agree."""
-    return {worker.get_weights().block.tobytes() for worker in (made.local_worker(), *made.remote_workers())}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "a2c": {"algorithm__learning_rate_schedule": '"linear"', "algorithm__normalize_advantages": "true"},
+    "ppo": {"algorithm__name": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2},
+    "nstep-q": {"algorithm__name": '"nstep-q"', "algorithm__target_interval": 3},
+    "normalised": {"network__normalize_observations": "true"},
+    "compressed": {"gradients__compression": '"top-k"', "network__middleware": [32, 32]},
+}
 
 
-@pytest.mark.parametrize("distributed", [False, True])
-@pytest.mark.parametrize(("workers", "collectors"), [(0, 0), (1, 0), (2, 0), (2, 2), (4, 0)])
-def test_everybody_has_the_same_weights_after_every_update(workers: int, collectors: int, distributed: bool) -> None:
-    with set_of(workers, collectors=collectors) as made:
-        for number in range(5):
-            infos = made.step(distribute_gradients=distributed)
+# --- the bytes of a run
+
+
+@distributed_or_not
+@pytest.mark.parametrize(("workers", "collectors"), [(0, 0), (1, 0), (2, 0), (2, 2)])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_is_the_run_of_the_config_byte_for_byte(
+    workers: int, collectors: int, name: str, distributed: bool, tmp_path: Path
+) -> None:
+    count = max(workers, 1) * max(collectors, 1)
+    values = {
+        "collection__workers": count,
+        "gradients__workers": max(workers, 1),
+        "gradients__decentralised": str(distributed).lower(),
+        "run__steps": 5 * count * SAMPLES,
+        **ALGORITHMS[name],
+    }
+    outcome = run_of(tmp_path, **values)
+    with set_of(workers, collectors=collectors, **values) as made:
+        made.step(distributed)
+        (per_round,) = {worker.algo.gradients_per_round for worker in made._seen.workers.values()}
+        for _ in range(5 * per_round - 1):
+            infos = made.step(distributed)
             assert len(infos) == max(workers, 1)
-            assert len(weights(made)) == 1
-            assert made.actor_version == number + 1
+        assert made.actor_version == 5 * per_round
+        assert sha256(made.local_worker().get_weights()) == outcome.digest
 
 
-def test_distributed_or_not_the_bytes_are_the_same_every_time() -> None:
-    ends = []
+@pytest.mark.parametrize("compress", [False, "bf16"])
+def test_distributed_or_not_the_bytes_are_the_same_every_time(compress: bool | str) -> None:
+    ends = set()
     for distributed in (False, True, False, True):
-        with set_of(3) as made:
+        with set_of(3, compress=compress) as made:
             for _ in range(10):
                 made.step(distributed)
-            ends.append(weights(made))
-    assert ends.count(ends[0]) == 4
+            assert made.actor_version == 10
+            ends.add(sha256(made.local_worker().get_weights()))
+    assert len(ends) == 1
 
 
-def test_an_update_is_the_mean_by_samples() -> None:
-    with set_of(3) as made:
-        parts = [grads for grads, _ in made.get_grads()]
-        total = sum(part.n_samples for part in parts)
-        mean = [sum(part[i] * (part.n_samples / total) for part in parts) for i in range(len(parts[0]))]
-        made.local_worker().apply_gradients(parts)
-        with GWorker(0, CWorkerSet.create_factory(made.local_worker().local_worker.blueprint)) as alone:
-            alone.apply_gradients(mean)
-            one, other = (w.get_weights().block.view(np.uint8) for w in (made.local_worker(), alone))
-            size = alone.local_worker.blueprint.flat.parameter_bytes
-            np.testing.assert_allclose(one[:size].view(np.float32), other[:size].view(np.float32), rtol=1e-4, atol=1e-6)
+def test_with_one_worker_it_is_a_g_worker() -> None:
+    with set_of(0) as made, GWorker(0, CWorkerSet.create_factory(made.local_worker().blueprint)) as alone:
+        for _ in range(5):
+            (info,) = made.step()
+            _, expected = alone.step()
+            alone.apply_gradients()
+            del expected["Time"]
+            assert info == expected
+        assert sha256(made.local_worker().get_weights()) == sha256(alone.get_weights())
 
 
-@pytest.mark.parametrize("distributed", [False, True])
+@distributed_or_not
 @pytest.mark.parametrize("compress", [False, "bf16", "top-k"])
 def test_it_learns(distributed: bool, compress: bool | str) -> None:
     """Guessing earns 0.5."""
     values = {"collection__envs": 8, "algorithm__learning_rate": 0.01}
+    assert learned(set_of(2, "Bandit", compress=compress, **values), distributed) >= 0.95
+
+
+@distributed_or_not
+@pytest.mark.parametrize("collectors", [0, 2])
+def test_it_learns_from_whatever_is_ready(distributed: bool, collectors: int) -> None:
+    values = {"collection__envs": 8, "algorithm__learning_rate": 0.01, "algorithm__name": '"impala"'}
+    assert learned(set_of(2, "Bandit", collectors, communication="asynchronous", **values), distributed) >= 0.95
+
+
+def learned(made: GWorkerSet, distributed: bool) -> float:
+    """The mean return of the last 100 episodes of 120 steps."""
     returns: list[float] = []
-    with set_of(2, "Bandit", compress=compress, **values) as made:
+    with made:
         for _ in range(120):
             for info in made.step(distributed):
                 returns += info["Episodes"]["TrainReward"]
-        assert len(weights(made)) == 1
-    assert np.mean(returns[-100:]) >= 0.95
+    return float(np.mean(returns[-100:]))
 
 
-@pytest.mark.parametrize("scheme", ["a2c", "ppo"])
-def test_each_normalises_by_itself_however_many_a_run_of_that_config_had(scheme: str) -> None:
-    """A worker here has its own collectors, and its round is nobody else's."""
-    options = {"run__scheme": f'"{scheme}"', "algorithm__normalize_advantages": "true"}
-    found = []
-    for several in (1, 2):
-        with set_of(2, gradients__workers=several, **options) as made:
-            samples = [[info["NumberSamples"] for info in made.step()] for _ in range(3)]
-            assert samples[0] == [16, 16]
-            found.append((samples, made.actor_version, weights(made)))
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("distributed", [False, True])
+@distributed_or_not
 def test_what_all_have_seen_is_merged(distributed: bool) -> None:
     """Observations are normalised by the same numbers everywhere, and each is counted once."""
     with set_of(2, network__normalize_observations="true") as made:
         seen = sum(info["NumberSamples"] for _ in range(6) for info in made.step(distributed))
-        assert len(weights(made)) == 1
-        flat = made.local_worker().worker.flat
-        assert flat.buffer_arrays(flat.block)["normalizer.seen"][0] == seen > 0
+        local = made.local_worker()
+        assert local.flat.buffer_arrays(local.get_weights().block)["normalizer.seen"][0] == seen == 6 * 2 * SAMPLES
 
 
-def test_workers_collect_different_things() -> None:
-    with set_of(3, collectors=2) as made:
-        made.get_grads()
-        sources = [one.worker_id for worker in made.remote_workers() for one in worker.storage.rollouts]
-        assert len(set(sources)) == 6
+@distributed_or_not
+def test_a_rate_that_has_fallen_to_zero_ends_nothing(distributed: bool) -> None:
+    """A set has no goal: neither steps nor a return end it."""
+    values = {
+        "run__steps": 3 * SAMPLES,
+        "run__stop_at_return": -100.0,
+        "algorithm__learning_rate_schedule": '"linear"',
+    }
+    with set_of(1, **values) as made:
+        ends = []
+        for _ in range(8):
+            made.step(distributed)
+            ends.append(sha256(made.local_worker().get_weights()))
+    assert len(set(ends[:3])) == 3
+    assert len(set(ends[3:])) == 1
 
 
-def test_what_one_raises_is_raised_and_nobody_waits() -> None:
+def test_evaluations_and_checkpoints_of_the_config_are_a_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "evaluation__every": "{updates=2}",
+        "checkpoint__every": "{updates=2}",
+        "checkpoint__autosave_s": 1e-6,
+    }
+    with set_of(2, **values) as made:
+        for _ in range(12):
+            made.step()
+        assert made.actor_version == 12
+    assert not list(tmp_path.iterdir())
+
+
+# --- what it says
+
+
+@communications
+def test_versions_and_lags_are_in_updates(communication: str) -> None:
+    """PPO makes four of a round: the last is three updates younger than the rollouts."""
+    values = {"algorithm__name": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2}
+    values |= {"algorithm__normalize_advantages": "false"}
+    with set_of(2, communication=communication, **values) as made:
+        infos = [info for _ in range(16) for info in made.step()]
+    assert [info["Version"]["Gradient"] for info in infos] == [n for n in range(16) for _ in range(2)]
+    assert all(i["PolicyLag"] == i["Version"]["Gradient"] - i["Version"]["Collection"] for i in infos)
+    if communication == "synchronous":
+        assert [info["PolicyLag"] for info in infos] == [n for n in (0, 1, 2, 3) for _ in range(2)] * 4
+    assert [info["NumberSamples"] > 0 for info in infos] == [n == 0 for n in (0, 1, 2, 3) for _ in range(2)] * 4
+
+
+@pytest.mark.parametrize(
+    ("compress", "ratio", "config"),
+    [
+        (False, 1.0, {}),
+        (True, 2.0, {}),
+        ("top-k", 5.0, {}),
+        (True, 10.0, {"gradients__compression": '"top-k"', "gradients__top_k": 0.05}),
+        ("top-k", 10.0, {"gradients__compression": '"top-k"', "gradients__top_k": 0.05}),
+    ],
+)
+def test_compressed_gradients_are_small(compress: bool | str, ratio: float, config: dict[str, Any]) -> None:
+    with set_of(2, compress=compress, network__middleware=[64, 64], **config) as made:
+        assert all(info["CompressionRatio"] == pytest.approx(ratio, rel=0.02) for info in made.step())
+
+
+@distributed_or_not
+def test_every_worker_is_used(distributed: bool) -> None:
+    with set_of(3) as made:
+        before = made.remote_workers()
+        for _ in range(4):
+            made.step(distributed)
+        assert [(worker.index_worker, worker.iter, worker.actor_version) for worker in made.remote_workers()] == [
+            (0, 4, 3),
+            (1, 4, 3),
+            (2, 4, 3),
+        ]
+        assert (made.local_worker().iter, made.actor_version) == (0, 4)
+        assert (before == made.remote_workers()) == (not distributed)
+
+
+def test_a_distributed_set_has_replicas_even_if_it_was_looked_at_before() -> None:
     with set_of(2) as made:
+        made.remote_workers()
+        assert len(made._seen.learners) == 1
         made.step(distribute_gradients=True)
-        made.remote_workers()[1].col_workers.stop()
-        with pytest.raises(RuntimeError, match="has been stopped"):
-            made.step(distribute_gradients=True)
+        assert len(made._seen.learners) == 3
 
 
-def test_a_parameter_changes_for_all() -> None:
-    with set_of(2) as made:
-        made.update_algorithm_parameter("discount", 0.5)
-        everybody = (made.local_worker(), *made.remote_workers())
-        assert {worker.algo.config.discount for worker in everybody} == {0.5}  # type: ignore[attr-defined]
-        with pytest.raises(ConfigError):
-            made.update_algorithm_parameter("discount", 1.5)
-        assert {worker.learner.config.discount for worker in everybody} == {0.5}
+def test_no_two_sets_share_what_is_random() -> None:
+    """First observations differ, and so do the streams of their gradient workers."""
+    starts: set[int] = set()
+    workers: set[int] = set()
+    first: set[str] = set()
+    for parent in range(4):
+        with set_of(2, collectors=2, parent=parent) as made:
+            made.step()
+            workers |= {worker.index_worker for worker in made.remote_workers()}
+            starts |= {int(one.source) for worker in made.remote_workers() for one in worker._rollouts}
+            first.add(sha256(made.local_worker().get_weights()))
+    assert (len(starts), len(workers), len(first)) == (4 * 4, 4 * 2, 4)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+# --- weights and parameters
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_goes_on_from_given_weights(workers: int) -> None:
+    with set_of(workers) as one:
+        for _ in range(3):
+            one.step()
+        given = one.local_worker().get_weights()
+    with set_of(workers, initial=given) as other:
+        assert other.actor_version == 3
+        assert other.local_worker().get_weights().block.tobytes() == given.block.tobytes()
+        infos = other.step()
+        assert (
+            {info["Version"]["Gradient"] for info in infos} == {info["Version"]["Collection"] for info in infos} == {3}
+        )
+        assert other.actor_version == 4
+        assert sha256(other.local_worker().get_weights()) != sha256(given)
+
+
+@distributed_or_not
+@pytest.mark.parametrize("when", [0, 2])
+def test_a_parameter_changes_for_all(distributed: bool, when: int) -> None:
+    """Before the first step and between two; the gradients and the updates are others from then on."""
+
+    def trained(**values: Any) -> list[str]:
+        ends = []
+        with set_of(2) as made:
+            for number in range(4):
+                if number == when:
+                    for name, value in values.items():
+                        made.update_algorithm_parameter(name, value)
+                made.step(distributed)
+                ends.append(sha256(made.local_worker().get_weights()))
+            everybody = [*(worker.algo for worker in made.remote_workers()), *made._seen.learners]
+            assert len(everybody) == (5 if distributed else 3)
+            for name, value in values.items():
+                assert {getattr(one.config, name) for one in everybody} == {value}
+        return ends
+
+    plain = trained()
+    for values in ({"learning_rate": 0.25}, {"discount": 0.5}):
+        changed = trained(**values)
+        assert [one == other for one, other in zip(plain, changed, strict=True)] == [n < when for n in range(4)]
+        assert changed == trained(**values)
+
+
+def test_a_parameter_that_is_refused_changes_nothing() -> None:
     with set_of(2) as made:
         made.step()
+        made.update_algorithm_parameter("discount", 0.5)
+        with pytest.raises(ConfigError):
+            made.update_algorithm_parameter("discount", 1.5)
+        with pytest.raises(ConfigError, match="no parameter `lr`"):
+            made.update_algorithm_parameter("lr", 0.1)
+        everybody = [made.local_worker().algo, *(w.algo for w in made.remote_workers()), *made._seen.learners]
+        assert {one.config.discount for one in everybody} == {0.5}  # type: ignore[attr-defined]
+
+
+# --- the end
+
+
+@distributed_or_not
+def test_what_does_not_go_together_is_refused(distributed: bool) -> None:
+    with set_of(2) as made:
+        made.step(distributed)
         with pytest.raises(TopologyError, match="all distributed, or none"):
-            made.step(distribute_gradients=True)
+            made.step(not distributed)
+        made.step(distributed)
         factory = made.worker_params["col_workers_factory"]
     for arguments in ((-1, 0, "cpu", "Central"), (1, 0, "cuda", "Central"), (1, 0, "cpu", "Parallel")):
         with pytest.raises(TopologyError):
             GWorkerSet(*arguments, "synchronous", factory, 1.0, {})  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="grad_worker_resources has no `gpus`"):
-        GWorkerSet(1, 0, "cpu", "Central", "synchronous", factory, 1.0, {"gpus": 1})  # type: ignore[arg-type]
+        GWorkerSet(1, 0, "cpu", "Central", "synchronous", factory, 1.0, {"gpus": 1})
+    with pytest.raises(TopologyError, match="the set has 1200 collectors, and may have 1024"):
+        set_of(300, collectors=4)
 
 
-def test_no_thread_is_left() -> None:
-    before = threading.active_count()
-    made = set_of(2, collectors=2)
-    made.step()
-    assert threading.active_count() > before
+@distributed_or_not
+@communications
+def test_it_has_no_threads_and_nothing_is_left_of_it(
+    distributed: bool, communication: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, threads = in_use(), threading.enumerate()
+    reward = Counted.reward
+
+    def watched(self: Counted, action: Any) -> float:
+        assert threading.current_thread() is threading.main_thread()
+        assert threading.enumerate() == threads
+        return reward(self, action)
+
+    monkeypatch.setattr(Counted, "reward", watched)
+    made = set_of(2, "Counted", collectors=2, communication=communication)
+    assert in_use() == before
+    made.step(distributed)
+    assert in_use()[2] == before[2] + 2 * 2 * 2
     made.stop()
     made.stop()
-    assert threading.active_count() == before
+    assert in_use() == before
+    for attempt in (lambda: made.step(distributed), made.remote_workers):
+        with pytest.raises(RuntimeError, match="has been stopped"):
+            attempt()
+    assert made.actor_version == 1
+
+
+def test_one_that_never_stepped_can_be_stopped() -> None:
+    before = in_use()
+    for looks in (False, True):
+        made = set_of(2, "Counted")
+        if looks:
+            made.remote_workers()
+        made.stop()
+        with pytest.raises(RuntimeError, match="has been stopped"):
+            made.step()
+        del made
+        assert in_use() == before
+
+
+def steps(made: GWorkerSet, count: int, distributed: bool) -> None:
+    for _ in range(count):
+        made.step(distributed)
+
+
+@distributed_or_not
+@communications
+def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, communication: str) -> None:
+    before = in_use()
+    with set_of(2, "Counted", communication=communication, env__options="{when=20}") as made:
+        with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
+            steps(made, 10, distributed)
+        with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
+            made.step(distributed)
+        assert made.actor_version > 0
+    del made
+    assert in_use() == before
+
+
+def test_what_the_learner_raises_comes_out_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the gradient was made of is not kept: a set has no directory."""
+    monkeypatch.chdir(tmp_path)
+    values = {"env__options": "{when=12}", "supervision__non_finite": '"stop"'}
+    with set_of(2, "Explodes", **values) as made:
+        made.step()
+        with pytest.raises(NotFinite):
+            made.step()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_gradient_that_is_not_finite_is_passed_over() -> None:
+    with set_of(2, "Explodes", env__options="{when=12}") as made:
+        made.step()
+        before = sha256(made.local_worker().get_weights())
+        made.step()
+        assert sha256(made.local_worker().get_weights()) == before
+        made.step()
+        assert sha256(made.local_worker().get_weights()) != before
+        assert made.actor_version == 3
