@@ -18,8 +18,9 @@ The producer keeps the channel's account, on its status page, because it alone k
 Each of its entries changes two of these at once, so that they add up wherever the producer is killed.
 
 When a consumer dies, what it had not acknowledged is dropped as `consumer_died`; when it stops because the run ends, as
-`run_ended`. The last totals of one that is done come straight from it, so the news of its end may be faster. A broadcast
-counts one message to each consumer as one. A consumer in the same process gets the object itself; it must not change it.
+`run_ended`. The last totals of one that is done come straight from it: the news of its end may be faster. A broadcast
+counts one message to each consumer as one. A consumer in the same process gets the object itself and must not change
+it.
 
 `send_many` and `receive_many` move what fits at once: one Deliver, one wait, one entry in the account for up to a
 thousand messages. A Deliver is all or nothing: lost on the way, all of its messages are.

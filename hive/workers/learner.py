@@ -182,7 +182,7 @@ class Learner:
         samples = report.samples
         cause, bad = _blame(headers, report)
         rate = self.learning_rate(int(counters[Count.env_steps]))
-        self.shared.between(Version(weights, before["moments"]), Version(weights_out, after["moments"]))
+        self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
         if samples and not cause:
             try:
                 self.network.apply_gradients_to_global_network(

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hive.config import Config, TargetConfig, load_config
+from hive.envs import Discrete
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
@@ -293,7 +294,7 @@ class SimulatedBlueprint(Blueprint):
 
     def wrapper(self) -> NetworkWrapper:
         has_target = self.state.has_target
-        return NetworkWrapper(NetworkParameters(), has_target, True, "main", Spaces({}, None), state=self.state)
+        return NetworkWrapper(NetworkParameters(), has_target, True, "main", Spaces({}, Discrete(2)), state=self.state)
 
     def replica(self) -> Replica:
         config = self.config

@@ -321,7 +321,7 @@ INPUT_MISTAKE, RUN_FAILED = 2, 1
         ),
         (
             *("network.module", "nothing", RUN_FAILED),
-            "the network cannot be built: `{0.stem}:nothing` raised AttributeError: 'NoneType' object has no attribute",
+            "`module` gives a NoneType, not a torch.nn.Module",
         ),
         (
             *("run.scheme", "takes_too_little", INPUT_MISTAKE),

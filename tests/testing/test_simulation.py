@@ -274,7 +274,8 @@ def test_a_death_may_wait_for_the_middle_of_a_transition() -> None:
     simulation = finished(simulate(topology(), 0, replace(DEADLY, torn=1.0)))
     torn = [line.split()[-1] for line in simulation.story if "torn a" in line]
     assert torn == killed(simulation)
-    assert {name.rpartition("-")[0].rpartition("-")[0] for name in torn} <= {"collector", "worker", "sink"}, "who has slots or boards"
+    groups = {name.rpartition("-")[0].rpartition("-")[0] for name in torn}
+    assert groups <= {"collector", "worker", "sink"}, "who has slots or boards"
 
 
 def test_a_death_may_wait_for_the_middle_of_an_entry_in_an_account() -> None:

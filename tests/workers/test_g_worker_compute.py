@@ -23,7 +23,7 @@ from small_trainer import (
 
 from hive.approximation import Part
 from hive.errors import NetworkError
-from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, codec_for, gradient_layout
+from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, gradient_layout
 from hive.networks import aligned_block
 from hive.runtime.status import BUSY, RUNTIME
 from hive.storage import Rollout
