@@ -175,7 +175,10 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
     if not isinstance(module, nn.Module):
-        raise NetworkError(f"`module` gives a {type(module).__name__}, not a torch.nn.Module")
+        raise NetworkError(
+            f"`module` gives a {type(module).__name__}, not a torch.nn.Module",
+            hint="it is called with the spaces and returns the network",
+        )
     outputs = _probed(module, spaces, training=False)
     expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
     kind = type(module).__name__
