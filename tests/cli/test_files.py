@@ -320,10 +320,6 @@ INPUT_MISTAKE, RUN_FAILED = 2, 1
             "the network cannot be built: `{0.stem}:of_parts` raised RuntimeError: mat1 and mat2 shapes cannot be",
         ),
         (
-            *("network.module", "nothing", RUN_FAILED),
-            "`module` gives a NoneType, not a torch.nn.Module",
-        ),
-        (
             *("run.scheme", "takes_too_little", INPUT_MISTAKE),
             "the topology cannot be built: `{0.stem}:takes_too_little` raised TypeError: takes_too_little() takes 0",
         ),
