@@ -9,6 +9,7 @@ begins with them, for they take longest. The others share the rest of the proces
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -31,3 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = "live" if LIVE in item.path.parents else str(item.path.relative_to(LIVE.parent))
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Many tests collect garbage to see what is left; thousands of collected tests made each such call take a second."""
+    gc.collect()
+    gc.freeze()

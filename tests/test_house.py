@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 HIVE = ROOT / "hive"
 TESTS = ROOT / "tests"
@@ -51,6 +53,14 @@ def tree_of(path: Path) -> ast.Module:
 @functools.cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree_of(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """Two million nodes; kept, they make every garbage collection of the later tests take a second."""
+    yield
+    for cached in (tree_of, nodes_of, imports):
+        cached.cache_clear()
 
 
 def where(path: Path) -> str:

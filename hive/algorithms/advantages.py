@@ -10,7 +10,7 @@ and their normalisation over everything that a round has, in however many parts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hive.algorithms.rows import flat, values_of
 from hive.losses import Floats
 from hive.storage import Rollout
 
-__all__ = ["generalised_advantages", "merged", "moments_of", "normalized"]
+__all__ = ["generalised_advantages", "merged", "moments_of", "normalized", "returns_by"]
 
 EPSILON = 1e-8  # keeps the normalisation of constant advantages finite
 
@@ -29,24 +29,21 @@ def generalised_advantages(
     rollouts: Sequence[Rollout], values: Floats, discount: float, gae_lambda: float
 ) -> tuple[Floats, Floats]:
     """Advantages and lambda-returns of all acted rows, each [sum of T * B]. `values` [N] are those of all inputs."""
-    advantages, targets = [], []
+    return returns_by(_native.gae, rollouts, values, discount=discount, gae_lambda=gae_lambda)
+
+
+def returns_by(
+    kernel: Callable[..., None], rollouts: Sequence[Rollout], values: Floats, **options: float
+) -> tuple[Floats, Floats]:
+    """Advantages and returns of all acted rows as a native kernel makes them, each [sum of T * B]."""
+    advantages, returns = [], []
     for rollout, mine, following in values_of(rollouts, values):
         a, r = np.empty_like(mine), np.empty_like(mine)
-        _native.gae(
-            rollout.rewards,
-            mine,
-            following,
-            rollout.terminated,
-            rollout.truncated,
-            rollout.valid,
-            a,
-            r,
-            discount=discount,
-            gae_lambda=gae_lambda,
-        )
+        steps = rollout.terminated, rollout.truncated, rollout.valid
+        kernel(rollout.rewards, mine, following, *steps, a, r, **options)
         advantages.append(a)
-        targets.append(r)
-    return flat(advantages), flat(targets)
+        returns.append(r)
+    return flat(advantages), flat(returns)
 
 
 def moments_of(rollouts: Sequence[Rollout], advantages: Floats) -> Moments:

@@ -18,12 +18,13 @@ import torch
 from torch import nn
 
 from hive import _native
+from hive.algorithms.advantages import returns_by
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, sizes, values_of, weights
+from hive.algorithms.rows import flat, input_rows, sizes, weights
 from hive.approximation import QNetwork, SingleOutput, TargetNetwork
 from hive.config import NStepQConfig
 from hive.errors import TopologyError
-from hive.losses import Floats, QLoss, acted_rows
+from hive.losses import QLoss, acted_rows
 from hive.networks import ActionDistribution, Categorical, EpsilonGreedy
 from hive.storage import Rollout
 
@@ -70,31 +71,13 @@ class NStepQ:
         if samples:
             inputs = input_rows(rollouts)
             values = self.q.target(inputs).amax(-1).numpy()
+            options = {"discount": self.config.discount, "n": self.config.n_step}
+            _, returns = returns_by(_native.n_step_returns, rollouts, values, **options)
             loss = QLoss(
                 acted_rows(inputs, sizes(rollouts)),
                 torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
-                torch.from_numpy(self._returns(rollouts, values)),
+                torch.from_numpy(returns),
                 weights(rollouts, samples),
                 self.config.huber_loss,
             )
             yield self.q.reinforce(loss, samples=samples)
-
-    def _returns(self, rollouts: Sequence[Rollout], values: Floats) -> Floats:
-        """The targets of all acted rows, [sum of T * B]. `values` [N] are those of all inputs."""
-        returns = []
-        for rollout, mine, following in values_of(rollouts, values):
-            advantages, targets = np.empty_like(mine), np.empty_like(mine)
-            _native.n_step_returns(
-                rollout.rewards,
-                mine,
-                following,
-                rollout.terminated,
-                rollout.truncated,
-                rollout.valid,
-                advantages,
-                targets,
-                discount=self.config.discount,
-                n=self.config.n_step,
-            )
-            returns.append(targets)
-        return flat(returns)

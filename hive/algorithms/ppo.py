@@ -77,7 +77,7 @@ class PPO:
     def _loss(self, batch: tuple[Tensor, Tensor, Tensor, Tensor, Tensor], rows: Tensor) -> PPOLoss:
         """The loss of some of the samples, by the keys of this moment."""
         config = self.config
-        inputs, actions, log_probs, advantages, returns = [column[rows] for column in batch]
+        inputs, actions, log_probs, advantages, returns = [column.index_select(0, rows) for column in batch]
         return PPOLoss(
             inputs,
             actions,

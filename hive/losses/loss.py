@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ class LossValue:
     statistics: tuple[float, ...] = ()
 
 
-@runtime_checkable
 class Loss(Protocol):
     """A loss of the outputs of one forward pass over `inputs`, a tensor [N, ...] or what else the network takes."""
 

@@ -163,17 +163,16 @@ class FlatParameters:
         """
         views = self._gradient_views_of(out)
         mask = np.ones(len(views), np.uint8)
-        targets, sources = [], []
-        for index, (parameter, view) in enumerate(zip(self._parameters, views, strict=True)):
-            gradient = parameter.grad
+        found = [parameter.grad for parameter in self._parameters]
+        for index, gradient in enumerate(found):
             if gradient is None:
                 mask[index] = 0
-                view.zero_()
-            else:
-                targets.append(view)
-                sources.append(gradient.detach() if gradient.requires_grad else gradient)
+                views[index].zero_()
+        sources = [gradient for gradient in found if gradient is not None]
         if sources:
-            torch._foreach_copy_(targets, sources)
+            targets = [view for view, gradient in zip(views, found, strict=True) if gradient is not None]
+            with torch.no_grad():  # a gradient of create_graph=True has a graph of its own
+                torch._foreach_copy_(targets, sources)
         return mask
 
     def release_gradients(self) -> None:

@@ -3,7 +3,8 @@
     checkpoints/
       002000/                    the number of updates, six digits or more
         weights.safetensors      tensors by name, for evaluation and for other programs
-        state.json               `update`, `scheduled`, `env_steps`, `mean_return`, and what the writer adds
+        state.json               `update`, `checkpoint_format`, `scheduled`, `env_steps`, `mean_return`, and what the
+                                 writer adds
         <part>.bin               raw bytes: a block of the learner's state as it lies in memory
         DONE                     size and SHA-256 of each of them, written last
 
@@ -44,6 +45,10 @@ __all__ = [
     "retain",
     "write_checkpoint",
 ]
+
+# Raised when a part changes its meaning. Format 1 has no number in state.json and no target network; a state without a
+# target still has the same bytes, so format 1 is read.
+FORMAT = 2
 
 # What f"{update:06d}" makes, and nothing else: two names never mean the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
@@ -91,7 +96,7 @@ def write_checkpoint(
     state: Mapping[str, JSON],
     files: Files = FILES,
 ) -> Path:
-    """Writes `root/<update>/` and returns it. Parts are contiguous; `update` is added to the state.
+    """Writes `root/<update>/` and returns it. Parts are contiguous; `update` and the format are added to the state.
 
     One of the same update that is damaged is replaced: a run that fell back to an earlier checkpoint comes
     by again. Raises RecordError when there is a good one, or when it cannot be written; those before it then
@@ -106,7 +111,7 @@ def write_checkpoint(
         except RecordError:
             remove_folder(folder, files)
     with atomic_folder(folder, files) as temporary:
-        save_weights(temporary, tensors, {**state, "update": update}, files)
+        save_weights(temporary, tensors, {**state, "update": update, "checkpoint_format": FORMAT}, files)
         for name, data in parts.items():
             block = memoryview(data)  # type: ignore[arg-type]  # arrays are buffers for mypy from 3.12 on
             files.write(_part_file(temporary, name), block)
@@ -194,6 +199,10 @@ def _open(folder: Path, verify: bool) -> Checkpoint:
     update, state = int(folder.name), read_object(folder / STATE_FILE)
     if state.get("update") != update:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
+    written = state.get("checkpoint_format", 1)
+    if type(written) is not int or not 1 <= written <= FORMAT:
+        hint = "it was written by a newer hive: read it with that one"
+        raise RecordError(f"`{folder}` is of checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
     return Checkpoint(folder, update, state)
 
 

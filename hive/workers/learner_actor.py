@@ -316,10 +316,13 @@ class LearnerActor(Actor):
 
     async def _report(self, *, force: bool = False) -> None:
         """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now, window = self.now, [taken for taken in self.window if taken.counts]
-        if not window or (not force and now["train_s"] - self.reported_s < self.config.record.every_s):
-            return
+        now = self.now
         since = now["train_s"] - self.reported_s
+        if not force and since < self.config.record.every_s:
+            return
+        window = [taken for taken in self.window if taken.counts]
+        if not window:
+            return
         values = {
             "return/mean_100": now["mean_return_100"],
             "episodes": now["episodes"],

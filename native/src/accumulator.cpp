@@ -379,6 +379,13 @@ Reduction reduce_blocks(std::span<const Weighted<In>> gradients, SumOf<In> divis
 }
 
 template <typename T>
+void add_block(const Weighted<T>& gradient, std::span<SumOf<T>> sums, bool onto) {
+  const T* const block = gradient.values.data();
+  const Terms<T> term{&block, &gradient.weight, 1, 0, sums.size()};
+  sum_tiles(term, onto ? sums.data() : nullptr, sums.data(), SumOf<T>{1}, false);
+}
+
+template <typename T>
 Reduction finish_block(std::span<const SumOf<T>> sums, SumOf<T> divisor, std::span<T> out) {
   const SumOf<T>* const block = sums.data();
   const SumOf<T> weight = 1;
@@ -442,6 +449,9 @@ Reduction reduce_weighted(Coding coding, std::span<const AdoptedRound> rounds, s
 #define HIVE_REDUCE(T)                                                                           \
   Reduction reduce(std::span<const Weighted<T>> gradients, std::span<T> out, SumOf<T> divisor) { \
     return reduce_blocks<T, T>(gradients, divisor, out);                                          \
+  }                                                                                              \
+  void add_weighted(const Weighted<T>& gradient, std::span<SumOf<T>> sums, bool onto) {          \
+    add_block(gradient, sums, onto);                                                             \
   }                                                                                              \
   Reduction finish(std::span<const SumOf<T>> sums, std::span<T> out, SumOf<T> divisor) {         \
     return finish_block<T>(sums, divisor, out);                                                  \

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "hive/accumulator.hpp"
 #include "hive/half.hpp"
 #include "hive/simd.hpp"
 
@@ -38,16 +39,6 @@ template <typename Word>
   return bad != 0;
 }
 
-template <typename T, typename Sum>
-[[gnu::always_inline]] inline void add_values(const T* __restrict from, Sum* __restrict sums, Sum weight,
-                                              std::size_t count, bool onto) {
-  if (onto) {
-    for (std::size_t i = 0; i < count; ++i) sums[i] += weight * widen(from[i]);
-  } else {
-    for (std::size_t i = 0; i < count; ++i) sums[i] = weight * widen(from[i]);
-  }
-}
-
 // One overload for each type, because the attribute does not take templates.
 #define HIVE_WORD(Word)                                                                         \
   HIVE_SIMD bool copy(const Word* from, Word* to, std::size_t count, Word exponent) {           \
@@ -60,16 +51,6 @@ HIVE_WORD(std::uint16_t)
 HIVE_WORD(std::uint32_t)
 HIVE_WORD(std::uint64_t)
 #undef HIVE_WORD
-
-#define HIVE_ADD(T, Sum)                                                                        \
-  HIVE_SIMD void add_to(const T* from, Sum* sums, Sum weight, std::size_t count, bool onto) {   \
-    add_values(from, sums, weight, count, onto);                                                \
-  }
-HIVE_ADD(float, float)
-HIVE_ADD(double, double)
-HIVE_ADD(BFloat16, float)
-HIVE_ADD(Float16, float)
-#undef HIVE_ADD
 
 // With `to`, copies; returns whether something is not finite.
 template <typename Word>
@@ -88,9 +69,11 @@ bool take(const Field& field, const void* from, void* to) {
   return take<std::uint16_t>(from, to, field.count, kFloat16Exponent);
 }
 
-template <typename T, typename Sum>
+template <typename T>
 void add_field(const Field& field, const void* from, void* sums, double weight, bool onto) {
-  add_to(static_cast<const T*>(from), static_cast<Sum*>(sums), static_cast<Sum>(weight), field.count, onto);
+  const auto factor = static_cast<SumOf<T>>(weight);
+  const std::span to{static_cast<SumOf<T>*>(sums), field.count};
+  add_weighted(Weighted<T>{{static_cast<const T*>(from), field.count}, factor}, to, onto);
 }
 
 const void* pointer(std::uint64_t address) { return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address)); }
@@ -156,10 +139,10 @@ void add(const FieldLayout& layout, std::span<const std::uint64_t> addresses, do
     }
     const void* const from = pointer(addresses[i]);
     switch (field.type) {
-      case Type::kFloat32: add_field<float, float>(field, from, to, weight, onto); break;
-      case Type::kFloat64: add_field<double, double>(field, from, to, weight, onto); break;
-      case Type::kBFloat16: add_field<BFloat16, float>(field, from, to, weight, onto); break;
-      case Type::kFloat16: add_field<Float16, float>(field, from, to, weight, onto); break;
+      case Type::kFloat32: add_field<float>(field, from, to, weight, onto); break;
+      case Type::kFloat64: add_field<double>(field, from, to, weight, onto); break;
+      case Type::kBFloat16: add_field<BFloat16>(field, from, to, weight, onto); break;
+      case Type::kFloat16: add_field<Float16>(field, from, to, weight, onto); break;
     }
   }
 }

@@ -69,8 +69,12 @@ def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_targ
 
 
 @pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once")
-def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(house: House) -> None:
-    run = chaos(house, house.cartpole(), "--only", "learner", "--kills", "10", "--pause", "0.2", "0.5", "--beside")
+@pytest.mark.parametrize("scheme", ["a2c", "nstep-q"])
+def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(
+    house: House, scheme: str
+) -> None:
+    killed = ("--only", "learner", "--kills", "10", "--pause", "0.2", "0.5")
+    run = chaos(house, house.cartpole(), *killed, "--beside", "--set", f"run.scheme={scheme}")
     assert [strike["role"] for strike in run["strikes"]] == ["learner"] * 10
     assert run["summary"]["restarts"]["learner-0"] == 10
     assert len(run["lost_updates"]) >= 5  # those of which both sides were seen

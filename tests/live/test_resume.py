@@ -47,6 +47,14 @@ MODES = {
         *("gradients.compression=top-k", "collection.workers=2", "gradients.workers=2"),
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
     ],
+    "nstep-q pipelined, 2 x 2": [
+        *("run.scheme=nstep-q", "algorithm.target_interval=7", "algorithm.exploration_steps=10_000"),
+        *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
+    ],
+    "nstep-q synchronous, soft target": [
+        *("run.scheme=nstep-q", "algorithm.target_interval=3", "algorithm.target_rate=0.1"),
+        *("collection.communication=synchronous", "gradients.communication=synchronous"),
+    ],
     "impala pipelined": [
         *("run.scheme=impala", "collection.communication=pipelined", "gradients.communication=pipelined")
     ],

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.approximation import Approximation
-from hive.losses import Loss, LossValue, QLoss, acted_rows, weighted_mean
+from hive.losses import LossValue, QLoss, acted_rows, weighted_mean
 
 
 def test_a_weighted_mean_is_the_sum_of_its_terms_times_their_factors() -> None:
@@ -43,13 +43,6 @@ def test_a_loss_and_its_value_cannot_be_changed() -> None:
     loss = QLoss(torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64), torch.zeros(1), torch.ones(1))
     with pytest.raises(FrozenInstanceError):
         loss.huber = True  # type: ignore[misc]
-
-
-def test_a_typed_loss_is_told_from_a_tensor() -> None:
-    """`reinforce` takes both."""
-    assert isinstance(QLoss(*[torch.zeros(1)] * 4), Loss)
-    assert isinstance(Squared(torch.zeros(1, 3)), Loss)
-    assert not isinstance(torch.zeros(()), Loss)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The C++ tests of native/tests, each built by one compiler call and run; three of them under TSan too.
 
-A program is test_<unit>.cpp with src/<unit>.cpp. HIVE_SANITIZE=<n>, which scripts/sanitize sets, runs all of
+A program is test_<unit>.cpp with src/<unit>.cpp and what that needs. HIVE_SANITIZE=<n>, which scripts/sanitize sets, runs all of
 them plain and under both sanitizers, and the hammers n times as long.
 """
 
@@ -32,6 +32,7 @@ CASES = (
     if LENGTH
     else [*((unit, "plain") for unit in UNITS), ("boards", "thread"), ("slots", "thread"), ("status", "thread")]
 )
+NEEDS = {"gather": ("accumulator",)}  # sources that a unit calls besides its own
 BUILDS_AT_A_TIME = 2  # a compiler takes some 300 MB
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
@@ -63,7 +64,8 @@ def run(command: list[str | Path]) -> None:
 
 def build(folder: Path, unit: str, sanitizer: str) -> Path:
     program = folder / f"{unit}-{sanitizer}"
-    sources = [NATIVE / "tests" / f"test_{unit}.cpp", NATIVE / "src" / f"{unit}.cpp"]
+    sources = [NATIVE / "src" / f"{needed}.cpp" for needed in (unit, *NEEDS.get(unit, ()))]
+    sources.append(NATIVE / "tests" / f"test_{unit}.cpp")
     run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], f"-I{NATIVE / 'include'}", *sources, "-o", program])
     return program
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -208,6 +209,7 @@ def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert (checkpoint.scheduled, checkpoint.mean_return) == (True, 1.5)
     assert checkpoint.state == {
         "update": 2000,
+        "checkpoint_format": 2,
         "scheduled": True,
         "env_steps": 128_000,
         "mean_return": 1.5,
@@ -290,6 +292,17 @@ def test_what_is_only_named_like_a_checkpoint_is_refused_with_its_cause(tmp_path
         f"cannot read `{tmp_path}/000007/state.json`: no such file or directory",
         f"cannot read `{tmp_path}/000006/DONE`: no such file or directory",
     ]
+
+
+@pytest.mark.parametrize(("written", "is_read"), [({}, True), ({"checkpoint_format": 3}, False)])
+def test_an_older_format_is_read_and_a_newer_one_is_refused(
+    tmp_path: Path, written: dict[str, int], is_read: bool
+) -> None:
+    with atomic_folder(tmp_path / "000005") as folder:
+        (folder / "state.json").write_text(json.dumps({"update": 5, **written}))
+    causes: list[str] = []
+    assert (newest_checkpoint(tmp_path, refused=causes.append) is not None) == is_read
+    assert causes == ([] if is_read else [f"`{tmp_path}/000005` is of checkpoint format 3; this hive reads 1 to 2"])
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)

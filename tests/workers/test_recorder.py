@@ -155,6 +155,7 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
     assert state.pop("policy") == desk.blueprint.policy()
     assert state == {
         "update": 42,
+        "checkpoint_format": 2,
         "env": "small_environments:OneState",
         "scheduled": False,
         "env_steps": 0,

@@ -71,7 +71,12 @@ Reduction reduce(std::span<const Weighted<Float16>> gradients, std::span<Float16
 Reduction reduce_wide(std::span<const Weighted<BFloat16>> gradients, std::span<float> out, float divisor = 1);
 Reduction reduce_wide(std::span<const Weighted<Float16>> gradients, std::span<float> out, float divisor = 1);
 
-// The end of a sum that was kept while it grew: the same bits as reduce() over its terms. Nobody is to blame.
+// A sum that is kept while it grows: adds one gradient to `sums`, or without `onto` begins them. Its size is sums.size().
+void add_weighted(const Weighted<float>& gradient, std::span<float> sums, bool onto);
+void add_weighted(const Weighted<double>& gradient, std::span<double> sums, bool onto);
+void add_weighted(const Weighted<BFloat16>& gradient, std::span<float> sums, bool onto);
+void add_weighted(const Weighted<Float16>& gradient, std::span<float> sums, bool onto);
+// The end of such a sum: the same bits as reduce() over its terms. Nobody is to blame.
 Reduction finish(std::span<const float> sums, std::span<float> out, float divisor);
 Reduction finish(std::span<const double> sums, std::span<double> out, double divisor);
 Reduction finish(std::span<const float> sums, std::span<BFloat16> out, float divisor);
