@@ -62,7 +62,7 @@ class Member(hive.Actor):
         rollout, gradient = blueprint.rollout_layout, blueprint.gradient_layout(1)
         self.rollout = rollout.views(aligned_block(rollout.bytes))
         self.gradient = gradient.views(aligned_block(gradient.bytes))
-        sizes = blueprint.state.bytes, blueprint.ledger_bytes  # weights; moments, counters and the last 100 returns
+        sizes = blueprint.state.bytes, blueprint.optimizer_state_bytes
         self.before, self.after = ((aligned_block(sizes[0]), aligned_block(sizes[1])) for _ in range(2))
         blueprint.initialize(*self.before)
 

@@ -355,13 +355,13 @@ class Status:
         """How many pages there are."""
     def page(self, index: int) -> StatusPage:
         """One page, for the actor that owns it."""
-    def ring(self, index: int) -> None:
-        """Ring the bell of a page: wakes its actor if it sleeps on it."""
+    def notify(self, index: int) -> None:
+        """Ring the notifier of a page: wakes its actor if it sleeps on it."""
     def mailed(self, index: int) -> None:
         """A message to its process is on its way: counts it, and rings."""
-    def rouse(self, indices: Sequence[int]) -> list[int]:
-        """Ring these bells; which of the actors doze instead and are to be sent a message: each once per `doze`."""
-    def rouse_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
+    def notify_all(self, indices: Sequence[int]) -> list[int]:
+        """Notify these actors; returns those that called `set_waiting` since, which need a message instead."""
+    def notify_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
         """The same for the first of these, from position `first` on and around, that asks for `channel`, and for all
         that ask for every message of it; see `StatusPage.ask`."""
     def snapshot(self, index: int) -> dict[str, Any]:
@@ -398,10 +398,10 @@ class StatusPage:
     def get(self, counter: int) -> float:
         """The value of a counter."""
     def seen(self) -> int:
-        """The bell's word, to be read before one looks at what one waits for."""
-    def ring(self) -> None:
+        """The notifier's word, to be read before one looks at what one waits for."""
+    def notify(self) -> None:
         """Wake whoever waits on this page."""
-    def doze(self) -> None:
+    def set_waiting(self) -> None:
         """From now on the actor waits for a message; called before it looks at what it waits for."""
     def ask(self, channel: int, every: bool = False) -> None:
         """From now on any message of `channel`, numbered from 1, wakes it or another who asks, or it at every one.
@@ -411,4 +411,4 @@ class StatusPage:
     def unask(self) -> bool:
         """It asks no more; whether it was picked since it asked last: then another who asks is to be told instead."""
     def wait(self, seen: int, limit_ns: int) -> bool:
-        """Sleep until the bell rings after `seen`, at most `limit_ns`; whether it rang. May return early."""
+        """Sleep until the notifier rings after `seen`, at most `limit_ns`; whether it rang. May return early."""

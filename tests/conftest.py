@@ -35,6 +35,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Many tests collect garbage to see what is left; thousands of collected tests made each such call take a second."""
+    """Keep thousands of collected tests out of the garbage collections that many tests make."""
     gc.collect()
     gc.freeze()

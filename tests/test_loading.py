@@ -31,7 +31,7 @@ def test_commands_and_views_do_not_load_torch() -> None:
 def test_looking_at_a_run_loads_next_to_nothing() -> None:
     """Half of the time that such a command takes is what it loads: `hive ps` shall answer in 0.3 s."""
     loaded = lines_of(f"import sys, hive.cli; hive.cli.parser('ps'); {MODULES_LOADED}")
-    assert {"hive.cli.look", "hive.runtime.control"} <= loaded
+    assert {"hive.cli.listing", "hive.runtime.control"} <= loaded
     heavy = {"torch", "numpy", "asyncio", "zmq", "psutil", "hive.config", "hive.monitor", "hive.cli.up", "hive._native"}
     assert not heavy & loaded
 

@@ -26,17 +26,17 @@ COMMANDS = {
     "check": ("check", "build everything, draw it, try it for a moment"),
     "config": ("files", "every key of a config, with its origin"),
     "up": ("up", "start a run from a config"),
-    "down": ("steer", "end a run: drain, save, stop"),
-    "pause": ("steer", "let a run stand still, with all that it has in memory"),
+    "down": ("control", "end a run: drain, save, stop"),
+    "pause": ("control", "let a run stand still, with all that it has in memory"),
     "resume": ("up", "go on with a paused run, or with an ended one"),
-    "set": ("steer", "change a hyper-parameter of a running run"),
-    "scale": ("steer", "change the numbers of workers of a running run"),
-    "save": ("steer", "write a checkpoint of a running run now"),
+    "set": ("control", "change a hyper-parameter of a running run"),
+    "scale": ("control", "change the numbers of workers of a running run"),
+    "save": ("control", "write a checkpoint of a running run now"),
     "eval": ("evaluate", "play whole episodes with the policy of a run: how good is it"),
-    "ls": ("look", "runs"),
-    "ps": ("look", "the processes of a run"),
+    "ls": ("listing", "runs"),
+    "ps": ("listing", "the processes of a run"),
     "monitor": ("monitor", "look at a run live"),
-    "logs": ("look", "logs of a run, merged by time"),
+    "logs": ("listing", "logs of a run, merged by time"),
     "stack": ("inspect", "what actors are executing right now"),
     "story": ("inspect", "how actors came to be as they are"),
     "doctor": ("doctor", "what is wrong with this machine, or with a run"),
@@ -57,7 +57,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
-            from hive.cli.slips import did_you_mean
+            from hive.cli.suggest import did_you_mean
 
             raise UsageError(
                 f"no command `{value}`{did_you_mean(str(value), action.choices)}",
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         try:
             options = known.parse_args(words)
             if options.command is None:
-                from hive.cli.look import run_nothing
+                from hive.cli.listing import run_nothing
 
                 sys.exit(run_nothing(known))
             from hive.runtime.folders import sweep
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             # doctor says itself what is wrong with the folder of sockets
             swept = sweep() if options.command != "doctor" else []
             if swept:
-                from hive.cli.which import say_swept
+                from hive.cli.select_run import say_swept
 
                 say_swept(swept)
             sys.exit(options.run(options))

@@ -25,7 +25,7 @@ from hive.cli.starting import new_run
 from hive.config import load_config
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary, read_jsonl
-from hive.runtime.blame import place_in
+from hive.runtime.error_location import place_in
 from hive.runtime.plan import Plan
 
 __all__ = ["add_check"]

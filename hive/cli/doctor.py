@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hive.cli.which import chosen_run
+from hive.cli.select_run import chosen_run
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
 from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
@@ -241,8 +241,8 @@ def run_findings(directory: RunDirectory) -> Iterator[Finding]:
     for path in sorted(directory.crashes.glob("*.txt")):
         with path.open(errors="replace") as file:
             yield Finding(WARN, "crash", file.readline().strip(), f"the report: {path}")
-    if directory.specimens.exists() and (kept := [*directory.specimens.iterdir()]):
-        yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.specimens}")
+    if directory.nan_dumps.exists() and (kept := [*directory.nan_dumps.iterdir()]):
+        yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
 
 
 def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
@@ -259,7 +259,7 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
 
 
 def _live(directory: RunDirectory) -> Iterator[Finding]:
-    from hive.monitor.look import look_once
+    from hive.monitor.poller import look_once
 
     facts = read_run_facts(directory)
     try:

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.slips import listed
+from hive.cli.select_run import RUN, chosen_run
+from hive.cli.suggest import listed
 from hive.cli.tables import print_table
-from hive.cli.which import RUN, chosen_run
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, best_first, list_checkpoints

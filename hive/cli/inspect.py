@@ -12,9 +12,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from hive.cli.slips import did_you_mean, listed
-from hive.cli.steer import connected
-from hive.cli.which import LIVE_RUN, chosen_run, live_run
+from hive.cli.control import connected
+from hive.cli.select_run import LIVE_RUN, chosen_run, live_run
+from hive.cli.suggest import did_you_mean, listed
 from hive.errors import UsageError
 from hive.monitor.line import event_text
 from hive.records import RunDirectory, read_jsonl, run_state

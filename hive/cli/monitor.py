@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from hive.cli.which import LIVE_RUN, chosen_run
+from hive.cli.select_run import LIVE_RUN, chosen_run
 from hive.errors import UsageError
 from hive.records.documents import json_text
 
@@ -45,14 +45,14 @@ def run_monitor(options: argparse.Namespace) -> int:
     os.nice(max(NICE - os.nice(0), 0))
     if options.json:
         from hive.monitor import as_data
-        from hive.monitor.look import look_once
+        from hive.monitor.poller import look_once
 
         print(json_text(as_data(look_once(run)), indent=2))
         return 0
     if options.once:
         from hive.monitor.drawing import plain
-        from hive.monitor.house import house
-        from hive.monitor.look import look_once
+        from hive.monitor.overview_screen import house
+        from hive.monitor.poller import look_once
 
         print(plain(house(look_once(run), *SIZE), ascii_only=options.ascii))
         return 0

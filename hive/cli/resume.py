@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hive.cli.slips import listed
-from hive.cli.which import run_called
+from hive.cli.select_run import run_called
+from hive.cli.suggest import listed
 from hive.config import Config, load_config, render
 from hive.config.values import toml_text
 from hive.errors import UsageError

@@ -23,8 +23,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hive.cli.control import Waits, connected, go_on, who_drains
 from hive.cli.diary import NewEvents
 from hive.cli.resume import prepare
+from hive.cli.select_run import RUN, name_from_here, run_called
 from hive.cli.starting import (
     began,
     connect,
@@ -36,21 +38,19 @@ from hive.cli.starting import (
     raise_failure,
     start,
 )
-from hive.cli.steer import Waits, connected, go_on, who_drains
-from hive.cli.which import RUN, name_from_here, run_called
 from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
-from hive.monitor.look import look_once
+from hive.monitor.poller import look_once
 from hive.records import (
     RunDirectory,
     Summary,
     list_checkpoints,
     run_state,
 )
-from hive.runtime.blame import signal_name
 from hive.runtime.control import ControlClient, open_run
+from hive.runtime.error_location import signal_name
 
 __all__ = ["add_resume", "add_up", "launch"]
 
@@ -140,7 +140,7 @@ def run_up(options: argparse.Namespace) -> int:
         overrides.append(f"run.topology={json.dumps(options.topology)}")
     if options.seeds is not None:
         _check_alone(options)
-        from hive.cli.several import run_seeds, seeds_of
+        from hive.cli.seed_sweep import run_seeds, seeds_of
 
         return run_seeds(options.config, overrides, seeds_of(options.seeds))
     return launch(new_run(options.config, overrides), options)

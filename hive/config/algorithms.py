@@ -51,14 +51,18 @@ class AlgorithmConfig:
         "adam",
         "adam, adamw, rmsprop or sgd",
         choices=("adam", "adamw", "rmsprop", "sgd"),
-        fixed="its moments lie in the learner's ledger",
+        fixed="its moments lie in the learner's optimizer state",
     )
     adam_optimizer_beta1: float = key(0.9, "decay of adam's mean of gradients", minimum=0, below=1)
     adam_optimizer_beta2: float = key(0.999, "decay of adam's mean of squares", minimum=0, below=1)
     rms_prop_optimizer_decay: float = key(0.99, "decay of rmsprop's mean of squares", minimum=0, below=1)
     optimizer_epsilon: float = key(1e-5, "added to the root of that mean", above=0)
     momentum: float = key(
-        0.0, "of sgd and rmsprop", minimum=0, below=1, fixed="it decides how many moments lie in the learner's ledger"
+        0.0,
+        "of sgd and rmsprop",
+        minimum=0,
+        below=1,
+        fixed="it decides how many moments lie in the learner's optimizer state",
     )
     weight_decay: float = key(0.0, "decoupled in adamw, added to the gradient in the others", minimum=0)
     clip_gradients: float = key(0.5, "largest norm of the whole gradient; 0: no clipping", minimum=0)

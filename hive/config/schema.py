@@ -357,14 +357,14 @@ class Config:
         return self.origins[name]
 
     @property
-    def loose(self) -> bool:
+    def asynchronous(self) -> bool:
         """Whether anybody takes whatever is ready, so that no number says where a run is."""
         return "asynchronous" in (self.collection.communication, self.gradients.communication)
 
     @property
     def exact(self) -> bool:
         """Whether such a run is the same run every time: nothing that decides reads a clock."""
-        return not self.loose and self.collection.fraction_workers == 1.0
+        return not self.asynchronous and self.collection.fraction_workers == 1.0
 
     def value(self, name: str) -> Any:
         """The value of `collection.envs`."""

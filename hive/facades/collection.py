@@ -42,7 +42,7 @@ from hive.workers import (
     Weights,
     snapshot_of,
 )
-from hive.workers.legality import check_device, check_modes
+from hive.workers.validate_modes import check_device, check_modes
 
 __all__ = ["CWorker", "CWorkerSet", "CollectorThread"]
 
@@ -323,7 +323,7 @@ class _Taker(Actor):
             self._publish(desk.made)
             slots = await self._claim(desk.made)
             seconds = (time.perf_counter() - started) / len(slots)
-            desk.step = [self._taken(slot, seconds) for slot in slots]
+            desk.step = [self._step_record(slot, seconds) for slot in slots]
             desk.made += 1
             for slot in slots:
                 self.rollouts.retire(slot)
@@ -345,7 +345,7 @@ class _Taker(Actor):
         self.newest, self.published[version] = weights, weights.version
         self.published.pop(version - VERSIONS_KEPT, None)
 
-    def _taken(self, slot: Slot, seconds: float) -> CollectedRollout:
+    def _step_record(self, slot: Slot, seconds: float) -> CollectedRollout:
         memory = aligned_block(self.layout.bytes)
         arrays: dict[str, NDArray[Any]] = self.layout.views(memory)
         for name, array in slot.arrays.items():

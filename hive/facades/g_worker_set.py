@@ -38,7 +38,7 @@ from hive.workers import (
     Snapshot,
     describe_gradient,
 )
-from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
+from hive.workers.messages import CheckpointDue, Metrics, OptimizerState, Weights
 from hive.workers.numerics import Finding
 
 __all__ = ["RESOURCES", "GWorkerSet"]
@@ -279,8 +279,8 @@ class _Blueprint(Blueprint):
         super().__init__(config)
         self._weights = weights
 
-    def initialize(self, state: NDArray[np.uint8], ledger: NDArray[np.uint8]) -> int:
-        turn = super().initialize(state, ledger)
+    def initialize(self, state: NDArray[np.uint8], optimizer_state: NDArray[np.uint8]) -> int:
+        turn = super().initialize(state, optimizer_state)
         self.state.weights(state)[:] = self._weights
         if self.state.has_target:
             self.state.begin_target(state)
@@ -367,7 +367,7 @@ class _NoRecorder(Actor):
     metrics = Inlet(Metrics)
     checkpoints = Inlet(CheckpointDue)
     weights = Subscription(Weights)
-    ledger = Subscription(Ledger)
+    optimizer_state = Subscription(OptimizerState)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None: ...
 

@@ -8,7 +8,7 @@ The supervisor's document is read from status pages, so asking costs the actors 
 two documents (shares of the last seconds, rates) comes from a `History`, which a view keeps; without one, shares are of
 an actor's whole life and there are no rates. What was not measured is None.
 
-Snapshots are values: nothing here reads a file, asks a supervisor or looks at a clock. (hive.monitor.look does.)
+Snapshots are values: nothing here reads a file, asks a supervisor or looks at a clock. (hive.monitor.poller does.)
 """
 
 from __future__ import annotations

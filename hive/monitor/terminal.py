@@ -1,6 +1,6 @@
 """The terminal UI: shows what the desk draws, and tells it the keys. The only module that imports textual.
 
-    a thread looks at the run (hive.monitor.look) ──Told──> desk.show ──> lines ──> the rows that have changed
+    a thread looks at the run (hive.monitor.poller) ──NewSnapshot──> desk.show ──> lines ──> the rows that have changed
     a key ──> desk.press ──> an Effect: leave; inspect or kill an actor, in a thread, over a line of its own
 
 Only rows that differ from what is there are drawn again, so an hour of looking costs what a second of training does.
@@ -23,7 +23,6 @@ from textual.widget import Widget
 
 from hive.errors import HiveError
 from hive.monitor.actors_screen import Inspected
-from hive.monitor.desk import Desk
 from hive.monitor.drawing import (
     BAD,
     BOLD,
@@ -39,8 +38,9 @@ from hive.monitor.drawing import (
     ascii_of,
 )
 from hive.monitor.keys import Effect
-from hive.monitor.look import Look
+from hive.monitor.poller import Look
 from hive.monitor.snapshot import Snapshot
+from hive.monitor.view_model import MonitorState
 from hive.records import RunDirectory, find_runs
 from hive.runtime.control import open_run
 
@@ -68,7 +68,7 @@ SAID = {
 }
 
 
-class Told(Message):
+class NewSnapshot(Message):
     """There is a new snapshot, or the reason why there is none."""
 
     def __init__(self, snapshot: Snapshot | None, problem: str = "") -> None:
@@ -98,7 +98,7 @@ class Page(Widget):
 
     DEFAULT_CSS = "Page { width: 1fr; height: 1fr; }"
 
-    def __init__(self, desk: Desk, ascii_only: bool) -> None:
+    def __init__(self, desk: MonitorState, ascii_only: bool) -> None:
         super().__init__()
         self.desk = desk
         self.ascii_only = ascii_only
@@ -138,7 +138,7 @@ class Monitor(App[None]):
         self.look = look
         self.lock = threading.Lock()
         series = look.series if look else Look(directory).series
-        self.desk = Desk(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
+        self.desk = MonitorState(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
         self.page = Page(self.desk, ascii_only)
         self.leaving = threading.Event()
 
@@ -159,16 +159,16 @@ class Monitor(App[None]):
                 look.wait()
                 with self.lock:
                     snapshot = look.take()
-                self.post_message(Told(snapshot))
+                self.post_message(NewSnapshot(snapshot))
                 quiet = bool(snapshot.supervisor) or look.client is None
             except HiveError as error:
-                self.post_message(Told(None, error.render()))
+                self.post_message(NewSnapshot(None, error.render()))
                 quiet = True
             if quiet:
                 self.leaving.wait(AGAIN_S)
         look.close()
 
-    def on_told(self, told: Told) -> None:
+    def on_new_snapshot(self, told: NewSnapshot) -> None:
         if told.snapshot is not None:
             self.desk.show(told.snapshot)
         else:

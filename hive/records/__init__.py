@@ -6,7 +6,7 @@ checkpoints          what a run is resumed from: writing, finding, keeping
 weights              a checkpoint's arrays and counters: safetensors and JSON
 jsonl, sinks         growing files of lines; where metrics go
 logs, crash          text for people
-specimens            what a gradient that was not finite was made of
+nan_dumps            what a gradient that was not finite was made of
 summary              how a run ended
 
 `hive.records.weights` is imported by its own name: it alone needs NumPy, and `hive ls` shall answer at
@@ -39,6 +39,7 @@ from hive.records.directory import RunDirectory, home_folder
 from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
+from hive.records.nan_dumps import read_specimen, write_specimen
 from hive.records.runs import (
     RunFacts,
     find_runs,
@@ -51,7 +52,6 @@ from hive.records.runs import (
     write_run_facts,
 )
 from hive.records.sinks import JsonlSink, MetricsRecord, Sink, SinkSet, TensorBoardSink
-from hive.records.specimens import read_specimen, write_specimen
 from hive.records.summary import Summary
 
 __all__ = [

@@ -63,6 +63,10 @@ class Checkpoint:
     state: dict[str, Any]
 
     @property
+    def format(self) -> int:
+        return int(self.state.get("checkpoint_format", 1))
+
+    @property
     def scheduled(self) -> bool:
         return self.state.get("scheduled") is True
 

@@ -136,7 +136,7 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
-    def specimens(self) -> Path:
+    def nan_dumps(self) -> Path:
         """Made by who writes into it."""
         return self.path / "not-finite"
 

@@ -33,7 +33,7 @@ from hive.runtime.ports import Inlet, Outlet, ports_of
 from hive.runtime.status import WAIT_IN
 
 if TYPE_CHECKING:
-    from hive.runtime.node import Hosting
+    from hive.runtime.node import ActorContext
     from hive.runtime.status import Status
 
 __all__ = ["Actor", "Handle", "endpoint", "endpoints_of"]
@@ -78,7 +78,7 @@ class Actor:
     clock: Clock  # read the time here: in a simulation it is virtual, and the same seed gives the same run
     log: logging.Logger
     status: Status
-    hosting: Hosting  # what the process offers: ending the run, notes; use the methods below
+    actor_context: ActorContext  # what the process offers: ending the run, notes; use the methods below
 
     @classmethod
     def role_name(cls) -> str:
@@ -112,18 +112,18 @@ class Actor:
 
     async def drain(self) -> None:
         """Told to stop. The default cancels `run`; override it to end in an orderly way, within the deadline."""
-        self.hosting.cancel()
+        self.actor_context.cancel()
 
     async def teardown(self) -> None:
         """After `run` has ended, also by an error or by cancellation."""
 
     def end_run(self, reason: str) -> None:
         """The run has reached its goal: everybody drains and stops; its state will be `finished`."""
-        self.hosting.end_run(reason)
+        self.actor_context.end_run(reason)
 
     def note(self, kind: str, text: str, **fields: Tree) -> None:
         """A line of `events.jsonl`, the run's diary."""
-        self.hosting.note(kind, text, fields)
+        self.actor_context.note(kind, text, fields)
 
 
 class Handle:

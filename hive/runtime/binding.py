@@ -71,8 +71,8 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         mine = [p for p in range(len(planned.producers)) if position in _share(planned, p)]
         slabs = {p: views.slab(planned.segments[p]) for p in mine}
 
-        def ring(producer: int) -> None:
-            node.ring((planned.producers[producer],))
+        def notify(producer: int) -> None:
+            node.notify((planned.producers[producer],))
 
         asks = Asks(channel, functools.partial(node.ring_one, planned.consumers, channel, position + 1))
         return SlabReceiver(
@@ -81,7 +81,7 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             slabs,
             (number, node.context.incarnation),
             waiter,
-            ring,
+            notify,
             asks if _pooled(planned) else None,
         )
 
@@ -116,13 +116,13 @@ def _committer(node: Node, channel: int, planned: PlanChannel, position: int) ->
         return _ringer(node, [*consumers, *peers])
     first = itertools.count(position)  # whom it looks at first: another one every time
 
-    def ring() -> None:
+    def notify() -> None:
         node.ring_one(consumers, channel, next(first))
         if peers:
-            node.ring(peers)
+            node.notify(peers)
 
-    return ring
+    return notify
 
 
 def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:
-    return functools.partial(node.ring, actors)
+    return functools.partial(node.notify, actors)

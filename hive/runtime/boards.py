@@ -18,11 +18,11 @@ __all__ = ["BoardReader", "BoardWriter"]
 
 
 class BoardWriter:
-    """The writing side. `ring` wakes the readers."""
+    """The writing side. `notify` wakes the readers."""
 
-    def __init__(self, view: BoardView, ring: Callable[[], None]) -> None:
+    def __init__(self, view: BoardView, notify: Callable[[], None]) -> None:
         self.view = view
-        self.ring = ring
+        self.notify = notify
         self._block = -1
 
     @property
@@ -45,7 +45,7 @@ class BoardWriter:
             raise ValueError(f"versions never go back: {version} after {self.latest}")
         self.seal(version)
         self.view.words.publish(version)
-        self.ring()
+        self.notify()
 
     def hold(self, reader: int, version: int) -> bool:
         """Keeps `version` for that reader, which unpins it when it has read it; False while it still holds another.

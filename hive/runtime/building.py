@@ -19,8 +19,8 @@ from types import FrameType, ModuleType
 from hive.config import Config, load_config
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
-from hive.runtime.blame import HIVE, place_of
 from hive.runtime.calls import describe
+from hive.runtime.error_location import HIVE, place_of
 from hive.runtime.topology import Topology
 
 __all__ = ["build", "load"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hive.errors import ActorFailed, RemoteError, TopologyError
 from hive.runtime.actor import endpoints_of
 from hive.runtime.messages import Tree, encode
-from hive.runtime.protocol import SUPERVISOR, Call, NotDone, Reply
+from hive.runtime.protocol import SUPERVISOR, Call, EndpointFailed, Reply
 
 if TYPE_CHECKING:
     from hive.runtime.node import Node
@@ -129,7 +129,7 @@ class Calls:
             frames = encode(reply)
         if call.caller == SUPERVISOR:
             if reply.error:
-                self.node.tell(NotDone(call.actor, call.method, f"{reply.error}: {reply.text}"))
+                self.node.tell(EndpointFailed(call.actor, call.method, f"{reply.error}: {reply.text}"))
         elif call.caller in self.node.actors:
             self.answered(reply)
         else:

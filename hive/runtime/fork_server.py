@@ -35,10 +35,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from hive.errors import HiveError
-from hive.runtime.hosting import host
 from hive.runtime.messages import Message, type_set
 from hive.runtime.output import redirect_output
 from hive.runtime.plan import Plan
+from hive.runtime.process_main import host
 from hive.runtime.stacks import listen_for_stacks
 from hive.runtime.stream import receive, send
 from hive.runtime.topology import Topology

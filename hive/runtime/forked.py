@@ -49,7 +49,7 @@ class ForkedProcesses:
     """See the module. `build_plan` first: it brings the plan. `server`: the first fork server, already on its way."""
 
     restarts = True
-    apart = True
+    dedicated = True
 
     def __init__(self, build: Build, event: Callable[[str, str], None], server: ForkServer | None = None) -> None:
         self.build = build

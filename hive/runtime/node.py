@@ -2,9 +2,9 @@
 
     Hello -> (Joined) -> build actors, bind ports, setup() -> Ready -> (Begin) -> run() -> Done | Failed
 
-A node hosts one actor (it is *solo*) or several that share the process and its event loop. It carries messages in and
-out, keeps the table of who lives where, and rings: after every change of shared memory it wakes those whom it may
-concern, by their bell, by a local future, or by a Doorbell message to a process that several actors share.
+A node hosts one actor (it is *dedicated*) or several that share the process and its event loop. It carries messages in
+and out, keeps the table of who lives where, and rings: after every change of shared memory it wakes those whom it may
+concern, by their notifier, by a local future, or by a Doorbell message to a process that several actors share.
 
 It takes its seams (transport, clock, the memory of segments) from outside, so that the same node runs in a forked
 process, in `--inline`, and in the simulator.
@@ -24,9 +24,9 @@ from hive.errors import HiveError, WireError
 from hive.runtime.actor import Actor, Handle
 from hive.runtime.batches import decode_batch, encode_batch
 from hive.runtime.binding import bind_ports
-from hive.runtime.blame import place_of
 from hive.runtime.calls import Calls, describe
 from hive.runtime.channels import MessageReceiver, MessageSender
+from hive.runtime.error_location import place_of
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.plan import Plan
 from hive.runtime.protocol import (
@@ -39,15 +39,15 @@ from hive.runtime.protocol import (
     Doorbell,
     Drain,
     Failed,
-    GoOn,
-    Halt,
     Hello,
     Joined,
     Left,
     Member,
     Note,
+    Pause,
     Ready,
     Reply,
+    Resume,
     RunOver,
 )
 from hive.runtime.status import Status
@@ -56,7 +56,7 @@ from hive.runtime.transport import Transport
 from hive.runtime.views import Views
 from hive.runtime.waiting import Waiter
 
-__all__ = ["Hosting", "Node", "NodeContext"]
+__all__ = ["ActorContext", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # below any sensible limit of a phase; 20 us of work each time
 HANDLERS = {cls: f"_on_{name.lower()}" for name, cls in NODE_TYPES.items() if cls is not Deliver}
@@ -74,7 +74,7 @@ class NodeContext:
     pid: int
     address: str
     supervisor: str
-    alone: bool  # this process has its event loop to itself
+    dedicated: bool  # this process has its event loop to itself
     transport: Transport
     clock: Clock
     pages: _native.Status
@@ -82,7 +82,7 @@ class NodeContext:
     open_log: Callable[[str], logging.Logger]
 
 
-class Hosting:
+class ActorContext:
     """What an actor may ask of the process that hosts it."""
 
     def __init__(self, node: Node, number: int) -> None:
@@ -112,7 +112,7 @@ class Node:
         self.context = context
         self.plan = context.plan
         self.numbers = self.plan.processes[context.process]
-        self.solo = context.alone and len(self.numbers) == 1
+        self.dedicated = context.dedicated and len(self.numbers) == 1
         self.pages = context.pages
         self.members: dict[int, Member] = {}
         self.actors: dict[int, Actor] = {}
@@ -140,7 +140,7 @@ class Node:
         c = self.context
         c.transport.bind(c.address, self.receive)
         try:
-            if c.alone:  # in a loop that all share, it would also beat for those who share it
+            if c.dedicated:  # in a loop that all share, it would also beat for those who share it
                 self._pulse()
             for number in self.numbers:
                 self._build(number)
@@ -175,11 +175,11 @@ class Node:
         c, planned = self.context, self.plan.actors[number]
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
-        self.waiters[number] = Waiter(status, self.solo, self.background)
+        self.waiters[number] = Waiter(status, self.dedicated, self.background)
         actor = group.cls.__new__(group.cls)
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
         actor.device, actor.clock = group.resources.device, c.clock
-        actor.status, actor.hosting, actor.log = status, Hosting(self, number), c.open_log(planned.name)
+        actor.status, actor.actor_context, actor.log = status, ActorContext(self, number), c.open_log(planned.name)
         bind_ports(self, actor, number)
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
         try:
@@ -249,7 +249,7 @@ class Node:
     def post(self, actor: int, frames: Frames) -> None:
         """To the process of an actor that is there; to one that is not, nothing can be said."""
         if (member := self.members.get(actor)) is not None and self.context.transport.post(member.address, frames):
-            self.pages.mailed(actor)  # it may sleep on its bell
+            self.pages.mailed(actor)  # it may sleep on its notifier
 
     def _on_call(self, message: Call) -> None:
         self.calls.received(message)
@@ -309,11 +309,11 @@ class Node:
     def _on_begin(self, message: Begin) -> None:
         self.begun.set()
 
-    def _on_halt(self, message: Halt) -> None:
+    def _on_pause(self, message: Pause) -> None:
         for number, waiter in self.waiters.items():
             waiter.halted = self.plan.actors[number].source
 
-    def _on_goon(self, message: GoOn) -> None:
+    def _on_resume(self, message: Resume) -> None:
         self.resumed_ns = self.context.clock.now_ns()
         for waiter in self.waiters.values():
             waiter.halted = False
@@ -380,20 +380,20 @@ class Node:
 
     # --- shared memory
 
-    def ring(self, actors: Sequence[int]) -> None:
+    def notify(self, actors: Sequence[int]) -> None:
         """Shared memory changed in a way that concerns these actors."""
-        self._wake_dozing(self.pages.rouse(actors))
+        self._wake_waiting(self.pages.notify_all(actors))
 
     def ring_one(self, actors: Sequence[int], channel: int, first: int) -> None:
         """A message of this channel is there, for one of these actors: the first from `first` on that asks for it."""
-        self._wake_dozing(self.pages.rouse_one(actors, channel + 1, first))  # channels count from 1 there
+        self._wake_waiting(self.pages.notify_one(actors, channel + 1, first))  # channels count from 1 there
 
-    def _wake_dozing(self, actors: Sequence[int]) -> None:
+    def _wake_waiting(self, actors: Sequence[int]) -> None:
         for actor in actors:
             local = self.waiters.get(actor)
             if local is not None:
                 local.wake()
-            elif (member := self.members.get(actor)) is not None and not member.solo:
+            elif (member := self.members.get(actor)) is not None and not member.dedicated:
                 self.context.transport.post(member.address, encode(Doorbell(actor)))
 
     def _on_doorbell(self, message: Doorbell) -> None:

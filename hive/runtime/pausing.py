@@ -1,7 +1,7 @@
 """Pausing: the supervisor's part that lets a run come to rest, and go on.
 
-    pause -> Halt to all -> sources begin nothing more, what is on its way is used up -> at rest -> state `paused`
-    resume -> GoOn to all -> state `running`
+    pause -> Pause to all -> sources begin nothing more, what is on its way is used up -> at rest -> state `paused`
+    resume -> Resume to all -> state `running`
 
 Nobody but the sources is stopped: the others have nothing left to do. The run is at rest when every source waits for
 the end of the pause, nobody else is at work, and the accounts of all channels hold and were the same a moment before.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from hive.errors import UsageError
 from hive.runtime.accounting import channel_accounts, holds
-from hive.runtime.protocol import GoOn, Halt
+from hive.runtime.protocol import Pause, Resume
 from hive.runtime.states import ActorState, RunEvent, RunState
 from hive.runtime.status import BUSY, read_status
 from hive.runtime.waiting import PAUSED
@@ -51,7 +51,7 @@ class Pausing:
             )
         if not self.wanted:
             self.wanted = True
-            run.tell_all(Halt())
+            run.tell_all(Pause())
             run.spawn(self._settle())
 
     def resume(self) -> None:
@@ -59,7 +59,7 @@ class Pausing:
         if not self.wanted:
             raise UsageError("the run is not paused")
         self.wanted = False
-        self.run.tell_all(GoOn())
+        self.run.tell_all(Resume())
         if self.run.run_machine.knows(RunEvent.resume):
             self.run.run_machine.handle(RunEvent.resume)
             self.run.event("resumed", "goes on", {})

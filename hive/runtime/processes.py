@@ -18,7 +18,7 @@ from typing import Protocol
 from hive import _native
 from hive.clock import Clock
 from hive.errors import ActorFailed
-from hive.runtime.blame import signal_name
+from hive.runtime.error_location import signal_name
 from hive.runtime.memory import PAGE, Bytes, Segment, aligned
 from hive.runtime.node import Node, NodeContext
 from hive.runtime.plan import Plan
@@ -94,7 +94,7 @@ class ProcessTable(Protocol):
     """What the supervisor needs of the operating system."""
 
     restarts: bool  # whether a dead process can be started again
-    apart: bool  # whether each has a thread of its own, which it may block while it waits
+    dedicated: bool  # whether each has a thread of its own, which it may block while it waits
     on_exit: OnExit  # set by the supervisor
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
@@ -120,7 +120,7 @@ class InlineProcesses:
     """Every process a task of this event loop."""
 
     restarts = False
-    apart = False
+    dedicated = False
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class InlineProcesses:
             pid=os.getpid(),
             address=address,
             supervisor=self.supervisor,
-            alone=False,
+            dedicated=False,
             transport=self.transport,
             clock=self.clock,
             pages=self.memory.pages,

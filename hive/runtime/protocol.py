@@ -1,7 +1,7 @@
 """The messages of the runtime itself: membership, life and death, and the envelopes around actors' own messages.
 
-    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · NotDone
-    supervisor -> process     Joined · Left · Begin · Drain · Halt · GoOn
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · EndpointFailed
+    supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
     process -> process        Deliver (+ the message's own frames) · Ack · Doorbell · Call · Reply
 
 The supervisor calls endpoints too, as nobody's actor (`SUPERVISOR`).
@@ -28,17 +28,17 @@ __all__ = [
     "Done",
     "Doorbell",
     "Drain",
+    "EndpointFailed",
     "Failed",
-    "GoOn",
-    "Halt",
     "Hello",
     "Joined",
     "Left",
     "Member",
-    "NotDone",
     "Note",
+    "Pause",
     "Ready",
     "Reply",
+    "Resume",
     "RunOver",
 ]
 
@@ -48,7 +48,7 @@ class Member(NamedTuple):
 
     incarnation: int
     address: str
-    solo: bool  # alone in its process: wakes by its bell; others need a Doorbell
+    dedicated: bool  # alone in its process: wakes by its notifier; others need a Doorbell
 
 
 class Hello(Message):
@@ -117,7 +117,7 @@ class Note(Message):
     fields: Tree
 
 
-class NotDone(Message):
+class EndpointFailed(Message):
     """An endpoint that the supervisor called has raised."""
 
     actor: int
@@ -134,10 +134,10 @@ class Joined(Message):
     actors: tuple[int, ...]
     incarnations: tuple[int, ...]
     addresses: tuple[str, ...]
-    solo: tuple[bool, ...]
+    dedicated: tuple[bool, ...]
 
     def __post_init__(self) -> None:
-        if not len(self.actors) == len(self.incarnations) == len(self.addresses) == len(self.solo):
+        if not len(self.actors) == len(self.incarnations) == len(self.addresses) == len(self.dedicated):
             raise ValueError("its columns differ in length")
 
     @classmethod
@@ -147,7 +147,7 @@ class Joined(Message):
 
     @property
     def members(self) -> dict[int, Member]:
-        columns = zip(self.incarnations, self.addresses, self.solo, strict=True)
+        columns = zip(self.incarnations, self.addresses, self.dedicated, strict=True)
         return dict(zip(self.actors, map(Member._make, columns), strict=True))
 
 
@@ -171,11 +171,11 @@ class Drain(Message):
     reason: str
 
 
-class Halt(Message):
+class Pause(Message):
     """The run is to pause: sources begin nothing more."""
 
 
-class GoOn(Message):
+class Resume(Message):
     """The run goes on."""
 
 
@@ -216,5 +216,5 @@ class Reply(Message):
 
 
 SUPERVISOR = -1  # the caller of a Call that no actor makes
-SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, NotDone])
-NODE_TYPES = type_set([Joined, Left, Begin, Drain, Halt, GoOn, Deliver, Ack, Doorbell, Call, Reply])
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, EndpointFailed])
+NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Doorbell, Call, Reply])

@@ -27,7 +27,7 @@ class Recovery:
         self.memory = memory
         self.views = memory.views
 
-    def bury(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
+    def reclaim(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
         """Actor `actor` is gone for certain. What it had claimed is dropped as `why`, one of REASONS."""
         self.memory.pages.page(actor).complete()
         self.retire(actor, incarnation, why)

@@ -51,7 +51,7 @@ class Slot:
 
 
 class SlabSender:
-    """The producer's side. `ring` wakes the consumers."""
+    """The producer's side. `notify` wakes the consumers."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SlabSender:
         view: SlabView,
         me: Identity,
         waiter: Waiter,
-        ring: Callable[[], None],
+        notify: Callable[[], None],
         peers: Callable[[], Sequence[SlabView]] = tuple,
         shared: bool = False,
         in_step: bool = False,
@@ -67,7 +67,7 @@ class SlabSender:
         self.view = view
         self.me = me
         self.waiter = waiter
-        self.ring = ring
+        self.notify = notify
         self.shared = shared
         self.in_step = in_step
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
@@ -120,7 +120,7 @@ class SlabSender:
 
     def commit(self, slot: Slot) -> int:
         sequence: int = self.view.words.commit(slot.index, *self.me)
-        self.ring()
+        self.notify()
         return sequence
 
     async def send(self, message: Message) -> None:
@@ -157,7 +157,7 @@ class SlabSender:
 
 
 class SlabReceiver:
-    """The consumer's side. `views`: the slabs it may claim from, by their producer's position; `ring` wakes one.
+    """The consumer's side. `views`: the slabs it may claim from, by their producer's position; `notify` wakes one.
 
     `asks`: of one of several consumers that may all claim the same.
     """
@@ -169,7 +169,7 @@ class SlabReceiver:
         views: Mapping[int, SlabView],
         me: Identity,
         waiter: Waiter,
-        ring: Callable[[int], None],
+        notify: Callable[[int], None],
         asks: Asks | None = None,
     ) -> None:
         self.message = message
@@ -177,7 +177,7 @@ class SlabReceiver:
         self.producers = tuple(views)
         self.me = me
         self.waiter = waiter
-        self.ring = ring
+        self.notify = notify
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
         self.any = asks
         self.certain = replace(asks, every=True) if asks else None
@@ -214,7 +214,7 @@ class SlabReceiver:
         if (code := CODES.get(reason)) is None:
             raise ValueError(f"slots are not retired as `{reason}`, but as {', '.join(REASONS)}")
         slot.view.words.retire(slot.index, *self.me, code)
-        self.ring(slot.producer)
+        self.notify(slot.producer)
 
     def waiting(self, producer: int) -> list[int]:
         """The sequences of that producer that are unclaimed, full or becoming so this moment, ascending."""

@@ -31,8 +31,8 @@ from typing import Any
 from hive.clock import Clock
 from hive.errors import WireError
 from hive.runtime.accounting import channel_accounts, results_of
-from hive.runtime.deaths import Deaths
 from hive.runtime.ending import Ending
+from hive.runtime.exit_handler import ExitHandler
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.outcome import Death, Journal, Outcome
@@ -46,20 +46,20 @@ from hive.runtime.protocol import (
     Call,
     Done,
     Drain,
+    EndpointFailed,
     Failed,
-    Halt,
     Hello,
     Joined,
     Member,
-    NotDone,
     Note,
+    Pause,
     Ready,
     RunOver,
 )
 from hive.runtime.recovery import Recovery
 from hive.runtime.states import ACTOR, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 from hive.runtime.transport import Transport
-from hive.runtime.watching import WATCH_S, watch
+from hive.runtime.watchdog import WATCH_S, watch
 
 __all__ = ["CHANGE", "Supervisor"]
 
@@ -115,7 +115,7 @@ class Supervisor:
         self.tasks: set[asyncio.Task[None]] = set()
         self.recent: deque[str] = deque(maxlen=EVENTS_TOLD)
         self.report = ""  # of the death that ended the run
-        self.deaths = Deaths(self)
+        self.deaths = ExitHandler(self)
         self.pausing = Pausing(self)
         processes.on_exit = self.deaths.exited
 
@@ -189,7 +189,7 @@ class Supervisor:
                 for key, value in self.changes.items():
                     self.send(process, Call(0, SUPERVISOR, actor, CHANGE, [key, value]))
         if self.pausing.wanted:
-            self.send(process, Halt())
+            self.send(process, Pause())
         self.send(process, Begin())
 
     def tell_of_change(self, key: str, value: Tree) -> list[str]:
@@ -218,7 +218,7 @@ class Supervisor:
     def _post(self, process: ProcessRecord, frames: Frames) -> None:
         self.transport.post(process.address, frames)
         for actor in process.actors:
-            self.pages.mailed(actor)  # it may sleep on its bell
+            self.pages.mailed(actor)  # it may sleep on its notifier
 
     def tell_all(self, message: Message) -> None:
         frames = encode(message)
@@ -239,9 +239,9 @@ class Supervisor:
         """The announcement of all actors of these processes."""
         members: dict[int, Member] = {}
         for process in processes:
-            solo = len(process.actors) == 1 and self.processes.apart
+            dedicated = len(process.actors) == 1 and self.processes.dedicated
             there = (a for a in process.actors if self.machines[a].state is not ActorState.finished)
-            members |= dict.fromkeys(there, Member(process.incarnation, process.address, solo))
+            members |= dict.fromkeys(there, Member(process.incarnation, process.address, dedicated))
         return encode(Joined.of(members))
 
     def _on_hello(self, message: Hello) -> None:
@@ -306,7 +306,7 @@ class Supervisor:
         fields = message.fields if isinstance(message.fields, dict) else {}
         self.event(message.kind, message.text, {**fields, "actor": self.plan.actors[message.actor].name})
 
-    def _on_notdone(self, message: NotDone) -> None:
+    def _on_endpointfailed(self, message: EndpointFailed) -> None:
         actor = self.plan.actors[message.actor].name
         self.event("not done", f"{message.method} of {actor}: {message.text}", {"actor": actor})
 

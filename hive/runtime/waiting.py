@@ -5,7 +5,7 @@
 
 Every wait has a limit: whatever rings may be lost, so the attempt is repeated every 50 ms in any case.
 
-An actor alone in its process that waits for shared memory sleeps on the native bell of its status page (a futex, a
+An actor alone in its process that waits for shared memory sleeps on the native notifier of its status page (a futex, a
 few microseconds to wake), in slices, and lets its event loop run between them. The slices are brief while a message is
 on its way to it, of which its page tells before ZeroMQ does, and while its loop has calls to answer. Actors that share
 a process wait on a future that a commit in the same process, or a doorbell message from another, completes: a blocked
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 PAUSED = "paused"  # the phase of a source that a pause has stopped
 BREATH_NS = 200_000  # an actor that never waits lets its loop run so often: it hears a message as soon as it matters
-BRIEF_NS = 100_000  # a message that was sent is there in that time, mostly; meanwhile the bell spins
+BRIEF_NS = 100_000  # a message that was sent is there in that time, mostly; meanwhile the notifier spins
 CALLS_NS = 1_000_000  # what goes on beside its run gets the loop so often
 TURNS = 3  # of the loop: one reads the message, one begins what answers it, one lets that go on
-RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real ring, so it costs no measurable time
+RESCAN_S = 0.05  # a lost doorbell costs at most this much; rarer than any real notify, so it costs no measurable time
 
 
-class _Turn:
+class _YieldToLoop:
     """Awaited, it lets the event loop run once: `asyncio.sleep(0)` without the coroutine around it."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class _Turn:
         yield
 
 
-TURN = _Turn()
+YIELD_TO_LOOP = _YieldToLoop()
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Asks:
 
 
 class Waiter:
-    """The waits of one actor. `solo`: it is alone in its process. `calls`: what goes on there beside its run."""
+    """The waits of one actor. `dedicated`: it is alone in its process. `calls`: what goes on there beside its run."""
 
-    def __init__(self, status: Status, solo: bool, calls: Collection[object] = ()) -> None:
+    def __init__(self, status: Status, dedicated: bool, calls: Collection[object] = ()) -> None:
         self.status = status
-        self.solo = solo
+        self.dedicated = dedicated
         self.halted = False  # the run pauses, and this actor is a source
         self._paused = 0  # the phase, once it was needed
         self._breathed_ns = 0  # when its loop last ran, as far as its waits know
@@ -96,10 +96,10 @@ class Waiter:
         An actor that never waits yields to the loop all the same, so that it hears its messages: one of several always,
         one that is alone now and then, for a turn of the loop costs it more than most attempts.
         """
-        if not self.solo:
-            await TURN
+        if not self.dedicated:
+            await YIELD_TO_LOOP
         elif time.monotonic_ns() - self._breathed_ns > BREATH_NS:
-            await self._breathe()
+            await self._yield_to_loop()
         result = attempt()
         if result is not None:
             return result
@@ -112,16 +112,16 @@ class Waiter:
                 seen = page.seen()
                 if asks is not None:
                     self._ask()
-                if memory and not self.solo:
-                    page.doze()
+                if memory and not self.dedicated:
+                    page.set_waiting()
                 result = attempt()
                 if result is not None:
                     return result
-                if self.solo and memory:
+                if self.dedicated and memory:
                     slice_ns = self._slice_ns()
                     page.wait(seen, slice_ns)
                     for _ in range(TURNS if slice_ns < RESCAN_S * 1e9 else 1):
-                        await self._breathe()
+                        await self._yield_to_loop()
                 else:
                     await self._nap()
         finally:
@@ -162,8 +162,8 @@ class Waiter:
             self._paused = self._paused or self.status.phase(PAUSED, WAIT_OUT)
             await self.until(lambda: True if not self.halted or owed() else None, self._paused)
 
-    async def _breathe(self) -> None:
-        await TURN
+    async def _yield_to_loop(self) -> None:
+        await YIELD_TO_LOOP
         self._breathed_ns = time.monotonic_ns()
 
     async def _nap(self) -> None:

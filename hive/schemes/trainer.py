@@ -48,13 +48,19 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     """The topology that a blueprint is for. Raises TopologyError."""
     _check(blueprint)
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
-    homes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
-    nests = None if collection.workers else homes  # where collectors without a process of their own live
+    processes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
+    collector_processes = (
+        None if collection.workers else processes
+    )  # where collectors without a process of their own live
 
     t = Topology()
-    collector = t.add(CollectorActor, count=blueprint.collectors, process=nests, blueprint=blueprint)
+    collector = t.add(CollectorActor, count=blueprint.collectors, process=collector_processes, blueprint=blueprint)
     worker = t.add(
-        GradientWorkerActor, count=blueprint.gradient_workers, process=homes, blueprint=blueprint, directory=directory
+        GradientWorkerActor,
+        count=blueprint.gradient_workers,
+        process=processes,
+        blueprint=blueprint,
+        directory=directory,
     )
     learner = t.add(LearnerActor, blueprint=blueprint)
     recorder = t.add(Recorder, last=True, blueprint=blueprint, directory=directory)
@@ -74,11 +80,11 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
 def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group) -> None:
     """Rollouts and gradients."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
-    free = collection.communication == "asynchronous"
+    asynchronous = collection.communication == "asynchronous"
     # In the deterministic modes worker w takes the collectors c with c mod W = w; otherwise whoever is ready, unless
     # each worker owns its share.
-    by_share = not free or collection.ownership == "gradient_worker"
-    share = 1 if free else -(-blueprint.collectors // blueprint.gradient_workers)
+    by_share = not asynchronous or collection.ownership == "gradient_worker"
+    share = 1 if asynchronous else -(-blueprint.collectors // blueprint.gradient_workers)
     rollouts, gradient = blueprint.rollout_layout, blueprint.gradient_layout(share)
     slots = gradients.bootstrap_rounds + gradients.max_lag + 1
     if gradients.decentralised:
@@ -89,7 +95,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
         layout=rollouts,
         slots=collection.slots,
         by_share=by_share,
-        in_step=not free,
+        in_step=not asynchronous,
         first=blueprint.first_round,
     )
     t.connect(
@@ -106,18 +112,18 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
 def _connect_state(
     t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
 ) -> None:
-    """Ledger, weights and the behaviour policy."""
+    """OptimizerState, weights and the behaviour policy."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
-    # The ledger's version is the commit word of the learner's state: weights and moments change together or not at all.
-    t.connect(learner.ledger, recorder.ledger, block_bytes=blueprint.ledger_bytes)
+    # The version of the optimizer state commits both boards: weights and moments change together or not at all.
+    t.connect(learner.optimizer_state, recorder.optimizer_state, block_bytes=blueprint.optimizer_state_bytes)
     if gradients.decentralised:
-        t.connect(learner.ledger, worker.ledger)
+        t.connect(learner.optimizer_state, worker.optimizer_state)
     t.connect(
         learner.weights,
         worker.state,
         block_bytes=blueprint.state.bytes,
         keep=gradients.max_lag + 1,
-        commit_with="ledger",
+        commit_with="optimizer_state",
     )
     t.connect(learner.weights, recorder.weights)
     t.connect(

@@ -1,8 +1,8 @@
 """The testing kit: one actor, or whole topologies in one process, in real or virtual time, under seeded faults."""
 
-from hive.testing.alone import Told, alone
+from hive.testing.actor_harness import ActorResult, run_actor
+from hive.testing.fakes import At, Faults
 from hive.testing.inline import run_inline
-from hive.testing.seams import At, Faults
 from hive.testing.simulation import Simulation, simulate
 
-__all__ = ["At", "Faults", "Simulation", "Told", "alone", "run_inline", "simulate"]
+__all__ = ["ActorResult", "At", "Faults", "Simulation", "run_actor", "run_inline", "simulate"]

@@ -39,8 +39,7 @@ from hive.runtime.processes import Exit, OnExit, StartLost
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
 from hive.runtime.views import Views
-from hive.testing.places import NEVER, Place, PlacedLoop, current_place
-from hive.testing.seams import (
+from hive.testing.fakes import (
     At,
     DyingBoard,
     DyingPage,
@@ -51,6 +50,7 @@ from hive.testing.seams import (
     Pages,
     SimulatedTransport,
 )
+from hive.testing.simulated_process import NEVER, SimulatedLoop, SimulatedProcess, current_process
 
 __all__ = ["Simulation", "simulate"]
 
@@ -66,19 +66,19 @@ class SimulatedProcesses:
     """The process table of a simulation."""
 
     restarts = True
-    apart = True
+    dedicated = True
 
     def __init__(self, world: _World) -> None:
         self.world = world
         self.on_exit: OnExit = lambda process, incarnation, how: None
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, SimulatedProcess] = {}
         self.nodes: dict[str, Node] = {}
-        self.tasks: list[tuple[Place, asyncio.Task[None]]] = []
+        self.tasks: list[tuple[SimulatedProcess, asyncio.Task[None]]] = []
         self.errors: list[BaseException] = []  # what actors raised, first first
         self.pids = 0
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        world, place = self.world, Place(process, incarnation)
+        world, place = self.world, SimulatedProcess(process, incarnation)
         self.pids += 1
         context = NodeContext(
             topology=world.topology,
@@ -88,7 +88,7 @@ class SimulatedProcesses:
             pid=self.pids,
             address=address,
             supervisor=ADDRESS,
-            alone=False,
+            dedicated=False,
             transport=world.transport,
             clock=world.clock,
             pages=world.memory.pages,
@@ -104,14 +104,14 @@ class SimulatedProcesses:
         task.add_done_callback(lambda task: self._ended(place, task), context=contextvars.Context())
         return self.pids
 
-    async def _lose(self, place: Place) -> NoReturn:
+    async def _lose(self, place: SimulatedProcess) -> NoReturn:
         """What was started lives for a while and dies; nobody was told of it but by itself."""
         await asyncio.sleep(self.world.chance.random() * UNSAID_S)
         place.dead = True
         self.world.story.append(f"{self.world.loop.time():.4f} lost the start of {place}")
         raise StartLost("the fork server died")
 
-    def _ended(self, place: Place, task: asyncio.Task[None]) -> None:
+    def _ended(self, place: SimulatedProcess, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if place.dead:
             return
@@ -165,7 +165,7 @@ class Simulation:
 class _World:
     """One simulation while it runs."""
 
-    def __init__(self, topology: Topology, plan: Plan, faults: Faults, loop: PlacedLoop) -> None:
+    def __init__(self, topology: Topology, plan: Plan, faults: Faults, loop: SimulatedLoop) -> None:
         self.topology = topology
         self.plan = plan
         self.faults = faults
@@ -190,9 +190,11 @@ class _World:
         loop.on_turn, loop.next_turn = self._end_here, self._next_end()
         hosts = Counter(actor.process for actor in plan.actors)
         self.crowded = {process for process, actors in hosts.items() if actors > 1}
-        self.rung: set[tuple[int, Place]] = set()  # actors whose bell has rung and was not heard yet
+        self.notified: set[tuple[int, SimulatedProcess]] = (
+            set()
+        )  # actors whose notifier has notified and was not heard yet
         assert isinstance(self.memory.pages, Pages)
-        self.memory.pages.rung = self.ring
+        self.memory.pages.notified = self.notify
 
     def plan_faults(self, faults: Sequence[At]) -> None:
         """Faults at known moments: of messages by the transport, of slots by the words of a producer's slab."""
@@ -208,7 +210,7 @@ class _World:
 
     def committed(self, slab: DyingSlab) -> None:
         """A slot was committed: if that was the one, its producer dies here."""
-        place, transport = current_place(), self.transport
+        place, transport = current_process(), self.transport
         if not transport.at or place is None or place.dead:
             return
         for channel, planned in enumerate(self.plan.channels):
@@ -222,26 +224,26 @@ class _World:
         own = slab.control.ctypes.data
         return any(self.memory.open(name).ctypes.data == own for name in planned.segments)
 
-    def ring(self, actor: int) -> None:
-        """The bell on the page of an actor that sleeps alone in its process. Others sleep on no bell."""
+    def notify(self, actor: int) -> None:
+        """The notifier on the page of an actor that sleeps alone in its process. Others sleep on no notifier."""
         process = self.plan.actors[actor].process
         place = self.processes.places.get(process)
-        if place is None or place.still or process in self.crowded or (actor, place) in self.rung:
+        if place is None or place.still or process in self.crowded or (actor, place) in self.notified:
             return
         waiter = self.processes.nodes[process].waiters.get(actor)
         if waiter is None or not waiter.asleep or self.chance.random() < self.faults.lost:
             return
-        self.rung.add((actor, place))
+        self.notified.add((actor, place))
         late = self.chance.random() * self.faults.slow_s if self.chance.random() < self.faults.slow else 0.0
         self.loop.call_later(late, self._hear, actor, place, context=place.context)
 
-    def _hear(self, actor: int, place: Place) -> None:
-        self.rung.discard((actor, place))
+    def _hear(self, actor: int, place: SimulatedProcess) -> None:
+        self.notified.discard((actor, place))
         waiter = self.processes.nodes[self.plan.actors[actor].process].waiters.get(actor)
         if waiter is not None:
             waiter.wake()
 
-    def _end_here(self, place: Place) -> int:
+    def _end_here(self, place: SimulatedProcess) -> int:
         """The process whose turn it is ends here instead; the callback at which the next one does."""
         _, how, torn = self.ends.pop()
         if how == "stop":
@@ -257,14 +259,14 @@ class _World:
         return self.ends[-1][0] if self.ends else NEVER
 
     def dies_torn(self) -> bool:
-        place = current_place()
+        place = current_process()
         return self.torn_due and place is not None and not place.dead and self.chance.random() < 0.5
 
     def tear(self, what: str, half: Half) -> NoReturn:
         """The process that runs dies in the middle of a transition, or of an entry in an account."""
         self.torn_due = False
         self.torn += 1
-        place = current_place()
+        place = current_process()
         assert place is not None
         half(self.chance.random() < 0.5)
         self.story.append(f"{self.loop.time():.4f} torn {what} of {place}")
@@ -317,7 +319,7 @@ def simulate(
     plan: Plan | None = None,
     at: Sequence[At] = (),
 ) -> Simulation:
-    """Runs `topology` until it ends itself, in virtual time, on the schedule of `seed`. Deaths are restarted.
+    """Runs `topology` until it ends itself, in virtual time, on the schedule of `seed`. ExitHandler are restarted.
 
     `at`: faults at known moments, beside those that the seed deals out. Raises ValueError for one that cannot be.
 
@@ -327,7 +329,7 @@ def simulate(
     faults = faults or Faults()
     plan = plan or topology.plan()
     chance = random.Random(seed)
-    loop = PlacedLoop(chance, faults.away, faults.away_s)  # type: ignore[abstract]  # it has what asyncio asks for
+    loop = SimulatedLoop(chance, faults.away, faults.away_s)  # type: ignore[abstract]  # it has what asyncio asks for
     world = _World(topology, plan, faults, loop)
     world.plan_faults(at)
     with _changes_that_tear(world) if (faults.deaths and faults.torn) or at else nullcontext():

@@ -17,7 +17,7 @@ from hive.workers.gradient_slot import GradientSlot
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
-from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Metrics, OptimizerState, RolloutReady, Weights
 from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replica import Replica, replica_slots
@@ -43,8 +43,8 @@ __all__ = [
     "Gradients",
     "Learner",
     "LearnerActor",
-    "Ledger",
     "Metrics",
+    "OptimizerState",
     "Recorder",
     "Replica",
     "RolloutReady",

@@ -12,7 +12,7 @@ rollout, g of a gradient, S the gradients that an algorithm makes of a round, K 
     gradient g   is made of the rollouts r = g // S of its share, on state version  max(t, g // K - gradients lag)
     turn t       reduces the gradients t K ... (t + 1) K - 1 of every worker, in (worker, sequence) order
 
-c and t are the versions at the last cut (hive.workers.cuts), at first 0. A lag of 0 is synchronous, one of k >= 1
+c and t are the versions at the last cut (resume_barriers.py), at first 0. A lag of 0 is synchronous, one of k >= 1
 pipelined: everyone is busy, and the run is the same run every time. Asynchronous is whatever is ready: the latest
 version, the oldest rollout of anybody, the first K gradients; what is older than `max_lag` versions by then is dropped,
 counted as `stale` (gradients: or weighed less, or accepted).
@@ -45,7 +45,7 @@ from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoi
 from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
-from hive.workers.messages import Gradient, Ledger, RolloutReady, Weights
+from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
 
@@ -66,8 +66,8 @@ class CollectorActor(Actor):
         """`first_source`: the number in the run of the first collector of this group."""
         config = blueprint.config
         self.blueprint = blueprint
-        self.free = config.collection.communication == "asynchronous"
-        self.cuts = blueprint.cuts
+        self.async_collection = config.collection.communication == "asynchronous"
+        self.barriers = blueprint.barriers
         self.started = 0  # the round of the cut that the environments were last reset for
         self.steps = self.status.counter("env_steps")
         # A product that is a whole number but for the last bits is that number.
@@ -83,15 +83,15 @@ class CollectorActor(Actor):
 
     async def setup(self) -> None:
         """An environment that cannot even be reset ends the run before it begins."""
-        self.started = self.cuts.start(self.rollouts.produced)
+        self.started = self.barriers.start(self.rollouts.produced)
         self.collector.reset(self.started)
 
     async def run(self) -> None:
         while True:
             slot = await self.rollouts.reserve()
-            wanted = LATEST if self.free else self.cuts.policy(slot.sequence)
-            if self.cuts.start(slot.sequence) != self.started:
-                self.started = self.cuts.start(slot.sequence)
+            wanted = LATEST if self.async_collection else self.barriers.policy(slot.sequence)
+            if self.barriers.start(slot.sequence) != self.started:
+                self.started = self.barriers.start(slot.sequence)
                 self.collector.rebuild(self.vector(), self.started)
             version, weights = await self.behaviour.pin(wanted)
             self.status.show_version(version, self.behaviour.latest - version)
@@ -122,7 +122,7 @@ class GradientWorkerActor(Actor):
     role = "gradient-worker"
     rollouts = Inlet(RolloutReady)
     state = Subscription(Weights)
-    ledger = Subscription(Ledger, optional=True)
+    optimizer_state = Subscription(OptimizerState, optional=True)
     behaviour = Subscription(Weights, optional=True)
     gradients = Outlet(Gradient)
 
@@ -130,8 +130,8 @@ class GradientWorkerActor(Actor):
         config = blueprint.config
         self.blueprint = blueprint
         self.directory = directory
-        self.takes_any = config.collection.communication == "asynchronous"
-        self.free = config.gradients.communication == "asynchronous"
+        self.async_collection = config.collection.communication == "asynchronous"
+        self.async_gradients = config.gradients.communication == "asynchronous"
         self.lag = config.gradients.max_lag
         self.policy_lag = config.collection.max_lag
         self.workers = range(blueprint.gradient_workers)
@@ -140,7 +140,7 @@ class GradientWorkerActor(Actor):
         self.per_round = self.algorithm.gradients_per_round
         self.worker = self.g_worker()
         self.replica = blueprint.replica() if config.gradients.decentralised else None
-        self.cuts = blueprint.cuts
+        self.barriers = blueprint.barriers
 
     def g_worker(self) -> GWorker:
         """What computes the gradients. Override it to compute them otherwise."""
@@ -150,19 +150,19 @@ class GradientWorkerActor(Actor):
 
     async def run(self) -> None:
         sequence = self.gradients.produced
-        first = {} if self.takes_any else self._first_rollouts(sequence)
-        started = self.cuts.start(sequence // self.per_round)
+        first = {} if self.async_collection else self._first_rollouts(sequence)
+        started = self.barriers.start(sequence // self.per_round)
         share: list[Slot] = []
-        if self.free and not self.rollouts.producers:
+        if self.async_gradients and not self.rollouts.producers:
             self.note("idle", f"{self.name} has no collector in its share and is done")
             return  # an empty share owes nothing, and nobody waits for it
         while True:
             number, step = divmod(sequence, self.per_round)
             if step == 0:
-                if self.cuts.start(number) != started:
-                    started = self.cuts.start(number)
+                if self.barriers.start(number) != started:
+                    started = self.barriers.start(number)
                     self.worker.let_go()
-                share = [await self._claim_fresh()] if self.takes_any else await self._claim_round(number, first)
+                share = [await self._claim_fresh()] if self.async_collection else await self._claim_round(number, first)
             slot = await self.gradients.reserve()
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
             version, weights = await self._state(sequence)
@@ -174,7 +174,7 @@ class GradientWorkerActor(Actor):
                 self.state.unpin()
             last = step == self.per_round - 1
             if last:  # the learner publishes the policy by the rollouts of whole rounds, the lost ones included
-                slot.arrays["header"][ROLLOUTS] = len(share) if self.takes_any else len(self.rollouts.producers)
+                slot.arrays["header"][ROLLOUTS] = len(share) if self.async_collection else len(self.rollouts.producers)
             self.gradients.commit(slot)
             for rollout in share if last else ():
                 self.rollouts.retire(rollout)
@@ -187,7 +187,7 @@ class GradientWorkerActor(Actor):
         update_parameter(cast(Configured, self.worker.algo), name, value)  # which says so of one that is not
 
     def _wanted(self, sequence: int) -> int:
-        return LATEST if self.free else self.blueprint.cuts.state(sequence, self.lag)
+        return LATEST if self.async_gradients else self.blueprint.barriers.state(sequence, self.lag)
 
     async def _state(self, sequence: int) -> tuple[int, Bytes]:
         """(version, weights) to compute this gradient with: the learner's, pinned, or those of the replica."""
@@ -205,24 +205,24 @@ class GradientWorkerActor(Actor):
     async def _copy_state(self, replica: Replica) -> None:
         """The learner's newest state, before the first turn and where gradients are gone."""
         while True:
-            turn, ledger = await self.ledger.pin()
+            turn, optimizer_state = await self.optimizer_state.pin()
             try:
                 _, weights = await self.state.pin(turn)
-                replica.copy(turn, weights, ledger)
+                replica.copy(turn, weights, optimizer_state)
                 return
             except VersionGone:  # the learner was faster: there is a newer one
                 continue
             finally:
                 self.state.unpin()
-                self.ledger.unpin()
+                self.optimizer_state.unpin()
 
     def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
         """Keeps what a gradient that is not finite was made of, and says where."""
         name = f"{self.name}-{int(header[SEQUENCE]):06d}"
         facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
         try:
-            kept = write_specimen(RunDirectory(self.directory).specimens, name, finding.arrays, facts)
-        except RecordError as error:  # a full disk costs a specimen, not the run
+            kept = write_specimen(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
+        except RecordError as error:  # a full disk costs a nan_dump, not the run
             self.log.warning("%s", error)
             kept = None
         where = f"; what made it lies in {kept}" if kept else ""

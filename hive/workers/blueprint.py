@@ -37,10 +37,10 @@ from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
-from hive.workers.cuts import Cuts
 from hive.workers.evaluator import Evaluator
-from hive.workers.learner import Count, Learner, ledger_layout
+from hive.workers.learner import Count, Learner, optimizer_state_layout
 from hive.workers.replica import Replica
+from hive.workers.resume_barriers import ResumeBarriers
 
 __all__ = ["Blueprint"]
 
@@ -71,7 +71,7 @@ class Blueprint:
         if resume is None and config.run.init_from is not None:  # a mistake is told before there are processes
             self._copy_weights(config.run.init_from, aligned_block(self.flat.block_bytes))
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
-        self.ledger_bytes = self.learner().layout.bytes
+        self.optimizer_state_bytes = self.learner().layout.bytes
         observation, action = self.environment.observation, self.environment.action
         self.rollout_layout = rollout_layout(
             collection.rollout,
@@ -177,11 +177,11 @@ class Blueprint:
             status=status,
         )
 
-    def initialize(self, state: NDArray[np.uint8], ledger: NDArray[np.uint8]) -> int:
+    def initialize(self, state: NDArray[np.uint8], optimizer_state: NDArray[np.uint8]) -> int:
         """Writes what the learner begins with: the initial weights, or those it was resumed from. Returns the turn."""
         if self.resume is not None:
             state[:] = _bytes_of(self.resume, "weights", len(state))
-            self._resume_ledger(self.resume, ledger)
+            self._resume_optimizer_state(self.resume, optimizer_state)
             return self.resume.update
         self.flat.initialize_into(self.state.weights(state))
         if self.config.run.init_from is not None:
@@ -189,7 +189,7 @@ class Blueprint:
         self.state.moments(state)[:] = 0.0, 1.0
         if self.state.has_target:
             self.state.begin_target(state)
-        ledger[:] = 0
+        optimizer_state[:] = 0
         return 0
 
     def _copy_weights(self, place: str, state: NDArray[np.uint8]) -> None:
@@ -198,12 +198,13 @@ class Blueprint:
         own = self.flat.arrays(state[: self.flat.block_bytes])
         copy_arrays(checkpoint.tensors(), own, str(checkpoint.path))
 
-    def _resume_ledger(self, resume: Checkpoint, ledger: NDArray[np.uint8]) -> None:
-        """The ledger of a checkpoint, which may be of another number of workers."""
+    def _resume_optimizer_state(self, resume: Checkpoint, optimizer_state: NDArray[np.uint8]) -> None:
+        """Restores the optimizer state of a checkpoint, which may have another number of workers."""
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
-        layout = ledger_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
-        before, after = layout.views(_bytes_of(resume, "ledger", layout.bytes)), learner.views(ledger)
+        layout = optimizer_state_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        part = "optimizer_state" if resume.format > 1 else "ledger"
+        before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
         for name in ("counters", "returns", "moments"):
             after[name][:] = before[name]
         after["applied"][:] = self.first_gradient  # numbers begin anew, and are the same for everybody
@@ -211,7 +212,7 @@ class Blueprint:
         version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
         if state.get("per_version", self.per_version) != self.per_version:
             after["counters"][Count.rollouts] = version * self.per_version
-        learner.wake_up(ledger)
+        learner.wake_up(optimizer_state)
 
     @property
     def per_version(self) -> int:
@@ -230,11 +231,11 @@ class Blueprint:
         return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
 
     @functools.cached_property
-    def cuts(self) -> Cuts:
+    def barriers(self) -> ResumeBarriers:
         """Where this run can be taken up again byte for byte; a loose one nowhere, so nothing is cut for that."""
         collection = self.config.collection
-        return Cuts(
-            every=0 if self.config.loose else int(self.config.checkpoint.every.get("updates", 0)),
+        return ResumeBarriers(
+            every=0 if self.config.asynchronous else int(self.config.checkpoint.every.get("updates", 0)),
             per_round=self.algorithm().gradients_per_round,
             per_turn=self.config.gradients.bootstrap_rounds,
             interval=collection.broadcast_interval,

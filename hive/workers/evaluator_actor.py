@@ -3,7 +3,7 @@
     learner ──EvaluationDue──> evaluator ──Evaluation──> recorder, and actors of your own
             one turn's weights, pinned
 
-While it plays, evaluations that fall due are skipped and counted (hive.workers.holding), and training goes on. An
+While it plays, evaluations that fall due are skipped and counted (hive.workers.pinned_blocks), and training goes on. An
 evaluation that is in progress when the evaluator dies, or when the run ends, is lost.
 """
 
@@ -14,8 +14,8 @@ import asyncio
 from hive.errors import VersionGone
 from hive.runtime import Actor, Inlet, Outlet, Subscription
 from hive.workers.blueprint import Blueprint
-from hive.workers.holding import held_block, next_due
 from hive.workers.messages import Evaluation, EvaluationDue, Weights
+from hive.workers.pinned_blocks import held_block, next_due
 
 __all__ = ["EvaluatorActor"]
 

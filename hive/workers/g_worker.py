@@ -55,10 +55,10 @@ from hive.runtime import Layout, Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
 from hive.workers.blueprint import Blueprint
 from hive.workers.gradient_slot import GradientSlot
-from hive.workers.learner import Count, Turn, mean_return
-from hive.workers.legality import check_device
+from hive.workers.learner import Count, LearnerStep, mean_return
 from hive.workers.replica import Replica
 from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
+from hive.workers.validate_modes import check_device
 
 __all__ = [
     "CollectionTask",
@@ -180,7 +180,7 @@ class GWorker:
 
     index_worker: its number; with the collectors' own it decides their seeds.
     col_workers_factory: called with (device, initial_weights, index_worker), gives the CollectionWorkers.
-    col_communication, col_execution: hive.workers.legality says what goes together.
+    col_communication, col_execution: hive.workers.validate_modes says what goes together.
     compress_grads_to_send: False: as the config says; True: bf16, or what the config says; or "bf16", "fp16", "top-k".
     col_fraction_workers: share of the collectors that ends a round, in (0, 1].
     initial_weights: a Snapshot or a mapping, as `set_weights` takes it. device: "cpu" or None.
@@ -339,7 +339,7 @@ class GWorker:
 
     @property
     def state(self) -> Replica:
-        """The weights and the learner's ledger that `apply_gradients` steps, made when they are first asked for.
+        """The weights and the optimizer state that `apply_gradients` steps, made when they are first asked for.
 
         Raises RuntimeError in a run, where the learner has them.
         """
@@ -401,10 +401,10 @@ class GWorker:
             self.apply_gradients(grads)
         return grads, info
 
-    def apply_gradients(self, gradients: Gradients | Sequence[Any] | None = None) -> Turn:
+    def apply_gradients(self, gradients: Gradients | Sequence[Any] | None = None) -> LearnerStep:
         """One update. None: by the gradient computed last. A sequence of Gradients: by their mean, weighted by samples.
 
-        A list of tensors: by these, one for each parameter. What is not finite changes nothing (`Turn.cause`).
+        A list of tensors: by these, one for each parameter. What is not finite changes nothing (`LearnerStep.cause`).
         Raises RuntimeError before the first gradient, NetworkError for an empty sequence and for what does not fit.
         """
         given = self._last if gradients is None else gradients
@@ -451,7 +451,7 @@ class GWorker:
         Raises RecordError where there is one of this version already, or it cannot be written.
         """
         own = self.state
-        views = own.learner.views(own.ledger)
+        views = own.learner.views(own.optimizer_state)
         episodes = int(views["counters"][Count.episodes])
         state = {"updates": self.actor_version, "mean_return": mean_return(views["returns"], episodes)}
         root = Path(fname)
@@ -460,7 +460,7 @@ class GWorker:
         except OSError as error:
             reason = "it is a file" if root.is_file() else error.strerror
             raise RecordError(f"`{root}` cannot hold checkpoints: {reason}", hint="name a folder") from None
-        parts = {"weights": own.weights, "ledger": own.ledger}
+        parts = {"weights": own.weights, "optimizer_state": own.optimizer_state}
         tensors = self.flat.arrays(self.blueprint.state.weights(own.weights))
         return str(write_checkpoint(root, self.actor_version, tensors=tensors, parts=parts, state=state))
 

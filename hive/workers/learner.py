@@ -3,7 +3,7 @@
 The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
 
     weights block     the global network, and the target network (hive.networks.state): read in place by workers
-    ledger block      counters [16] int64 · applied [workers] int64 · returns [100] float32
+    optimizer_state block      counters [16] int64 · applied [workers] int64 · returns [100] float32
                       moments [m, parameter_elements] float32
 
 A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
@@ -43,16 +43,18 @@ from hive.gradients import (
 from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
 from hive.runtime import Layout, Status
 
-__all__ = ["RETURNS_KEPT", "Count", "Learner", "Turn", "ledger_layout", "mean_statistics"]
+__all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
 
 RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as everywhere in this field
-VIEWED_BLOCKS = 8  # more than a ledger's board has; in library use, where a turn may bring new memory, they are let go
+VIEWED_BLOCKS = (
+    8  # more than an optimizer_state's board has; in library use, where a turn may bring new memory, they are let go
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 class Count(enum.IntEnum):
-    """Positions in the ledger's counters. Checkpoints hold them: append only."""
+    """Positions in the optimizer_state's counters. Checkpoints hold them: append only."""
 
     updates = 0  # optimizer steps
     rollouts = 1  # that turns have consumed, the lost ones of a round included
@@ -64,8 +66,8 @@ class Count(enum.IntEnum):
     stale = 7  # gradients that were too old and so dropped
 
 
-def ledger_layout(moment_blocks: int, parameter_elements: int, workers: int) -> Layout:
-    """The layout of a ledger block. `applied` is the number of gradients of each worker that turns have taken."""
+def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int) -> Layout:
+    """The layout of an optimizer state. `applied` counts the gradients of each worker that turns have taken."""
     return Layout(
         {
             "counters": ("int64", (16,)),
@@ -77,7 +79,7 @@ def ledger_layout(moment_blocks: int, parameter_elements: int, workers: int) -> 
 
 
 @dataclass(frozen=True)
-class Turn:
+class LearnerStep:
     """What one turn did.
 
     `cause`: what was not finite, one of hive.gradients.CAUSES or "update" where only the new weights were not; "" if
@@ -113,7 +115,7 @@ class Learner:
         self.reconfigure(config)
         self.normalizer = normalizer
         self.flat = self.shared.layout.flat
-        self.layout = ledger_layout(self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        self.layout = optimizer_state_layout(self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
         self.total_steps = total_steps
         self.use_codec(codec)
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
@@ -134,18 +136,18 @@ class Learner:
         self._mean = self.accumulator.zeros()
         self.gradient: NDArray[np.float32] = self._mean.block.floats
 
-    def views(self, ledger: NDArray[np.uint8]) -> Arrays:
-        """The fields of a ledger block; made once for each block."""
-        known = self._views.get(id(ledger))
-        if known is None or known[0] is not ledger:
+    def views(self, optimizer_state: NDArray[np.uint8]) -> Arrays:
+        """The fields of an optimizer_state block; made once for each block."""
+        known = self._views.get(id(optimizer_state))
+        if known is None or known[0] is not optimizer_state:
             if len(self._views) >= VIEWED_BLOCKS:
                 self._views.clear()
-            known = self._views[id(ledger)] = (ledger, self.layout.views(ledger))
+            known = self._views[id(optimizer_state)] = (optimizer_state, self.layout.views(optimizer_state))
         return known[1]
 
-    def wake_up(self, ledger: NDArray[np.uint8]) -> None:
-        """Moves the times of a ledger from another day to now, so that training time goes on from where it was."""
-        counters = self.layout.views(ledger)["counters"]
+    def wake_up(self, optimizer_state: NDArray[np.uint8]) -> None:
+        """Shifts the stored times to the present, so that training time continues from where it was."""
+        counters = self.layout.views(optimizer_state)["counters"]
         slept = time.monotonic_ns() - int(counters[Count.last_ns])
         if counters[Count.first_ns]:
             counters[Count.first_ns] += slept
@@ -161,18 +163,18 @@ class Learner:
         self,
         gradients: Sequence[Arrays],
         weights: NDArray[np.uint8],
-        ledger: NDArray[np.uint8],
+        optimizer_state: NDArray[np.uint8],
         weights_out: NDArray[np.uint8],
-        ledger_out: NDArray[np.uint8],
+        optimizer_state_out: NDArray[np.uint8],
         factors: Sequence[float] | None = None,
-    ) -> Turn:
+    ) -> LearnerStep:
         """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order.
 
         `factors` multiply single gradients: stale ones may count less.
         """
         if self.status:
             self.status.enter(self.phase)
-        before, after = self.views(ledger), self.views(ledger_out)
+        before, after = self.views(optimizer_state), self.views(optimizer_state_out)
         counters = after["counters"]
         counters[:] = before["counters"]
         after["applied"][:] = before["applied"]
@@ -205,7 +207,7 @@ class Learner:
                 _count_episodes(gradient["episode_returns"][:ended], after)
         if self.status:
             self.status.enter(self.status.runtime)
-        return Turn(applied, samples, report.norm, rate, cause, bad)
+        return LearnerStep(applied, samples, report.norm, rate, cause, bad)
 
     def _reduce(
         self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None
@@ -229,12 +231,12 @@ class Learner:
             self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 
-def _count_episodes(returns: NDArray[np.float32], ledger: Arrays) -> None:
+def _count_episodes(returns: NDArray[np.float32], optimizer_state: Arrays) -> None:
     """Counts these episodes, and keeps the returns of the latest RETURNS_KEPT."""
-    seen = int(ledger["counters"][Count.episodes])
+    seen = int(optimizer_state["counters"][Count.episodes])
     for position, value in enumerate(returns.tolist(), start=seen):
-        ledger["returns"][position % RETURNS_KEPT] = value
-    ledger["counters"][Count.episodes] = seen + len(returns)
+        optimizer_state["returns"][position % RETURNS_KEPT] = value
+    optimizer_state["counters"][Count.episodes] = seen + len(returns)
 
 
 def _blame(headers: Sequence[Sequence[int]], report: ReductionReport) -> tuple[str, int]:

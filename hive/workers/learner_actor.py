@@ -1,7 +1,7 @@
 """The learner's actor: claims gradients, lets the learner apply them, commits, publishes, judges.
 
 hive.workers.actors tells who uses which version, and what becomes of a turn whose learner dies. What makes a turn the
-state is one store: the ledger's version, published once weights and ledger are both written.
+state is one store: the optimizer_state's version, published once weights and optimizer_state are both written.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, Turn, mean_return, mean_statistics
-from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Ledger, Metrics, Weights
+from hive.workers.learner import Count, LearnerStep, mean_return, mean_statistics
+from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Metrics, OptimizerState, Weights
 from hive.workers.saving import SaveSchedule
 
 __all__ = ["RESULTS", "LearnerActor"]
@@ -36,7 +36,7 @@ class LearnerActor(Actor):
     role = "learner"
     gradients = Inlet(Gradient)
     weights = Publication(Weights)
-    ledger = Publication(Ledger)
+    optimizer_state = Publication(OptimizerState)
     behaviour = Publication(Weights)
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
@@ -46,8 +46,8 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.free = config.gradients.communication == "asynchronous"
-        self.ordered = config.collection.communication != "asynchronous"
+        self.async_gradients = config.gradients.communication == "asynchronous"
+        self.async_collection = config.collection.communication == "asynchronous"
         self.per_turn = config.gradients.bootstrap_rounds
         self.per_version = blueprint.per_version
         # Workers without a collector make gradients of nothing, or asynchronously none at all.
@@ -56,29 +56,29 @@ class LearnerActor(Actor):
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
-        self.saves = SaveSchedule(config, blueprint.cuts, self.clock)
+        self.saves = SaveSchedule(config, blueprint.barriers, self.clock)
         self.shown = {name: self.status.counter(name) for name in RESULTS}
-        self.now: dict[str, float] = {}  # what the ledger counts
-        self.window: list[_Taken] = []  # since the last Metrics
+        self.totals: dict[str, float] = {}  # what the optimizer_state counts
+        self.window: list[StepRecord] = []  # since the last Metrics
         self.reported_s, self.reported_steps = 0.0, 0.0
         self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.skipping = False  # the evaluation that was due last
         self.skipped = 0  # turns in a row that were not finite
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
-        self.told: dict[str, float] = {}  # by the hook, since the last Metrics
+        self.hook_metrics: dict[str, float] = {}  # by the hook, since the last Metrics
         self.errors: list[float] = []  # of compressed gradients, since then
         self.sent_bytes = 0  # of one of them
 
     async def setup(self) -> None:
         """Publishes the first version of everything, or takes up where the last incarnation committed."""
-        ledger, weights = self.ledger.board, self.weights.board
-        if ledger.latest < 0:
-            version = self.blueprint.initialize(weights.begin(), ledger.begin())
+        optimizer_state, weights = self.optimizer_state.board, self.weights.board
+        if optimizer_state.latest < 0:
+            version = self.blueprint.initialize(weights.begin(), optimizer_state.begin())
             weights.seal(version)
-            ledger.publish(version)
-            weights.ring()
-        self.turn = ledger.latest
+            optimizer_state.publish(version)
+            weights.notify()
+        self.turn = optimizer_state.latest
         self._publish_behaviour([])
         self._show()
 
@@ -86,21 +86,21 @@ class LearnerActor(Actor):
         lines = self.gradients.lines
         for worker in lines.producers:
             for done in lines.waiting(worker):
-                if done < self._ledger()["applied"][worker]:
+                if done < self._optimizer_state()["applied"][worker]:
                     lines.retire(await self.gradients.claim(worker, done))
         self._publish_behaviour([])  # what these were the last of may be due
         held: list[Slot] = []
         over = self._over()
         while over is None:
-            await (self._claim_any(held) if self.free else self._claim_all(held))
-            if len(held) == self.per_turn * (1 if self.free else len(lines.producers)):
+            await (self._claim_any(held) if self.async_gradients else self._claim_all(held))
+            if len(held) == self.per_turn * (1 if self.async_gradients else len(lines.producers)):
                 held.sort(key=lambda slot: (slot.producer, slot.sequence))
                 self._turn(held)
                 for slot in held:
                     lines.retire(slot)
                 held.clear()
                 self._judge_finite()
-                over = self._over() if self.free or self.turn * self.per_turn % self.per_round == 0 else None
+                over = self._over() if self.async_gradients or self.turn * self.per_turn % self.per_round == 0 else None
                 await self._checkpoint()
                 await self._evaluate()
                 await self._report(force=over is not None)
@@ -124,21 +124,21 @@ class LearnerActor(Actor):
             held.append(slot)
 
     def _turn(self, held: list[Slot]) -> None:
-        """One turn and its commit: the ledger's version is the word that makes both blocks the state."""
-        weights, ledger = self.weights.board, self.ledger.board
-        weights_out, ledger_out = weights.begin(), ledger.begin()
+        """One turn and its commit: the optimizer_state's version is the word that makes both blocks the state."""
+        weights, optimizer_state = self.weights.board, self.optimizer_state.board
+        weights_out, optimizer_state_out = weights.begin(), optimizer_state.begin()
         headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in held]
         lags = [self.turn - header[VERSION] for header in headers]
         gradients = [slot.arrays for slot in held]
         turn = self.learner.turn(
             gradients,
             weights.read(self.turn),
-            ledger.read(self.turn),
+            optimizer_state.read(self.turn),
             weights_out,
-            ledger_out,
+            optimizer_state_out,
             [self._factor(lag) for lag in lags],
         )
-        after = self.learner.views(ledger_out)
+        after = self.learner.views(optimizer_state_out)
         for slot in held:
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
@@ -148,9 +148,9 @@ class LearnerActor(Actor):
                 self.blueprint.state.moments(weights_out)[:] = merged(parts)
         self.turn += 1
         weights.seal(self.turn)
-        ledger.publish(self.turn)
-        weights.ring()
-        taken = self._taken(turn, held, headers, lags)
+        optimizer_state.publish(self.turn)
+        weights.notify()
+        taken = self._step_record(turn, held, headers, lags)
         self.window.append(taken)
         self._show()
         if self.hook is not None and turn.applied:
@@ -159,7 +159,9 @@ class LearnerActor(Actor):
         if turn.cause:
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
 
-    def _taken(self, turn: Turn, held: list[Slot], headers: list[list[int]], lags: list[int]) -> _Taken:
+    def _step_record(
+        self, turn: LearnerStep, held: list[Slot], headers: list[list[int]], lags: list[int]
+    ) -> StepRecord:
         """What there is to tell of a turn, taken from the slots before they are given back."""
         policy = [header[POLICY] for header in headers if header[POLICY] >= 0]
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
@@ -171,25 +173,25 @@ class LearnerActor(Actor):
             (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(held, headers, strict=True)
         ]
         policy_lag = self.behaviour.latest - min(policy) if policy else None
-        return _Taken(turn, parts, max(used, default=0), policy_lag)
+        return StepRecord(turn, parts, max(used, default=0), policy_lag)
 
     def _count_time(self, counters: NDArray[np.int64]) -> None:
         """Training time is from the first turn to the last one, less the pauses in between."""
         first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
-        resumed, now_ns = self.hosting.resumed_ns, self.clock.now_ns()
+        resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
             first += resumed - last
         counters[Count.first_ns], counters[Count.last_ns] = first or now_ns, now_ns
 
-    def _call_hook(self, hook: UpdateHook, taken: _Taken) -> None:
+    def _call_hook(self, hook: UpdateHook, taken: StepRecord) -> None:
         """Shows an update to a user's own function; numbers that it returns go into the metrics."""
-        now, flat, turn = self.now, self.blueprint.flat, taken.turn
+        now, flat, turn = self.totals, self.blueprint.flat, taken.turn
         statistics = dict(zip(self.algorithm.statistics, taken.statistics.tolist(), strict=False))
         weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
         for array in weights.values():
             array.flags.writeable = False
         counts = int(now["updates"]), int(now["env_steps"]), now["mean_return_100"]
-        self.told.update(hook(Update(*counts, turn.norm, turn.learning_rate, statistics, weights)) or {})
+        self.hook_metrics.update(hook(Update(*counts, turn.norm, turn.learning_rate, statistics, weights)) or {})
 
     def _judge_finite(self) -> None:
         """Raises NotFinite where the run is to stop at the first, or has nothing else any more."""
@@ -217,8 +219,8 @@ class LearnerActor(Actor):
         if not self.weights.board.hold(reader, self.turn):
             return False
         self.saves.saved()
-        self.ledger.board.hold(0, self.turn)
-        now = self.now
+        self.optimizer_state.board.hold(0, self.turn)
+        now = self.totals
         await self.checkpoints.send(
             CheckpointDue(self.turn, scheduled, int(now["env_steps"]), float(now["mean_return_100"]))
         )
@@ -242,7 +244,7 @@ class LearnerActor(Actor):
         reader = len(self.gradients.producers) + 1  # the evaluator comes after the workers and the recorder
         if self.weights.board.hold(reader, self.turn):
             self.skipping = False
-            now = self.now
+            now = self.totals
             await self.evaluations_due.send(
                 EvaluationDue(self.turn, int(now["updates"]), int(now["env_steps"]), now["train_s"])
             )
@@ -255,7 +257,7 @@ class LearnerActor(Actor):
     def _factor(self, lag: int) -> float:
         """What a stale gradient still counts."""
         gradients = self.config.gradients
-        stale = self.free and gradients.stale == "scale" and lag > gradients.max_lag
+        stale = self.async_gradients and gradients.stale == "scale" and lag > gradients.max_lag
         return 1.0 / (1.0 + lag) if stale else 1.0
 
     def _publish_behaviour(self, held: list[Slot]) -> None:
@@ -265,11 +267,11 @@ class LearnerActor(Actor):
         its gradients: dropped ones count, and nobody is left behind. Otherwise rollouts are counted, with those `held`.
         """
         board = self.behaviour.board
-        if self.ordered:
+        if not self.async_collection:
             due = self._version_due(self.per_round * self.config.collection.broadcast_interval)
         else:
             pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held)
-            due = (int(self._ledger()["counters"][Count.rollouts]) + pending) // self.per_version
+            due = (int(self._optimizer_state()["counters"][Count.rollouts]) + pending) // self.per_version
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
@@ -284,13 +286,13 @@ class LearnerActor(Actor):
         self.behind = list(self.shares)
         return min(lines.first_left(worker) for worker in self.shares) // gradients
 
-    def _ledger(self) -> Mapping[str, NDArray[Any]]:
-        return self.learner.views(self.ledger.board.read(self.turn))
+    def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
+        return self.learner.views(self.optimizer_state.board.read(self.turn))
 
     # --- what others see
 
     def _counters(self) -> dict[str, float]:
-        views = self._ledger()
+        views = self._optimizer_state()
         counters: list[int] = views["counters"].tolist()
         return {
             "updates": counters[Count.updates],
@@ -302,21 +304,21 @@ class LearnerActor(Actor):
         }
 
     def _show(self) -> None:
-        self.now = self._counters()
-        for name, value in self.now.items():
+        self.totals = self._counters()
+        for name, value in self.totals.items():
             self.status.set(self.shown[name], value)
         self.status.show_version(self.turn, 0)
 
     def _over(self) -> str | None:
         """Whether the run has reached its goal, judged at round ends from what gradients carried, in their order."""
-        run, now = self.config.run, self.now
+        run, now = self.config.run, self.totals
         if run.stop_at_return is not None and now["episodes"] >= 100 and now["mean_return_100"] >= run.stop_at_return:
             return f"mean return {now['mean_return_100']:.1f} >= {run.stop_at_return:g}"
         return f"{run.steps:,} steps" if now["env_steps"] >= run.steps else None
 
     async def _report(self, *, force: bool = False) -> None:
         """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now = self.now
+        now = self.totals
         since = now["train_s"] - self.reported_s
         if not force and since < self.config.record.every_s:
             return
@@ -340,8 +342,8 @@ class LearnerActor(Actor):
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
             values["gradients/compression_error"] = float(np.mean(self.errors))
             self.errors.clear()
-        values |= self.told
-        self.told = {}
+        values |= self.hook_metrics
+        self.hook_metrics = {}
         self.window.clear()
         self.reported_s, self.reported_steps = now["train_s"], now["env_steps"]
         await self.metrics.send(Metrics(int(now["updates"]), int(now["env_steps"]), now["train_s"], values))
@@ -350,10 +352,10 @@ class LearnerActor(Actor):
         await self._report(force=True)
 
 
-class _Taken(NamedTuple):
+class StepRecord(NamedTuple):
     """One turn, and what the learner tells of it besides."""
 
-    turn: Turn
+    turn: LearnerStep
     parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient: most turns are told together
     gradient_lag: int
     policy_lag: int | None  # of the rollouts that it was the first to use
@@ -371,7 +373,7 @@ class _Taken(NamedTuple):
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
 
 
-def _fault(turn: Turn, held: list[Slot]) -> str:
+def _fault(turn: LearnerStep, held: list[Slot]) -> str:
     """What was not finite in it, and who made that."""
     if turn.bad < 0:
         return f"its {turn.cause} is not finite, though every gradient is"

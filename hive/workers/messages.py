@@ -15,8 +15,8 @@ __all__ = [
     "Evaluation",
     "EvaluationDue",
     "Gradient",
-    "Ledger",
     "Metrics",
+    "OptimizerState",
     "RolloutReady",
     "Weights",
 ]
@@ -36,7 +36,7 @@ class Weights(Message):
     """learner -> gradient workers (one version a turn), or -> collectors (one version a broadcast)."""
 
 
-class Ledger(Message):
+class OptimizerState(Message):
     """learner -> its successor. Counters, returns and moments of one turn."""
 
 

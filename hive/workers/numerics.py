@@ -3,7 +3,7 @@
     rollouts -> inputs -> weights -> loss -> gradient        the first of these that is not finite is the cause
 
 Called when a gradient is known to be bad, so it may take its time. What it finds can be kept
-(hive.records.specimens) and looked at in peace: the rollouts of the share, the inputs of the step, the weights.
+(hive.records.nan_dumps) and looked at in peace: the rollouts of the share, the inputs of the step, the weights.
 """
 
 from __future__ import annotations

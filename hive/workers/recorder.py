@@ -27,9 +27,9 @@ from hive.records import (
 )
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.blueprint import Blueprint
-from hive.workers.holding import held_block, next_due
 from hive.workers.learner import Count, mean_return
-from hive.workers.messages import CheckpointDue, Evaluation, Ledger, Metrics, Weights
+from hive.workers.messages import CheckpointDue, Evaluation, Metrics, OptimizerState, Weights
+from hive.workers.pinned_blocks import held_block, next_due
 
 __all__ = ["Recorder"]
 
@@ -43,7 +43,7 @@ class Recorder(Actor):
     checkpoints = Inlet(CheckpointDue)
     evaluations = Inlet(Evaluation, optional=True)
     weights = Subscription(Weights)
-    ledger = Subscription(Ledger)
+    optimizer_state = Subscription(OptimizerState)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
@@ -71,7 +71,7 @@ class Recorder(Actor):
 
     async def _save_what_is_due(self) -> None:
         while True:
-            due = await next_due(self.checkpoints, self.ledger, self.weights)
+            due = await next_due(self.checkpoints, self.optimizer_state, self.weights)
             self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
 
     def _write(self, message: Metrics) -> None:
@@ -114,12 +114,12 @@ class Recorder(Actor):
 
     async def _save(self) -> None:
         """The state as the run leaves it, unless a scheduled checkpoint holds it already."""
-        turn = self.ledger.latest
+        turn = self.optimizer_state.latest
         if turn < 0 or (self.directory.checkpoints / f"{turn:06d}").exists():
             return
         await self.weights.pin(turn)
-        _, ledger = await self.ledger.pin(turn)
-        counters = self.blueprint.learner().views(ledger)
+        _, optimizer_state = await self.optimizer_state.pin(turn)
+        counters = self.blueprint.learner().views(optimizer_state)
         env_steps, episodes = (int(counters["counters"][c]) for c in (Count.env_steps, Count.episodes))
         self._checkpoint(turn, False, env_steps, mean_return(counters["returns"], episodes))
 
@@ -140,17 +140,19 @@ class Recorder(Actor):
             if (root / name).exists():  # somebody asked for it twice
                 self.note("saved", f"checkpoint {name} is there already", path=str(root / name))
                 return
-            weights, ledger = held_block(self.weights, turn), held_block(self.ledger, turn)
-            state["updates"] = int(blueprint.learner().views(ledger)["counters"][Count.updates])
+            weights, optimizer_state = held_block(self.weights, turn), held_block(self.optimizer_state, turn)
+            state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
-            write_checkpoint(root, turn, tensors=tensors, parts={"weights": weights, "ledger": ledger}, state=state)
+            write_checkpoint(
+                root, turn, tensors=tensors, parts={"weights": weights, "optimizer_state": optimizer_state}, state=state
+            )
             retain(root, blueprint.config.checkpoint.keep)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
         except (RecordError, VersionGone) as error:  # a full disk costs a checkpoint, not the run
             self.log.warning("%s", error)
             self.note("not saved", str(error))
         finally:
-            self.ledger.unpin()
+            self.optimizer_state.unpin()
             self.weights.unpin()  # last: it is the one that the learner looks at before it holds the next
 
     async def teardown(self) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hive.gradients import SEQUENCE, Codec
 from hive.networks import ALIGNMENT
-from hive.workers.learner import Learner, Turn
+from hive.workers.learner import Learner, LearnerStep
 
 __all__ = ["Replica", "replica_slots"]
 
@@ -38,8 +38,8 @@ def replica_slots(lag: int, per_turn: int) -> int:
 
 
 class Replica:
-    """Weights and ledger of turn `turn`, -1 before the first `copy`. `weights` may be bound; the next turn writes
-    another block, and the one after it the same again."""
+    """Weights and optimizer state of turn `turn`, -1 before the first `copy`. `weights` may be bound; the next turn
+    writes another block, and the one after it the same again."""
 
     def __init__(self, learner: Learner, state_bytes: int) -> None:
         self.learner = learner
@@ -51,14 +51,14 @@ class Replica:
         return self._now[0]
 
     @property
-    def ledger(self) -> Block:
+    def optimizer_state(self) -> Block:
         return self._now[1]
 
     def begin(self, initialize: Callable[[Block, Block], int]) -> None:
-        """Starts with what `initialize` writes into a block of weights and one of the ledger; it returns the turn."""
+        """Starts with the weights and the optimizer state that `initialize` writes; it returns the turn."""
         self.turn = initialize(*self._now)
 
-    def apply(self, gradients: Sequence[Arrays], codec: Codec) -> Turn:
+    def apply(self, gradients: Sequence[Arrays], codec: Codec) -> LearnerStep:
         """One turn of these gradients, whatever their numbers. Where nothing is applied, the turn does not count."""
         if codec != self.learner.codec:
             self.learner.use_codec(codec)
@@ -67,9 +67,9 @@ class Replica:
         self.turn += made.applied
         return made
 
-    def copy(self, turn: int, weights: Block, ledger: Block) -> None:
+    def copy(self, turn: int, weights: Block, optimizer_state: Block) -> None:
         """Takes over the learner's state of a turn."""
-        self._now[0][:], self._now[1][:] = weights, ledger
+        self._now[0][:], self._now[1][:] = weights, optimizer_state
         self.turn = turn
 
     def advance(self, gradients: Sequence[Arrays], numbers: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from hive.clock import Clock
 from hive.config import Config
-from hive.workers.cuts import Cuts
+from hive.workers.resume_barriers import ResumeBarriers
 
 __all__ = ["SaveSchedule"]
 
@@ -21,10 +21,10 @@ __all__ = ["SaveSchedule"]
 class SaveSchedule:
     """Asked after every turn, in order, by the one learner there is; a later incarnation's clock begins anew."""
 
-    def __init__(self, config: Config, cuts: Cuts, clock: Clock) -> None:
-        self.cuts = cuts
+    def __init__(self, config: Config, cuts: ResumeBarriers, clock: Clock) -> None:
+        self.barriers = cuts
         self.clock = clock
-        self.loose = config.loose
+        self.asynchronous = config.asynchronous
         self.every = int(config.checkpoint.every.get("updates", 0))
         self.every_ns = int(config.checkpoint.every.get("seconds", 0) * 1e9)
         self.most_ns = config.checkpoint.autosave_s * 1e9 if config.checkpoint.every else 0
@@ -40,13 +40,13 @@ class SaveSchedule:
             if is_due := self.clock.now_ns() - self.last_ns >= self.every_ns:
                 self.saved()
             return is_due
-        if self.loose:
-            return self.cuts.is_first_end(turn, self.every)
-        return self._ends_round(turn) and self.cuts.is_cut(turn * self.cuts.per_turn // self.cuts.per_round)
+        if self.asynchronous:
+            return self.barriers.is_first_end(turn, self.every)
+        return self._ends_round(turn) and self.barriers.is_cut(turn * self.barriers.per_turn // self.barriers.per_round)
 
     def overdue(self, turn: int) -> bool:
         """Whether `turn` is to be saved although it is not due."""
         return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self._ends_round(turn)
 
     def _ends_round(self, turn: int) -> bool:
-        return turn * self.cuts.per_turn % self.cuts.per_round == 0
+        return turn * self.barriers.per_turn % self.barriers.per_round == 0

@@ -141,22 +141,22 @@ void bind_memory(py::module_& m) {
       .def(py::init<const py::buffer&>(), "memory"_a)
       .def_property_readonly("pages", &PyStatus::pages)
       .def("page", [](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }, "index"_a)
-      .def("ring", [](PyStatus& s, int i) { s.at(i).bell.ring(); }, "index"_a)
+      .def("notify", [](PyStatus& s, int i) { s.at(i).notifier.notify(); }, "index"_a)
       .def("mailed", [](PyStatus& s, int i) {
         s.at(i).mail.fetch_add(1, std::memory_order_seq_cst);
-        s.at(i).bell.ring();
+        s.at(i).notifier.notify();
       }, "index"_a)
-      .def("rouse", [](PyStatus& s, const py::sequence& actors) {
-        py::list dozing;
+      .def("notify_all", [](PyStatus& s, const py::sequence& actors) {
+        py::list waiting;
         for (const py::handle actor : actors)
-          if (rouse(s.at(actor.cast<int>()))) dozing.append(actor);
-        return dozing;
+          if (notify_all(s.at(actor.cast<int>()))) waiting.append(actor);
+        return waiting;
       }, "indices"_a)
-      .def("rouse_one", [](PyStatus& s, const py::sequence& actors, std::uint32_t channel, std::size_t first) {
-        py::list dozing;
-        rouse_one(actors.size(), first, channel, [&](std::size_t i) -> Page& { return s.at(py::object(actors[i]).cast<int>()); },
-                  [&](std::size_t i) { dozing.append(actors[i]); });
-        return dozing;
+      .def("notify_one", [](PyStatus& s, const py::sequence& actors, std::uint32_t channel, std::size_t first) {
+        py::list waiting;
+        notify_one(actors.size(), first, channel, [&](std::size_t i) -> Page& { return s.at(py::object(actors[i]).cast<int>()); },
+                  [&](std::size_t i) { waiting.append(actors[i]); });
+        return waiting;
       }, "indices"_a, "channel"_a, "first"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
@@ -169,7 +169,7 @@ void bind_memory(py::module_& m) {
         p.page->incarnation = incarnation;
         p.page->since_ns = 0;
         p.page->pulse_ns = 0;
-        p.page->dozing = 0;
+        p.page->waiting = 0;
         p.page->asks = 0;
         complete(*p.page);  // what an earlier incarnation left half done
         p.page->magic = 1;
@@ -206,15 +206,15 @@ void bind_memory(py::module_& m) {
       .def_property("version", [](PyPage& p) { return p.page->version.load(); }, [](PyPage& p, std::int64_t v) { p.page->version = v; })
       .def_property("lag", [](PyPage& p) { return p.page->lag.load(); }, [](PyPage& p, std::int64_t v) { p.page->lag = v; })
       .def_property_readonly("mail", [](PyPage& p) { return p.page->mail.load(); })
-      .def("seen", [](PyPage& p) { return p.page->bell.seen(); })
-      .def("ring", [](PyPage& p) { p.page->bell.ring(); })
-      .def("doze", [](PyPage& p) { doze(*p.page); })
+      .def("seen", [](PyPage& p) { return p.page->notifier.seen(); })
+      .def("notify", [](PyPage& p) { p.page->notifier.notify(); })
+      .def("set_waiting", [](PyPage& p) { set_waiting(*p.page); })
       .def("ask", [](PyPage& p, std::uint32_t channel, bool every) {
         if ((channel == 0 && !every) || channel >= kEvery) throw py::value_error("channels that are asked for count from 1");
         ask(*p.page, every ? channel | kEvery : channel);
       }, "channel"_a, "every"_a = false)
       .def("unask", [](PyPage& p) { return unask(*p.page); })
-      .def("wait", [](PyPage& p, std::uint32_t seen, std::uint64_t limit_ns) { return p.page->bell.wait(seen, limit_ns); },
+      .def("wait", [](PyPage& p, std::uint32_t seen, std::uint64_t limit_ns) { return p.page->notifier.wait(seen, limit_ns); },
            "seen"_a, "limit_ns"_a, py::call_guard<py::gil_scoped_release>());
 }
 

@@ -17,15 +17,15 @@ namespace {
 constexpr std::uint64_t kSpinNs = 100'000;  // a megabyte is copied in less
 }
 
-void Bell::ring() noexcept {
+void Notifier::notify() noexcept {
   word.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) {
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
 }
 
-bool Bell::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
-  // A peer that is just about to ring: to sleep and be woken costs more than it takes, most of all in a virtual machine.
+bool Notifier::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
+  // A peer that is just about to notify: to sleep and be woken costs more than it takes, most of all in a virtual machine.
   for (const auto until = monotonic_ns() + std::min(limit_ns, kSpinNs); monotonic_ns() < until; sched_yield()) {
     if (seen() != seen_word) return true;
   }
@@ -47,12 +47,12 @@ void enter(Page& page, int phase) noexcept {
   page.progress.store(page.progress.load(relaxed) + 1, relaxed);
 }
 
-// Both are read-modify-writes in one order with everybody's: either the waiter sees the change, or the ringer the doze.
-void doze(Page& page) noexcept { page.dozing.exchange(1, std::memory_order_seq_cst); }
+// Both are read-modify-writes in one order with everybody's: either the waiter sees the change, or the ringer the set_waiting.
+void set_waiting(Page& page) noexcept { page.waiting.exchange(1, std::memory_order_seq_cst); }
 
-bool rouse(Page& page) noexcept {
-  page.bell.ring();
-  return page.dozing.load(std::memory_order_seq_cst) != 0 && page.dozing.exchange(0, std::memory_order_seq_cst) != 0;
+bool notify_all(Page& page) noexcept {
+  page.notifier.notify();
+  return page.waiting.load(std::memory_order_seq_cst) != 0 && page.waiting.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
 // Dekker's: the waiter asks, then looks; the ringer commits, then looks who asks. The fences keep both from seeing neither.

@@ -1,4 +1,4 @@
-// Status pages: names, times, bells, whom a message wakes, and counters that change together whenever their actor dies.
+// Status pages: names, times, notifiers, whom a message wakes, and counters that change together whenever their actor dies.
 // The optional argument multiplies the length of the hammers.
 #include "hive/status.hpp"
 
@@ -66,27 +66,27 @@ void time_goes_to_the_phase_that_was() {
 
 // Two threads that take turns: one lost wake-up and a wait runs into its limit. (It may end early for nothing.)
 void the_bell_wakes(int turns) {
-  hive::Bell bells[2]{};
-  CHECK(!bells[0].wait(bells[0].seen(), 1));
-  CHECK(bells[0].wait(bells[0].seen() - 1, kMinute));
+  hive::Notifier notifiers[2]{};
+  CHECK(!notifiers[0].wait(notifiers[0].seen(), 1));
+  CHECK(notifiers[0].wait(notifiers[0].seen() - 1, kMinute));
   std::atomic<int> turn{0};
   const auto play = [&](int me) {
     for (int mine = me; mine < turns; mine += 2) {
-      for (auto seen = bells[me].seen(); turn.load() != mine; seen = bells[me].seen()) {
+      for (auto seen = notifiers[me].seen(); turn.load() != mine; seen = notifiers[me].seen()) {
         const auto begin = now();
-        if (turn.load() != mine) CHECK(bells[me].wait(seen, kMinute) || now() - begin < std::chrono::seconds(30));
+        if (turn.load() != mine) CHECK(notifiers[me].wait(seen, kMinute) || now() - begin < std::chrono::seconds(30));
       }
       turn.store(mine + 1);
-      bells[1 - me].ring();
+      notifiers[1 - me].notify();
     }
   };
   std::thread other(play, 1);
   play(0);
   other.join();
-  CHECK(bells[0].sleepers == 0 && bells[1].sleepers == 0);
+  CHECK(notifiers[0].sleepers == 0 && notifiers[1].sleepers == 0);
 }
 
-// A waiter that dozes is sent one message, however many change something, and misses nothing that changed.
+// A waiter that waits is sent one message, however many change something, and misses nothing that changed.
 void a_doze_is_ended_once_and_never_missed(int changes) {
   constexpr int kRingers = 3;
   const auto page = blank();
@@ -96,13 +96,13 @@ void a_doze_is_ended_once_and_never_missed(int changes) {
     ringers.emplace_back([&] {
       for (int n = 0; n < changes; ++n) {
         changed.fetch_add(1);
-        if (hive::rouse(*page)) sent.fetch_add(1), sent.notify_one();
+        if (hive::notify_all(*page)) sent.fetch_add(1), sent.notify_one();
       }
     });
   }
   int naps = 0;
   for (int heard = 0; changed.load() < kRingers * changes;) {
-    hive::doze(*page);
+    hive::set_waiting(*page);
     const int before = changed.load();
     if (before == kRingers * changes) break;
     // Whatever changes from here on is told: were it not, this would never return.
@@ -115,7 +115,7 @@ void a_doze_is_ended_once_and_never_missed(int changes) {
   CHECK(sent.load() <= naps + 2);
 }
 
-// Items of one channel, for any of several consumers, each asleep on the bell of its own page: none stays lying while
+// Items of one channel, for any of several consumers, each asleep on the notifier of its own page: none stays lying while
 // somebody who could take it sleeps, though each commit wakes one, and though who has one works until the others are
 // provided for: it does not come back to see what it was picked for.
 struct Pool {
@@ -127,7 +127,7 @@ struct Pool {
   }
 
   void committed(std::size_t first) {
-    hive::rouse_one(kConsumers, first, kChannel, [this](std::size_t i) -> Page& { return *pages[i]; }, [](std::size_t) {});
+    hive::notify_one(kConsumers, first, kChannel, [this](std::size_t i) -> Page& { return *pages[i]; }, [](std::size_t) {});
   }
 
   bool take() {
@@ -154,12 +154,12 @@ struct Pool {
     Page& page = *pages[me];
     bool taken = false;
     while (!taken && eaten.load() < each * kProducers) {
-      const auto seen = page.bell.seen();
+      const auto seen = page.notifier.seen();
       hive::ask(page, random() % 8 == 0 ? kChannel | kEvery : kChannel);
       taken = take();
       if (taken || eaten.load() == each * kProducers) break;
       const auto begin = now();
-      if (!page.bell.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // nobody may sleep through
+      if (!page.notifier.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // nobody may sleep through
     }
     if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));  // here it may be picked in vain
     if (hive::unask(page)) committed(static_cast<std::size_t>(me + 1) % kConsumers);
@@ -173,7 +173,7 @@ struct Pool {
       while (items.load() > 0 && working.load() < kConsumers) std::this_thread::yield();
       working.fetch_sub(1);
       if (eaten.fetch_add(1) + 1 == each * kProducers) {
-        for (auto& page : pages) page->bell.ring();  // all is eaten: everybody goes home
+        for (auto& page : pages) page->notifier.notify();  // all is eaten: everybody goes home
       }
     }
   }
@@ -184,7 +184,7 @@ struct Pool {
     for (int i = 0; i < kProducers; ++i) threads.emplace_back([this, i] { produce(static_cast<unsigned>(i)); });
     for (auto& thread : threads) thread.join();
     CHECK(eaten == each * kProducers && items == 0);
-    for (auto& page : pages) CHECK(page->bell.sleepers == 0);
+    for (auto& page : pages) CHECK(page->notifier.sleepers == 0);
   }
 
   int each;
@@ -196,26 +196,26 @@ struct Pool {
 void one_who_asks_is_picked_and_all_who_want_everything() {
   std::unique_ptr<Page> pages[5];
   for (auto& page : pages) page = blank();
-  const auto rung = [&](std::size_t first) {
+  const auto notified = [&](std::size_t first) {
     std::uint32_t before[5];
     std::string found;
-    for (int i = 0; i < 5; ++i) before[i] = pages[i]->bell.seen();
-    hive::rouse_one(5, first, 7, [&](std::size_t i) -> Page& { return *pages[i]; }, [](std::size_t) {});
-    for (int i = 0; i < 5; ++i) found += pages[i]->bell.seen() != before[i] ? static_cast<char>('0' + i) : '-';
+    for (int i = 0; i < 5; ++i) before[i] = pages[i]->notifier.seen();
+    hive::notify_one(5, first, 7, [&](std::size_t i) -> Page& { return *pages[i]; }, [](std::size_t) {});
+    for (int i = 0; i < 5; ++i) found += pages[i]->notifier.seen() != before[i] ? static_cast<char>('0' + i) : '-';
     return found;
   };
-  CHECK(rung(0) == "-----");
+  CHECK(notified(0) == "-----");
   for (int i : {1, 3}) hive::ask(*pages[i], 7);
   hive::ask(*pages[0], 7 | kEvery);
   hive::ask(*pages[2], 8);
   hive::ask(*pages[4], kEvery);
-  CHECK(rung(2) == "0--34");
-  CHECK(rung(2) == "01--4");
-  CHECK(rung(2) == "0---4");
+  CHECK(notified(2) == "0--34");
+  CHECK(notified(2) == "01--4");
+  CHECK(notified(2) == "0---4");
   CHECK(hive::unask(*pages[1]) && hive::unask(*pages[3]));
   CHECK(!hive::unask(*pages[0]) && !hive::unask(*pages[2]) && !hive::unask(*pages[4]));
   hive::ask(*pages[1], 7);
-  CHECK(!hive::unask(*pages[1]) && rung(0) == "-----");
+  CHECK(!hive::unask(*pages[1]) && notified(0) == "-----");
 }
 
 // --- two counters that change together

@@ -34,9 +34,9 @@ from hive.storage import LENGTH, Rollout, rollout_layout
 from hive.storage import VERSION as ROLLOUT_VERSION
 from hive.testing import Faults, Simulation, simulate
 from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
-from hive.workers.holding import held_block
-from hive.workers.learner import Count, Turn
-from hive.workers.messages import CheckpointDue, Ledger, Metrics, Weights
+from hive.workers.learner import Count, LearnerStep
+from hive.workers.messages import CheckpointDue, Metrics, OptimizerState, Weights
+from hive.workers.pinned_blocks import held_block
 
 __all__ = ["Schedule", "run", "schedule"]
 
@@ -204,20 +204,20 @@ class _Learner(Learner):
 
     world: World
 
-    def turn(self, gradients: Sequence[Arrays], weights: Any, ledger: Any, *more: Any) -> Turn:
-        before = tuple(int(n) for n in self.views(ledger)["applied"])
+    def turn(self, gradients: Sequence[Arrays], weights: Any, optimizer_state: Any, *more: Any) -> LearnerStep:
+        before = tuple(int(n) for n in self.views(optimizer_state)["applied"])
         ids = [int(i) for g in gradients for i in g["episode_returns"][: int(g["header"][EPISODES])]]
         self.world.turns[before] = ids
-        turn = super().turn(gradients, weights, ledger, *more)
+        turn = super().turn(gradients, weights, optimizer_state, *more)
         self._judge_target(turn, weights, *more[:2])
         return turn
 
-    def _judge_target(self, turn: Turn, before: Any, after: Any, ledger: Any) -> None:
+    def _judge_target(self, turn: LearnerStep, before: Any, after: Any, optimizer_state: Any) -> None:
         """The target moves at the updates that its schedule names, and else stays, whoever was killed before."""
         layout, config = self.shared.layout, self.config
         if not isinstance(config, TargetConfig):
             return
-        updates, size = int(self.views(ledger)["counters"][Count.updates]), layout.flat.parameter_bytes
+        updates, size = int(self.views(optimizer_state)["counters"][Count.updates]), layout.flat.parameter_bytes
         old, new = (layout.target(block)[:size].view(np.float32) for block in (before, after))
         due = turn.applied and updates % config.target_interval == 0
         rate = np.float32(config.target_rate if due else 0.0)
@@ -235,7 +235,7 @@ class _Recorder(Actor):
     metrics = Inlet(Metrics)
     checkpoints = Inlet(CheckpointDue)
     weights = Subscription(Weights)
-    ledger = Subscription(Ledger)
+    optimizer_state = Subscription(OptimizerState)
 
     def __init__(self, **_: object) -> None:
         self.lines = 0
@@ -250,9 +250,9 @@ class _Recorder(Actor):
     async def _save(self) -> None:
         async for due in self.checkpoints:
             held_block(self.weights, due.turn)
-            held_block(self.ledger, due.turn)
+            held_block(self.optimizer_state, due.turn)
             self.weights.unpin()
-            self.ledger.unpin()
+            self.optimizer_state.unpin()
 
     async def drain(self) -> None:
         while self.metrics.receive_nowait() is not None or self.checkpoints.receive_nowait() is not None:
@@ -278,7 +278,7 @@ class SimulatedBlueprint(Blueprint):
         self.collectors = config.collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
-        self.ledger_bytes = self.learner().layout.bytes
+        self.optimizer_state_bytes = self.learner().layout.bytes
         self.rollout_layout = rollout_layout(1, 1, ((1,), "float32"), ((), "int64"), 1)
 
     def algorithm(self, *, alone: bool = False) -> Any:

@@ -178,7 +178,7 @@ def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
         )
     )
     run.crash_file("collector-1", 1).write_text("collector-1 failed: it broke\n\nstack\n")
-    (run.specimens / "one").mkdir(parents=True)
+    (run.nan_dumps / "one").mkdir(parents=True)
     monkeypatch.setattr(doctor, "DISK_GIB", 1e9)
     found = findings(place)
     assert found["collector-0"] == Finding(

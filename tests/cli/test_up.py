@@ -197,7 +197,7 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
 
 
 def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.cli.steer.SAY_S", 0.0)
+    monkeypatch.setattr("hive.cli.control.SAY_S", 0.0)
     run = place.never_begun()
 
     def interrupt() -> None:

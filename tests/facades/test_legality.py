@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from hive.errors import TopologyError
-from hive.workers.legality import COMMUNICATIONS, EXECUTIONS, check_device, check_modes
+from hive.workers.validate_modes import COMMUNICATIONS, EXECUTIONS, check_device, check_modes
 
 LEGAL = {
     ("Central", "synchronous", 0, 1.0),

@@ -9,7 +9,7 @@ from typing import Any
 from hive.config import Config
 from hive.runtime import Topology
 from hive.schemes.trainer import trainer
-from hive.workers.learner import Turn
+from hive.workers.learner import LearnerStep
 from hive.workers.learner_actor import LearnerActor
 
 SLEEP_S = 0.05
@@ -22,7 +22,7 @@ class SlowLearner(LearnerActor):
         await super().setup()
         turn = self.learner.turn
 
-        def slow(*arguments: Any) -> Turn:
+        def slow(*arguments: Any) -> LearnerStep:
             done = turn(*arguments)
             self.status.enter(self.learner.phase)
             time.sleep(SLEEP_S)

@@ -177,7 +177,7 @@ def test_check_config_and_init(house: House) -> None:
         "behaviour",
         "checkpoints",
         "gradients",
-        "ledger",
+        "optimizer_state",
         "metrics",
         "rollouts",
         "weights",

@@ -156,7 +156,7 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     assert "running: 4 actors in 4 processes" in sections["events"]
     for other in ("collector-0", "learner-0", "recorder"):  # who could not say would be missing
         stack = report.read_text().partition(f"\n{other}\n")[2].partition("\n\n")[0]
-        assert "node.py" in stack or "hosting.py" in stack
+        assert "node.py" in stack or "actor_context.py" in stack
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from hive.errors import UsageError
 from hive.monitor import ActorRow, Snapshot
-from hive.monitor.look import Look
+from hive.monitor.poller import Look
 from hive.records import RunDirectory, read_run_facts
 from hive.runtime.control import open_control
 

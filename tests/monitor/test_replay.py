@@ -11,7 +11,7 @@ import pytest
 
 from hive.monitor import Extras, Snapshot
 from hive.monitor.drawing import plain
-from hive.monitor.house import house
+from hive.monitor.overview_screen import house
 from hive.monitor.replay import replayed
 from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
 

@@ -15,8 +15,8 @@ from canned_runs import COLLECTING, lively, trainer
 from fake_supervisor import FakeSupervisor
 
 from hive.monitor.drawing import __all__ as drawing_names
-from hive.monitor.look import Look
-from hive.monitor.terminal import STYLES, Monitor, Told
+from hive.monitor.poller import Look
+from hive.monitor.terminal import STYLES, Monitor, NewSnapshot
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime import control_server
 from hive.runtime.control import PROTOCOL
@@ -61,7 +61,7 @@ async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) 
     app = Monitor(directory, None)
     async with app.run_test(size=size) as pilot:
         assert "waiting for the supervisor" in shown(app)
-        app.post_message(Told(lively(collectors=[COLLECTING] * 64)))
+        app.post_message(NewSnapshot(lively(collectors=[COLLECTING] * 64)))
         await pilot.pause()
         assert "collectors ×64" in shown(app)
         for key, words in (("2", "ACTIVITY"), ("3", "no metric yet"), ("4", "all actors"), ("1", "bound by:")):
@@ -73,7 +73,7 @@ async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) 
 async def test_it_is_drawn_anew_for_another_size(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
-        app.post_message(Told(lively()))
+        app.post_message(NewSnapshot(lively()))
         await pilot.pause()
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
@@ -84,7 +84,7 @@ async def test_it_is_drawn_anew_for_another_size(directory: RunDirectory) -> Non
 async def test_only_what_has_changed_is_drawn(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(100, 30)) as pilot:
-        app.post_message(Told(lively()))
+        app.post_message(NewSnapshot(lively()))
         await pilot.pause()
         asked: list[int] = []
         app.page.refresh = lambda *regions, **more: asked.append(len(regions))  # type: ignore[method-assign,assignment,return-value]
@@ -106,10 +106,10 @@ async def test_leaving(directory: RunDirectory) -> None:
 async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
     app = Monitor(directory, None, ascii_only=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.post_message(Told(None, "error: the supervisor of cartpole-1 does not answer"))
+        app.post_message(NewSnapshot(None, "error: the supervisor of cartpole-1 does not answer"))
         await pilot.pause()
         assert "does not answer" in shown(app)
-        app.post_message(Told(lively()))
+        app.post_message(NewSnapshot(lively()))
         await pilot.pause()
         assert shown(app).isascii()
         assert "collectors x2" in shown(app)
@@ -164,7 +164,7 @@ async def test_a_supervisor_that_is_gone_is_said(directory: RunDirectory) -> Non
     app = Monitor(directory, Look(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "supervisor gone since" in shown(app))
-        app.post_message(Told(lively()))
+        app.post_message(NewSnapshot(lively()))
         await pilot.press("2", "down", "down", "enter")
         await until(lambda: "run.json" in shown(app) or "the run is not running" in shown(app))
 

@@ -1,7 +1,7 @@
 """The C++ tests of native/tests, each built by one compiler call and run; three of them under TSan too.
 
-A program is test_<unit>.cpp with src/<unit>.cpp and what that needs. HIVE_SANITIZE=<n>, which scripts/sanitize sets, runs all of
-them plain and under both sanitizers, and the hammers n times as long.
+A program is test_<unit>.cpp with src/<unit>.cpp and the sources that it needs. HIVE_SANITIZE=<n>, which scripts/
+sanitize sets, runs each plain and under both sanitizers, and the hammers n times as long.
 """
 
 from __future__ import annotations

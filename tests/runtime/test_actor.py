@@ -108,7 +108,7 @@ async def test_an_actor_need_not_define_anything() -> None:
 
 async def test_an_actor_asks_its_process() -> None:
     actor, host = Actor(), Host()
-    actor.hosting = host  # type: ignore[assignment]
+    actor.actor_context = host  # type: ignore[assignment]
     await actor.drain()
     actor.end_run("goal reached")
     actor.note("episode", "a record", mean_return=5.0)

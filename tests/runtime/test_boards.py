@@ -31,10 +31,10 @@ class Channel:
         self.pages = _native.Status(memory(readers * PAGE_BYTES))
         statuses = [Status(self.pages.page(r), f"reader-{r}", 1, 0) for r in range(readers)]
         self.waiters = [Waiter(status, False) for status in statuses]
-        self.writer = BoardWriter(self.view, self.ring)
+        self.writer = BoardWriter(self.view, self.notify)
         self.readers = [BoardReader("weights", self.view, r, waiter) for r, waiter in enumerate(self.waiters)]
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         for waiter in self.waiters:
             waiter.wake()
 

@@ -22,7 +22,7 @@ from hive.runtime.messages import Message
 from hive.runtime.ports import Pattern, WhenFull
 from hive.runtime.status import PAGE_BYTES, WAIT_OUT, Status, read_status
 from hive.runtime.waiting import RESCAN_S, Waiter
-from hive.testing.seams import DyingPage, Pages
+from hive.testing.fakes import DyingPage, Pages
 
 PRODUCER = 0
 Identity = tuple[int, int]

@@ -116,7 +116,7 @@ class Relay(Actor):
 
 
 def test_a_topology_refuses_such_a_plan_and_says_what_helps() -> None:
-    def ring(window: int) -> Topology:
+    def notify(window: int) -> Topology:
         t = Topology()
         one, other = t.add(Relay, group="one", count=2), t.add(Relay, group="other", count=2)
         t.connect(one.out, other.inn, window=window)
@@ -124,6 +124,6 @@ def test_a_topology_refuses_such_a_plan_and_says_what_helps() -> None:
         return t
 
     with pytest.raises(TopologyError, match=r"relay-0 -> relay-[23] -> relay-0") as caught:
-        ring(1).plan()
+        notify(1).plan()
     assert caught.value.hint.startswith("give its channels a window of at least their number of producers")
-    assert len(ring(2).plan().channels) == 2
+    assert len(notify(2).plan().channels) == 2

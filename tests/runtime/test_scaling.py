@@ -90,7 +90,11 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
-        (["algorithm.optimizer=sgd"], ConfigError, "is fixed for a run: its moments lie in the learner's ledger"),
+        (
+            ["algorithm.optimizer=sgd"],
+            ConfigError,
+            "is fixed for a run: its moments lie in the learner's optimizer state",
+        ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
         (["algorithm.discount=0.99"], UsageError, "^cart-1 has that already: algorithm.discount=0.99$"),
     ],

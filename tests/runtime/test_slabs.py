@@ -57,14 +57,14 @@ class Channel:
         self.pages = _native.Status(memory(actors * PAGE_BYTES))
         self.waiters = [Waiter(Status(self.pages.page(i), f"actor-{i}", 1, 0), False) for i in range(actors)]
         self.views = [make_view() for _ in range(producers)]
-        ring = [waiter.wake for waiter in self.waiters]
+        notify = [waiter.wake for waiter in self.waiters]
 
         def ring_consumers() -> None:
-            for wake in ring[producers:]:
+            for wake in notify[producers:]:
                 wake()
 
         def ring_everybody() -> None:
-            for wake in ring:
+            for wake in notify:
                 wake()
 
         self.senders = [
@@ -83,7 +83,7 @@ class Channel:
                 {p: self.views[p] for p in range(producers) if not by_share or p % consumers == c},
                 (100 + c, 0),
                 self.waiters[producers + c],
-                lambda producer: ring[producer](),
+                lambda producer: notify[producer](),
             )
             for c in range(consumers)
         ]
@@ -280,7 +280,7 @@ async def test_a_dead_producer_leaves_its_slot_to_its_successor() -> None:
     assert channel.views[0].words.recover(*sender.me, False, 0) == 0
     with pytest.raises(RuntimeError, match="cannot commit slot"):
         sender.commit(slot)
-    successor = SlabSender("rollouts", sender.view, (0, 1), sender.waiter, sender.ring)
+    successor = SlabSender("rollouts", sender.view, (0, 1), sender.waiter, sender.notify)
     await successor.send(rollout(1))
     assert [(await channel.receivers[0].receive()).version for _ in range(2)] == [0, 1]
     assert channel.views[0].counts()["produced"] == 2

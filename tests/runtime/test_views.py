@@ -8,7 +8,7 @@ from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, Sub
 from hive.runtime.memory import Bytes
 from hive.runtime.plan import Plan
 from hive.runtime.views import Views
-from hive.testing.seams import LocalMemory
+from hive.testing.fakes import LocalMemory
 
 LAYOUT = Layout({"row": ("float32", (4,))})
 

@@ -1,4 +1,4 @@
-"""Waiting: a ring wakes at once, from another process too, and a lost one costs a rescan."""
+"""Waiting: a notify wakes at once, from another process too, and a lost one costs a rescan."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def pages() -> _native.Status:
 
 @pytest.fixture
 def no_rescan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a ring can end a wait within the limit."""
+    """Only a notify can end a wait within the limit."""
     monkeypatch.setattr(waiting, "RESCAN_S", 2.0 * LIMIT_S)
 
 
-def waiter(pages: _native.Status, *, solo: bool) -> tuple[Waiter, int]:
+def waiter(pages: _native.Status, *, dedicated: bool) -> tuple[Waiter, int]:
     status = Status(pages.page(0), "actor", 1, 0)
-    return Waiter(status, solo), status.phase("wait", WAIT_IN)
+    return Waiter(status, dedicated), status.phase("wait", WAIT_IN)
 
 
 class Source:
@@ -62,21 +62,21 @@ def fork(work: Callable[[], object]) -> int:
     return pid
 
 
-@pytest.mark.parametrize("solo", [False, True])
-async def test_what_is_there_is_not_waited_for(pages: _native.Status, solo: bool) -> None:
-    wait, phase = waiter(pages, solo=solo)
+@pytest.mark.parametrize("dedicated", [False, True])
+async def test_what_is_there_is_not_waited_for(pages: _native.Status, dedicated: bool) -> None:
+    wait, phase = waiter(pages, dedicated=dedicated)
     progress = read_status(pages, 0).progress
     assert await wait.until(Source(1), phase, memory=True) == "here"
     assert read_status(pages, 0).progress == progress
 
 
 async def test_results_that_are_false_are_results(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     assert await wait.until(lambda: 0, phase) == 0
 
 
 async def test_the_loop_runs_at_every_wait(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     ran: list[int] = []
     for i in range(3):
         asyncio.get_running_loop().call_soon(ran.append, i)
@@ -87,7 +87,7 @@ async def test_the_loop_runs_at_every_wait(pages: _native.Status) -> None:
 async def test_the_loop_of_one_that_is_alone_runs_now_and_then(
     pages: _native.Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait, phase = waiter(pages, solo=True)
+    wait, phase = waiter(pages, dedicated=True)
     ran: list[int] = []
     monkeypatch.setattr(waiting, "BREATH_NS", 0)
     for i in range(3):
@@ -102,10 +102,12 @@ async def test_the_loop_of_one_that_is_alone_runs_now_and_then(
     assert ran == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("solo", [False, True])
-async def test_a_lost_ring_costs_one_rescan(pages: _native.Status, solo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dedicated", [False, True])
+async def test_a_lost_ring_costs_one_rescan(
+    pages: _native.Status, dedicated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "RESCAN_S", 0.001)
-    wait, phase = waiter(pages, solo=solo)
+    wait, phase = waiter(pages, dedicated=dedicated)
     source = Source(5)
     assert await wait.until(source, phase, memory=True) == "here"
     assert source.attempts == 5
@@ -113,7 +115,7 @@ async def test_a_lost_ring_costs_one_rescan(pages: _native.Status, solo: bool, m
 
 @pytest.mark.usefixtures("no_rescan")
 async def test_wake_wakes_every_wait(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     sources = [Source(3), Source(3)]
     tasks = [asyncio.create_task(wait.until(source, phase)) for source in sources]
     while any(source.attempts < 2 for source in sources):
@@ -130,7 +132,7 @@ async def test_wake_wakes_every_wait(pages: _native.Status) -> None:
 @pytest.mark.usefixtures("no_rescan")
 async def test_a_solo_actor_still_hears_messages(pages: _native.Status) -> None:
     """Its waits for messages leave the loop free, and `wake` ends them."""
-    wait, phase = waiter(pages, solo=True)
+    wait, phase = waiter(pages, dedicated=True)
     inbox: list[str] = []
 
     def deliver() -> None:
@@ -144,7 +146,7 @@ async def test_a_solo_actor_still_hears_messages(pages: _native.Status) -> None:
 
 @pytest.mark.usefixtures("no_rescan")
 async def test_a_cancelled_wait_leaves_nothing(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     source = Source(100)
     task = asyncio.create_task(wait.until(source, phase))
     while source.attempts < 2:
@@ -159,7 +161,7 @@ async def test_a_cancelled_wait_leaves_nothing(pages: _native.Status) -> None:
 
 @pytest.mark.parametrize("failing", [1, 3])
 async def test_what_the_attempt_raises_is_raised(pages: _native.Status, failing: int) -> None:
-    wait, phase = waiter(pages, solo=True)
+    wait, phase = waiter(pages, dedicated=True)
     source = Source(100)
 
     def attempt() -> str | None:
@@ -172,13 +174,13 @@ async def test_what_the_attempt_raises_is_raised(pages: _native.Status, failing:
     assert read_status(pages, 0).phase == "runtime"
 
 
-# The bell
+# The notifier
 
 
 def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) -> None:
     page = pages.page(0)
     seen = page.seen()
-    page.ring()
+    page.notify()
     assert page.wait(seen, LIMIT_S * 10**9)
     assert not page.wait(page.seen(), 1000)
     assert not pages.page(1).wait(pages.page(1).seen(), 1000)
@@ -186,50 +188,52 @@ def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) 
 
 def test_of_many_that_rouse_an_actor_one_is_told_to_send_the_message(pages: _native.Status) -> None:
     page = pages.page(0)
-    assert pages.rouse([0]) == []
-    page.doze()
-    assert [pages.rouse([0]) for _ in range(3)] == [[0], [], []]
-    page.doze()
-    assert pages.rouse([1]) == []
+    assert pages.notify_all([0]) == []
+    page.set_waiting()
+    assert [pages.notify_all([0]) for _ in range(3)] == [[0], [], []]
+    page.set_waiting()
+    assert pages.notify_all([1]) == []
     page.open("a-1", 7, 1)  # its successor does not wait for what it waited for
-    assert pages.rouse([0]) == []
+    assert pages.notify_all([0]) == []
 
 
 def test_many_are_roused_at_once_and_those_that_doze_are_told(pages: _native.Status) -> None:
     for number in (1, 0):
-        pages.page(number).doze()
+        pages.page(number).set_waiting()
     seen = [pages.page(number).seen() for number in range(2)]
-    assert pages.rouse(range(2)) == [0, 1]
+    assert pages.notify_all(range(2)) == [0, 1]
     assert all(pages.page(number).wait(before, LIMIT_S * 10**9) for number, before in enumerate(seen))
-    assert pages.rouse((1, 0)) == []
-    assert pages.rouse(()) == []
+    assert pages.notify_all((1, 0)) == []
+    assert pages.notify_all(()) == []
     with pytest.raises(IndexError):
-        pages.rouse([pages.pages])
+        pages.notify_all([pages.pages])
     with pytest.raises(RuntimeError):
-        pages.rouse(["0"])  # type: ignore[list-item]
+        pages.notify_all(["0"])  # type: ignore[list-item]
 
 
 def test_to_rouse_rings_as_well(pages: _native.Status) -> None:
     page = pages.page(0)
     seen = page.seen()
-    pages.rouse([0])
+    pages.notify_all([0])
     assert page.wait(seen, LIMIT_S * 10**9)
 
 
-@pytest.mark.parametrize(("solo", "memory", "dozes"), [(False, True, True), (False, False, False), (True, True, False)])
+@pytest.mark.parametrize(
+    ("dedicated", "memory", "waits"), [(False, True, True), (False, False, False), (True, True, False)]
+)
 async def test_who_shares_a_loop_dozes_while_it_waits_for_memory(
-    pages: _native.Status, solo: bool, memory: bool, dozes: bool
+    pages: _native.Status, dedicated: bool, memory: bool, waits: bool
 ) -> None:
-    wait, phase = waiter(pages, solo=solo)
+    wait, phase = waiter(pages, dedicated=dedicated)
     seen: list[bool] = []
 
     def attempt() -> bool | None:
-        seen.append(pages.rouse([0]) == [0])
+        seen.append(pages.notify_all([0]) == [0])
         wait.wake()
         return True if len(seen) == 3 else None
 
     await wait.until(attempt, phase, memory=memory)
-    assert seen[1] is dozes  # the second look: it is about to wait
+    assert seen[1] is waits  # the second look: it is about to wait
 
 
 @pytest.mark.usefixtures("no_rescan")
@@ -238,7 +242,7 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
     segment = Segment.create("slab", plan.bytes)
     plan.format(segment.memory)
     view = SlabView(segment.memory, plan)
-    wait, phase = waiter(pages, solo=True)
+    wait, phase = waiter(pages, dedicated=True)
 
     def produce() -> None:
         for _ in range(20):
@@ -247,7 +251,7 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
                 pages.page(1).wait(seen, 2 * LIMIT_S * 10**9)
                 seen = pages.page(1).seen()
             view.words.commit(slot, 1, 0)
-            pages.ring(0)
+            pages.notify(0)
 
     def claim() -> int | None:
         slot = view.words.claim(0, 0)
@@ -258,7 +262,7 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
         slot = await asyncio.wait_for(wait.until(claim, phase, memory=True), LIMIT_S)
         assert view.words.state(slot)[3] == sequence
         view.words.retire(slot, 0, 0)
-        pages.ring(1)
+        pages.notify(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert view.counts() == {"produced": 20, "consumed": 20, "dropped": {}, "in_flight": 0}
     segment.close()
@@ -269,10 +273,10 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
 
 def test_each_message_picks_one_of_those_who_ask(pages: _native.Status) -> None:
     for number in range(2):
-        pages.page(number).doze()
+        pages.page(number).set_waiting()
         pages.page(number).ask(7)
-    assert pages.rouse_one((0, 1), 8, 0) == [], "nobody asks for that one"
-    assert [pages.rouse_one((0, 1), 7, 1) for _ in range(3)] == [[1], [0], []]
+    assert pages.notify_one((0, 1), 8, 0) == [], "nobody asks for that one"
+    assert [pages.notify_one((0, 1), 7, 1) for _ in range(3)] == [[1], [0], []]
     assert [pages.page(number).unask() for number in range(2)] == [True, True]
 
 
@@ -282,16 +286,16 @@ def test_who_was_not_picked_hears_so(pages: _native.Status) -> None:
     assert not page.unask()
     page.ask(7)
     page.open("a-1", 7, 1)  # its successor asks for nothing
-    assert pages.rouse_one((0,), 7, 0) == []
-    page.doze()
-    assert pages.rouse_one((0,), 7, 0) == []
+    assert pages.notify_one((0,), 7, 0) == []
+    page.set_waiting()
+    assert pages.notify_one((0,), 7, 0) == []
 
 
 def test_a_pick_rings_the_bell_of_one_only(pages: _native.Status) -> None:
     seen = [pages.page(number).seen() for number in range(2)]
     for number in range(2):
         pages.page(number).ask(1)
-    assert pages.rouse_one((0, 1), 1, 0) == [], "it sleeps on its bell and needs no message"
+    assert pages.notify_one((0, 1), 1, 0) == [], "it sleeps on its notifier and needs no message"
     assert pages.page(0).wait(seen[0], LIMIT_S * 10**9)
     assert not pages.page(1).wait(seen[1], 1000)
 
@@ -300,9 +304,9 @@ def test_who_asks_for_every_message_hears_of_every_one_and_is_not_picked(pages: 
     pages.page(0).ask(7, every=True)
     pages.page(1).ask(7)
     for picked in ([0, 1], [0], [0]):
-        pages.page(0).doze()
-        pages.page(1).doze()
-        assert pages.rouse_one((0, 1), 7, 0) == picked
+        pages.page(0).set_waiting()
+        pages.page(1).set_waiting()
+        assert pages.notify_one((0, 1), 7, 0) == picked
     assert not pages.page(0).unask()
 
 
@@ -311,9 +315,9 @@ def test_channels_are_asked_for_by_number(pages: _native.Status, channel: int) -
     with pytest.raises(ValueError, match="count from 1"):
         pages.page(0).ask(channel)
     pages.page(0).ask(0, every=True)
-    pages.page(0).doze()
-    assert pages.rouse_one((0,), 5, 0) == [0], "every message of every channel"
-    assert pages.rouse_one((), 1, 5) == []
+    pages.page(0).set_waiting()
+    assert pages.notify_one((0,), 5, 0) == [0], "every message of every channel"
+    assert pages.notify_one((), 1, 5) == []
 
 
 @pytest.mark.parametrize(("picked_at", "passed"), [(1, 0), (2, 1), (3, 0)])
@@ -321,23 +325,23 @@ async def test_who_is_picked_and_needs_it_no_more_passes_it_on(
     pages: _native.Status, picked_at: int, passed: int
 ) -> None:
     """Picked before it asked it is not; in the look that finds something it was not needed; later it is not there."""
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     told: list[int] = []
     source = Source(at=2)
 
     def attempt() -> str | None:
         if source.attempts + 1 == picked_at:
-            pages.rouse_one((0,), 4, 0)
+            pages.notify_one((0,), 4, 0)
         return source()
 
     assert await wait.until(attempt, phase, memory=True, asks=Asks(3, lambda: told.append(1))) == "here"
-    pages.rouse_one((0,), 4, 0)
+    pages.notify_one((0,), 4, 0)
     assert len(told) == passed
 
 
 @pytest.mark.usefixtures("no_rescan")
 async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     told: list[int] = []
     found: list[str] = []
     asks = Asks(3, lambda: told.append(1))
@@ -345,7 +349,7 @@ async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _nati
     while not wait.asleep:
         await asyncio.sleep(0)
     found.append("here")
-    assert pages.rouse_one((0,), 4, 0) == [0]
+    assert pages.notify_one((0,), 4, 0) == [0]
     wait.wake()
     async with asyncio.timeout(LIMIT_S):
         assert await task == "here"
@@ -355,7 +359,7 @@ async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _nati
 @pytest.mark.usefixtures("no_rescan")
 async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Status) -> None:
     """In either order, and when one of them is over."""
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     found: set[int] = set()
     told: list[int] = []
 
@@ -363,12 +367,12 @@ async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Sta
         asks = Asks(channel, lambda: told.append(channel))
         return asyncio.create_task(wait.until(lambda: channel in found or None, phase, memory=True, asks=asks))
 
-    async def ring(channel: int) -> list[int]:
+    async def notify(channel: int) -> list[int]:
         found.add(channel)
-        dozing = pages.rouse_one((0,), channel + 1, 0)
-        if dozing:
+        waiting = pages.notify_one((0,), channel + 1, 0)
+        if waiting:
             wait.wake()
-        return dozing
+        return waiting
 
     async def asleep(count: int) -> None:
         while len(wait._sleepers) < count:
@@ -378,20 +382,20 @@ async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Sta
         found.clear()
         tasks = {channel: begin(channel) for channel in (3, 4)}
         await asleep(2)
-        assert await ring(first) == [0]
+        assert await notify(first) == [0]
         async with asyncio.timeout(LIMIT_S):
             assert await tasks[first]
         await asleep(1)
-        assert await ring(second) == [0]
+        assert await notify(second) == [0]
         async with asyncio.timeout(LIMIT_S):
             assert await tasks[second]
     assert told == []
-    assert pages.rouse_one((0,), 4, 0) == [], "it asks for nothing any more"
+    assert pages.notify_one((0,), 4, 0) == [], "it asks for nothing any more"
 
 
 @pytest.mark.usefixtures("no_rescan")
 async def test_who_is_cancelled_after_a_pick_passes_it_on(pages: _native.Status) -> None:
-    wait, phase = waiter(pages, solo=False)
+    wait, phase = waiter(pages, dedicated=False)
     told: list[int] = []
     asks = Asks(3, lambda: told.append(1))
     for picked in (False, True):
@@ -399,29 +403,29 @@ async def test_who_is_cancelled_after_a_pick_passes_it_on(pages: _native.Status)
         while not wait.asleep:
             await asyncio.sleep(0)
         if picked:
-            pages.rouse_one((0,), 4, 0)
+            pages.notify_one((0,), 4, 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert bool(told) is picked
 
 
-# --- messages for one that sleeps on its bell
+# --- messages for one that sleeps on its notifier
 
 
 def test_its_loop_runs_often_while_a_message_is_on_its_way(
     pages: _native.Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bell wakes it before ZeroMQ has the message: it must not sleep through the 50 ms in which it arrives."""
+    """The notifier wakes it before ZeroMQ has the message: it must not sleep through the 50 ms in which it arrives."""
     now_ns = 10**9
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
     rescan_ns = int(waiting.RESCAN_S * 1e9)
     pages.mailed(0)  # to an incarnation that is gone
-    waiter = Waiter(Status(pages.page(0), "one-0", 1, 1), solo=True)
+    waiter = Waiter(Status(pages.page(0), "one-0", 1, 1), dedicated=True)
     seen = pages.page(0).seen()
     assert waiter._slice_ns() == rescan_ns
     pages.mailed(0)
-    assert pages.page(0).seen() == seen + 1  # it has rung, too
+    assert pages.page(0).seen() == seen + 1  # it has notified, too
     assert waiter._slice_ns() == BRIEF_NS
     waiter.heard += 1
     assert waiter._slice_ns() == rescan_ns

@@ -31,7 +31,7 @@ from hive.config import load_config  # noqa: E402
 from hive.gradients import EPISODES  # noqa: E402
 from hive.networks import StateLayout  # noqa: E402
 from hive.runtime.memory import Bytes, SlabView  # noqa: E402
-from hive.testing import Faults, Simulation, places, simulate  # noqa: E402
+from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa: E402
 
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(1_000)  # what CI simulates
@@ -44,13 +44,13 @@ LIMIT_S = 3_600  # of a program; only one that hangs takes so long
 def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A run that hangs is found sooner; SlabView.Words is put back."""
     monkeypatch.setattr(trainer, "simulate", functools.partial(simulate, limit_s=PATIENCE_S))
-    monkeypatch.setattr(places, "MOST_AT_ONCE", 20_000)
+    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 20_000)
     monkeypatch.setattr(SlabView, "Words", SlabView.Words)
     return monkeypatch
 
 
 def told(simulation: Simulation) -> tuple[Any, ...]:
-    """Story, events and ending. Real time that a page or the ledger holds is left out."""
+    """Story, events and ending. Real time that a page or the optimizer_state holds is left out."""
     events = [re.sub(r" since \d+\.\d s", "", event) for event in simulation.events]
     outcome = simulation.outcome
     assert outcome is not None
@@ -420,7 +420,7 @@ def with_target(seed: int) -> Schedule:
 
 
 def test_a_learner_may_die_between_any_two_stores_of_a_target(quick: pytest.MonkeyPatch) -> None:
-    """Weights, target and ledger are the state by one store: whatever was written before it does not exist."""
+    """Weights, target and optimizer_state are the state by one store: whatever was written before it does not exist."""
     torn = 0
     for seed in range(120):
         simulation = run(with_target(seed))

@@ -110,7 +110,7 @@ def test_who_feeds_whom() -> None:
     assert found == {
         "rollouts": ("slab", collectors, ["gradient-worker-0"]),
         "gradients": ("slab", ["gradient-worker-0"], ["learner-0"]),
-        "ledger": ("board", ["learner-0"], ["recorder"]),
+        "optimizer_state": ("board", ["learner-0"], ["recorder"]),
         "weights": ("board", ["learner-0"], ["gradient-worker-0", "recorder"]),
         "behaviour": ("board", ["learner-0"], collectors),
         "metrics": ("message", ["learner-0"], ["recorder"]),
@@ -188,12 +188,12 @@ def test_every_gradient_worker_can_hold_a_version_of_the_state() -> None:
 
 def test_weights_and_ledger_change_together() -> None:
     plan, blueprint = plan_of(), Blueprint(config_of(ENV))
-    weights, ledger = segment(plan, "weights"), segment(plan, "ledger")
-    assert weights.commit_with == "ledger"
-    assert ledger.commit_with == ""
+    weights, optimizer_state = segment(plan, "weights"), segment(plan, "optimizer_state")
+    assert weights.commit_with == "optimizer_state"
+    assert optimizer_state.commit_with == ""
     assert weights.item_bytes == blueprint.state.bytes
     assert segment(plan, "behaviour").item_bytes == blueprint.flat.block_bytes
-    assert ledger.item_bytes == blueprint.ledger_bytes
+    assert optimizer_state.item_bytes == blueprint.optimizer_state_bytes
     assert weights.count >= weights.readers + weights.keep + 1
 
 

@@ -130,7 +130,7 @@ class Node(Actor):
             await asyncio.sleep(0.003)
 
 
-class Bell(Actor):
+class Notifier(Actor):
     """Ends the run when everything must have happened."""
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class Drawn:
             given = {"world": self.world, "ways": self.ways[group], "feeds": self.feeds[group]}
             amount = self.chance.randint(1, 12)
             groups[group] = t.add(cls, group=group, count=self.counts[group], process=home, amount=amount, **given)
-        t.add(Bell)
+        t.add(Notifier)
         for source, out, target, inn, name, options in self.links:
             t.connect(getattr(groups[source], out), getattr(groups[target], inn), name=name, **options)
         return t

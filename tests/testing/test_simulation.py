@@ -21,10 +21,10 @@ from hive.runtime.messages import Message
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.topology import Topology
 from hive.runtime.waiting import RESCAN_S
-from hive.runtime.watching import WATCH_S
+from hive.runtime.watchdog import WATCH_S
 from hive.testing import At, Faults, Simulation, simulate
-from hive.testing.places import current_place
-from hive.testing.seams import DyingPage
+from hive.testing.fakes import DyingPage
+from hive.testing.simulated_process import current_process
 from hive.testing.simulation import MOST_TORN
 
 
@@ -351,7 +351,7 @@ def test_the_dead_do_and_say_nothing_more() -> None:
             try:
                 await super().run()
             finally:
-                place = current_place()
+                place = current_process()
                 said.append((str(place), place is not None and place.dead and not place.ghost))
 
     victims: list[str] = []
@@ -369,7 +369,7 @@ def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
         role = "collector"
 
         async def teardown(self) -> None:
-            place = current_place()
+            place = current_process()
             if place is not None and place.dead and not place.ghost:
                 said.append(str(place))
 
@@ -381,7 +381,7 @@ def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
 # --- losses
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["bells", "doorbells"])
+@pytest.mark.parametrize("shared", [False, True], ids=["notifiers", "doorbells"])
 def test_with_every_bell_lost_a_run_still_ends(shared: bool) -> None:
     heard, deaf = (
         finished(simulate(topology(shared=shared), 2, Faults(away=0.0, slow=0.0, lost=lost))) for lost in (0.0, 1.0)

@@ -17,7 +17,7 @@ from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spa
 from hive.runtime import Layout, Status
 from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker, Learner
-from hive.workers.learner import Count, Turn, mean_return
+from hive.workers.learner import Count, LearnerStep, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -83,7 +83,7 @@ def wrapper_of(module: nn.Module, *, has_target: bool = False) -> NetworkWrapper
 def weights_of(blueprint: Blueprint) -> NDArray[np.uint8]:
     """A block with the initial weights."""
     block = aligned_block(blueprint.state.bytes)
-    blueprint.initialize(block, aligned_block(blueprint.ledger_bytes))
+    blueprint.initialize(block, aligned_block(blueprint.optimizer_state_bytes))
     return block
 
 
@@ -117,10 +117,10 @@ class Trainer:
         self.rollouts = [allocate(blueprint.rollout_layout) for _ in self.collectors]
         self.gradient = allocate(blueprint.gradient_layout(collectors))
         self.weights = [weights_of(blueprint), aligned_block(blueprint.state.bytes)]
-        self.ledgers = [aligned_block(blueprint.ledger_bytes) for _ in range(2)]
+        self.ledgers = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
         self.turns = 0
 
-    def round(self) -> Turn:
+    def round(self) -> LearnerStep:
         """Collect, differentiate, apply."""
         now, following = self.turns % 2, (self.turns + 1) % 2
         for collector, rollout in zip(self.collectors, self.rollouts, strict=True):
@@ -143,9 +143,9 @@ class Trainer:
             self.round()
 
     @property
-    def ledger(self) -> Arrays:
+    def optimizer_state(self) -> Arrays:
         return self.learner.layout.views(self.ledgers[self.turns % 2])
 
     def mean_return(self) -> float:
         """Of the last 100 episodes."""
-        return mean_return(self.ledger["returns"], int(self.ledger["counters"][Count.episodes]))
+        return mean_return(self.optimizer_state["returns"], int(self.optimizer_state["counters"][Count.episodes]))

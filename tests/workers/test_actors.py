@@ -28,7 +28,7 @@ from hive.schemes import build
 from hive.storage import Rollout
 from hive.testing import run_inline
 from hive.workers import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
-from hive.workers.learner import Learner, Turn
+from hive.workers.learner import Learner, LearnerStep
 
 SAMPLES_A_ROLLOUT = 16  # two environments, eight steps
 
@@ -300,7 +300,7 @@ class NotedGWorker(Noted):
 class NotedLearner(Noted):
     worker: Learner
 
-    def turn(self, gradients: Any, *blocks: Any) -> Turn:
+    def turn(self, gradients: Any, *blocks: Any) -> LearnerStep:
         self.seen.append([int(gradient["header"][VERSION]) for gradient in gradients])
         return self.worker.turn(gradients, *blocks)
 
@@ -396,7 +396,7 @@ def test_gradients_that_are_not_finite_are_named_and_not_applied(tmp_path: Path)
     weights, _ = load_weights(run.checkpoint())
     assert all(np.isfinite(array).all() for array in weights.values())
     (found,) = [event for event in run.events if event[0] == "not finite"]
-    kept = run.directory.specimens / "gradient-worker-0-000002"
+    kept = run.directory.nan_dumps / "gradient-worker-0-000002"
     assert found[1] == f"the loss is inf, found by gradient-worker-0; what made it lies in {kept}"
     assert {"cause": "loss", "actor": "gradient-worker-0"}.items() <= found[2].items()
     (skipped,) = [event for event in run.events if event[0] == "skipped"]

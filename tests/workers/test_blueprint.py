@@ -117,7 +117,7 @@ def test_the_ledger_is_that_of_the_learner(optimizer: str) -> None:
     made = config(algorithm__optimizer=optimizer)
     blueprint = Blueprint(made)
     learner = Learner(made.algorithm, blueprint.wrapper(), made.run.steps)
-    assert blueprint.ledger_bytes == learner.layout.bytes
+    assert blueprint.optimizer_state_bytes == learner.layout.bytes
 
 
 def test_layers_are_those_of_the_config() -> None:
@@ -203,10 +203,10 @@ def test_the_vector_has_the_environments_of_one_collector() -> None:
 
 
 def begun(blueprint: Blueprint) -> tuple[dict[str, NDArray[Any]], NDArray[np.uint8], int]:
-    """Its first weights by name, its first ledger, and the turn."""
-    state, ledger = aligned_block(blueprint.state.bytes), aligned_block(blueprint.ledger_bytes)
-    turn = blueprint.initialize(state, ledger)
-    return blueprint.flat.arrays(state[: blueprint.flat.block_bytes]), ledger, turn
+    """Its first weights by name, its first optimizer_state, and the turn."""
+    state, optimizer_state = aligned_block(blueprint.state.bytes), aligned_block(blueprint.optimizer_state_bytes)
+    turn = blueprint.initialize(state, optimizer_state)
+    return blueprint.flat.arrays(state[: blueprint.flat.block_bytes]), optimizer_state, turn
 
 
 def saved(folder: Path, blueprint: Blueprint, update: int = 7) -> Path:
@@ -217,11 +217,11 @@ def saved(folder: Path, blueprint: Blueprint, update: int = 7) -> Path:
 
 def test_a_run_can_begin_with_the_weights_of_another(tmp_path: Path) -> None:
     there = saved(tmp_path, Blueprint(config()))
-    weights_now, ledger, turn = begun(Blueprint(config(run__init_from=f'"{there}"', run__seed=5)))
+    weights_now, optimizer_state, turn = begun(Blueprint(config(run__init_from=f'"{there}"', run__seed=5)))
     for name, array in begun(Blueprint(config()))[0].items():
         np.testing.assert_array_equal(weights_now[name], array + 1.0)
     assert turn == 0
-    assert not ledger.any()  # all else begins anew
+    assert not optimizer_state.any()  # all else begins anew
 
 
 def test_of_a_run_its_newest_checkpoint_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,14 +254,14 @@ def test_a_place_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_ledger_of_other_numbers_of_workers_is_taken_over(tmp_path: Path, collectors: int, rollouts: int) -> None:
     """Counters, returns and moments stay; gradients are numbered anew; the policy's version does not go back."""
     old = Blueprint(config(gradients__workers=3, collection__workers=1))
-    state, ledger = aligned_block(old.state.bytes), aligned_block(old.ledger_bytes)
-    old.initialize(state, ledger)
-    views = old.learner().views(ledger)
+    state, optimizer_state = aligned_block(old.state.bytes), aligned_block(old.optimizer_state_bytes)
+    old.initialize(state, optimizer_state)
+    views = old.learner().views(optimizer_state)
     views["counters"][[Count.updates, Count.rollouts, Count.episodes]] = 6, 7, 40
     views["applied"][:] = 3, 4, 5
     views["returns"][:] = np.arange(100)
     views["moments"][:] = 0.5
-    parts = {"weights": state, "ledger": ledger}
+    parts = {"weights": state, "optimizer_state": optimizer_state}
     write_checkpoint(tmp_path, 6, tensors={}, parts=parts, state={"gradient_workers": 3, "per_version": 1})
     new = Blueprint(
         config(gradients__workers=2, collection__workers=collectors), checkpoint_at(str(tmp_path / "000006"))

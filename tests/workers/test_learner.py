@@ -37,10 +37,10 @@ from hive.workers.learner import (
     RETURNS_KEPT,
     VIEWED_BLOCKS,
     Count,
-    Turn,
-    ledger_layout,
+    LearnerStep,
     mean_return,
     mean_statistics,
+    optimizer_state_layout,
 )
 
 ELEMENTS = 160
@@ -93,7 +93,7 @@ class State:
         self.weights[1][:], self.ledgers[1][:] = 0xA5, 0xA5
         self.at = 0
 
-    def turn(self, *gradients: Arrays, factors: list[float] | None = None) -> Turn:
+    def turn(self, *gradients: Arrays, factors: list[float] | None = None) -> LearnerStep:
         now, following = self.at, 1 - self.at
         before = [copies(g) for g in gradients], self.weights[now].copy(), self.ledgers[now].copy()
         turn = self.learner.turn(
@@ -119,11 +119,11 @@ class State:
         return self.weights[self.at][4 * ELEMENTS : 4 * ELEMENTS + BUFFER_BYTES].tobytes()
 
     @property
-    def ledger(self) -> Arrays:
+    def optimizer_state(self) -> Arrays:
         return self.learner.layout.views(self.ledgers[self.at])
 
     def count(self, which: Count) -> int:
-        return int(self.ledger["counters"][which])
+        return int(self.optimizer_state["counters"][which])
 
 
 OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
@@ -249,14 +249,14 @@ def test_buffers_pass_on_untouched() -> None:
 def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
     state = State(A2CConfig(optimizer=optimizer))
     state.turn(gradient(4, 1))
-    weights, moments = state.version(), state.ledger["moments"].copy()
+    weights, moments = state.version(), state.optimizer_state["moments"].copy()
     good, bad, late = gradient(4, 2), gradient(8, 3), gradient(4, 4)
     bad["gradient"][ELEMENTS - 1] = late["gradient"][0] = poison
     turn = state.turn(good, bad, late)
     assert (turn.applied, turn.cause, turn.bad, turn.samples) == (False, "gradient", 1, 16)
     assert not math.isfinite(turn.norm)
     assert np.array_equal(state.version(), weights)
-    assert np.array_equal(state.ledger["moments"], moments)
+    assert np.array_equal(state.optimizer_state["moments"], moments)
     assert (state.count(Count.updates), state.count(Count.skipped)) == (1, 1)
 
 
@@ -280,7 +280,7 @@ def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
     assert (turn.applied, turn.cause, turn.bad) == (False, "update", -1)
     assert math.isfinite(turn.norm)
     assert np.array_equal(state.version(), before)
-    assert not state.ledger["moments"].any()
+    assert not state.optimizer_state["moments"].any()
     assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
 
 
@@ -305,14 +305,14 @@ def told(*gradients: Arrays) -> list[tuple[int, NDArray[np.float64]]]:
 def test_zero_samples_pass_everything_on() -> None:
     state = State(A2CConfig())
     state.turn(gradient(4, 1))
-    weights, moments = state.version(), state.ledger["moments"].copy()
+    weights, moments = state.version(), state.optimizer_state["moments"].copy()
     lost = gradient(0)
     lost["gradient"][:] = np.nan
     turn = state.turn(lost, lost)
     assert (turn.applied, turn.samples, turn.norm, turn.cause, turn.bad) == (False, 0, 0.0, "", -1)
     assert not mean_statistics(told(lost, lost)).any()
     assert np.array_equal(state.version(), weights)
-    assert np.array_equal(state.ledger["moments"], moments)
+    assert np.array_equal(state.optimizer_state["moments"], moments)
     counts = [state.count(which) for which in (Count.updates, Count.skipped, Count.env_steps)]
     assert counts == [1, 0, 4]
 
@@ -354,9 +354,9 @@ def test_a_stale_gradient_counts_by_its_factor() -> None:
 
 def test_what_workers_have_applied_passes_on() -> None:
     state = State(A2CConfig())
-    state.ledger["applied"][:] = 7, 9
+    state.optimizer_state["applied"][:] = 7, 9
     state.turn(gradient(4))
-    assert state.ledger["applied"].tolist() == [7, 9]
+    assert state.optimizer_state["applied"].tolist() == [7, 9]
 
 
 def test_statistics_are_means_by_samples() -> None:
@@ -373,11 +373,11 @@ def test_the_last_hundred_returns_are_kept_in_the_order_given() -> None:
         parts = [[float(next(numbers)) for _ in range(size)] for size in sizes]
         state.turn(*(with_returns(gradient(4), part) for part in parts))
         seen += [value for part in parts for value in part]
-        ring, count = state.ledger["returns"], state.count(Count.episodes)
+        notify, count = state.optimizer_state["returns"], state.count(Count.episodes)
         assert count == len(seen)
         for position, value in list(enumerate(seen))[-RETURNS_KEPT:]:
-            assert ring[position % RETURNS_KEPT] == value
-        assert mean_return(ring, count) == pytest.approx(np.mean(seen[-RETURNS_KEPT:]))
+            assert notify[position % RETURNS_KEPT] == value
+        assert mean_return(notify, count) == pytest.approx(np.mean(seen[-RETURNS_KEPT:]))
 
 
 def test_the_mean_return_before_the_first_episode() -> None:
@@ -391,7 +391,7 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     bad = with_returns(gradient(4), [7.0])
     bad["gradient"][0] = np.nan
     state.turn(bad)
-    assert (state.count(Count.episodes), state.ledger["returns"][0]) == (1, 7.0)
+    assert (state.count(Count.episodes), state.optimizer_state["returns"][0]) == (1, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
 )
 def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, momentum: float, blocks: int) -> None:
     layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), wrapper_of(Network()), 10, workers=3).layout
-    assert layout.fields == ledger_layout(blocks, ELEMENTS, 3).fields
+    assert layout.fields == optimizer_state_layout(blocks, ELEMENTS, 3).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
         "counters": ("int64", (16,)),
         "applied": ("int64", (3,)),
@@ -428,17 +428,17 @@ def test_it_shows_what_it_does() -> None:
 def test_blocks_of_a_library_are_let_go() -> None:
     """A loop that brings new memory for every turn does not fill the machine."""
     learner = Learner(A2CConfig(), wrapper_of(Network()), 1000, workers=2)
-    weights, ledger = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
+    weights, optimizer_state = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)
     seen = []
     for _ in range(4 * VIEWED_BLOCKS):
         following = np.zeros(learner.layout.bytes, np.uint8)
-        learner.turn([gradient(8)], weights, ledger, weights.copy(), following)
-        ledger = following
+        learner.turn([gradient(8)], weights, optimizer_state, weights.copy(), following)
+        optimizer_state = following
         seen.append(weakref.ref(following))
     del following
     gc.collect()
     assert sum(ref() is not None for ref in seen) <= VIEWED_BLOCKS
-    assert learner.views(ledger)["counters"][Count.updates] == 4 * VIEWED_BLOCKS
+    assert learner.views(optimizer_state)["counters"][Count.updates] == 4 * VIEWED_BLOCKS
 
 
 def test_views_of_a_block_are_made_once() -> None:

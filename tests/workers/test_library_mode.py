@@ -96,7 +96,7 @@ def test_several_collectors_train_together() -> None:
     assert turn.samples == 4 * 2 * 8
     trainer.train(99)
     assert trainer.mean_return() >= 0.95
-    counters = trainer.ledger["counters"]
+    counters = trainer.optimizer_state["counters"]
     assert counters[Count.env_steps] == counters[Count.episodes] == 100 * 64
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from hive.errors import WireError
 from hive.runtime.messages import decode, encode, type_set
-from hive.workers import Gradient, Ledger, Metrics, RolloutReady, Weights
+from hive.workers import Gradient, Metrics, OptimizerState, RolloutReady, Weights
 
-ALL = type_set([RolloutReady, Gradient, Weights, Ledger, Metrics])
+ALL = type_set([RolloutReady, Gradient, Weights, OptimizerState, Metrics])
 METRICS = Metrics(3, 4096, 1.5, {"return/mean_100": 20.5, "episodes": 7.0})
 
 
@@ -34,7 +34,7 @@ def test_metrics_are_numbers(values: dict[str, float]) -> None:
 
 
 def test_what_lies_in_shared_memory_has_no_fields() -> None:
-    for kind in (RolloutReady, Gradient, Weights, Ledger):
+    for kind in (RolloutReady, Gradient, Weights, OptimizerState):
         assert decode(encode(kind()), ALL) == kind()
 
 
@@ -44,4 +44,4 @@ def test_a_socket_carries_its_types_only() -> None:
 
 
 def test_the_names_on_the_wire_differ() -> None:
-    assert sorted(ALL) == ["Gradient", "Ledger", "Metrics", "RolloutReady", "Weights"]
+    assert sorted(ALL) == ["Gradient", "Metrics", "OptimizerState", "RolloutReady", "Weights"]

@@ -17,9 +17,9 @@ from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
 from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
-from hive.workers import Blueprint, Evaluation, Ledger, Metrics, Recorder, Weights
-from hive.workers.holding import UNHEARD_S
+from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.workers.messages import CheckpointDue
+from hive.workers.pinned_blocks import UNHEARD_S
 
 
 class Source(Actor):
@@ -31,7 +31,7 @@ class Source(Actor):
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
     weights = Publication(Weights)
-    ledger = Publication(Ledger)
+    optimizer_state = Publication(OptimizerState)
 
     def __init__(self, versions: list[int], due: list[int]) -> None:
         self.versions = versions
@@ -40,11 +40,11 @@ class Source(Actor):
     async def run(self) -> None:
         for version in self.versions:
             self.weights.begin()[:] = version
-            self.ledger.begin()[:] = 0
+            self.optimizer_state.begin()[:] = 0
             self.weights.board.seal(version)
-            self.ledger.publish(version)
+            self.optimizer_state.publish(version)
             if version in self.due and self.weights.board.hold(0, version):
-                self.ledger.board.hold(0, version)
+                self.optimizer_state.board.hold(0, version)
                 await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
             await self.metrics.send(Metrics(version, 10 * version, version / 4, {"return/mean_100": -1.0 * version}))
         self.end_run("all is said")
@@ -82,8 +82,10 @@ class Desk:
         t = Topology()
         source = t.add(source_of, group="source", versions=versions, due=list(due))
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
-        t.connect(source.ledger, recorder.ledger, block_bytes=self.blueprint.ledger_bytes)
-        t.connect(source.weights, recorder.weights, block_bytes=self.blueprint.state.bytes, commit_with="ledger")
+        t.connect(source.optimizer_state, recorder.optimizer_state, block_bytes=self.blueprint.optimizer_state_bytes)
+        t.connect(
+            source.weights, recorder.weights, block_bytes=self.blueprint.state.bytes, commit_with="optimizer_state"
+        )
         t.connect(source.metrics, recorder.metrics)
         t.connect(source.checkpoints, recorder.checkpoints)
         if found is not None:
@@ -122,13 +124,13 @@ class Insistent(Source):
 
     async def run(self) -> None:
         self.weights.begin()[:] = 1
-        self.ledger.begin()[:] = 0
+        self.optimizer_state.begin()[:] = 0
         self.weights.board.seal(1)
-        self.ledger.publish(1)
+        self.optimizer_state.publish(1)
         for scheduled in (True, False):
             while not self.weights.board.hold(0, 1):
                 await asyncio.sleep(0)
-            self.ledger.board.hold(0, 1)
+            self.optimizer_state.board.hold(0, 1)
             await self.checkpoints.send(CheckpointDue(1, scheduled, 10, 1.0))
         while not self.weights.board.hold(0, 1):
             await asyncio.sleep(0)
@@ -211,7 +213,7 @@ def test_what_is_due_is_written_as_it_was_and_kept(tmp_path: Path) -> None:
     assert (newest.update, newest.scheduled) == (5, False)
     assert (cut.update, cut.state["env_steps"], cut.mean_return) == (3, 30, 3.0)
     assert set(cut.part("weights")) == {3}
-    assert len(cut.part("ledger")) == desk.blueprint.ledger_bytes
+    assert len(cut.part("optimizer_state")) == desk.blueprint.optimizer_state_bytes
 
 
 def test_old_checkpoints_go(tmp_path: Path) -> None:
@@ -245,11 +247,11 @@ class LosesAMessage(Source):
     async def run(self) -> None:
         for version in self.versions:
             self.weights.begin()[:] = version
-            self.ledger.begin()[:] = 0
+            self.optimizer_state.begin()[:] = 0
             self.weights.board.seal(version)
-            self.ledger.publish(version)
+            self.optimizer_state.publish(version)
             if self.weights.board.hold(0, version):
-                assert self.ledger.board.hold(0, version)
+                assert self.optimizer_state.board.hold(0, version)
                 if version != self.versions[0]:
                     await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
             await asyncio.sleep(1.1 * UNHEARD_S)  # looks are between two versions
@@ -269,9 +271,9 @@ class HoldsNothing(Source):
     async def run(self) -> None:
         for version in self.versions:
             self.weights.begin()[:] = version
-            self.ledger.begin()[:] = 0
+            self.optimizer_state.begin()[:] = 0
             self.weights.board.seal(version)
-            self.ledger.publish(version)
+            self.optimizer_state.publish(version)
         await self.checkpoints.send(CheckpointDue(1, True, 10, 1.0))
         self.end_run("all is said")
 

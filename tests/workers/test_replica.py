@@ -116,8 +116,11 @@ def blueprint() -> Blueprint:
 
 def copied(blueprint: Blueprint) -> Replica:
     replica = blueprint.replica()
-    state, ledger = np.zeros(blueprint.state.bytes, np.uint8), np.zeros(blueprint.ledger_bytes, np.uint8)
-    replica.copy(blueprint.initialize(state, ledger), state, ledger)
+    state, optimizer_state = (
+        np.zeros(blueprint.state.bytes, np.uint8),
+        np.zeros(blueprint.optimizer_state_bytes, np.uint8),
+    )
+    replica.copy(blueprint.initialize(state, optimizer_state), state, optimizer_state)
     return replica
 
 

@@ -29,7 +29,7 @@ WORKERS = 2
 
 
 def nobody(*actors: int) -> None:
-    """Whoever is rung sleeps on."""
+    """Whoever is notified sleeps on."""
 
 
 def slab_of(layout: Layout, slots: int) -> SlabView:
@@ -46,7 +46,7 @@ def board_of(block_bytes: int, commit: BoardView | None = None) -> BoardView:
     return BoardView(memory, plan, commit)
 
 
-class Hosting:
+class ActorContext:
     """What an actor asks of its process, written down."""
 
     resumed_ns = 0  # nobody has paused it
@@ -77,16 +77,16 @@ class Desk:
 
     def __init__(self, **values: Any) -> None:
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
-        self.hosting = Hosting()
+        self.actor_context = ActorContext()
         self.page = Page()
 
     def seat(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
         """An actor without ports, not yet constructed, and its waiter."""
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = f"{cls.role_name()}-0", 0, incarnation
-        actor.hosting, actor.status, actor.log = self.hosting, self.page.status, logging.getLogger("test")
+        actor.actor_context, actor.status, actor.log = self.actor_context, self.page.status, logging.getLogger("test")
         actor.clock = RealClock()
-        return actor, Waiter(self.page.status, solo=False)
+        return actor, Waiter(self.page.status, dedicated=False)
 
 
 # --- the gradient worker
@@ -104,7 +104,7 @@ class WorkerDesk(Desk):
         self.gradients = slab_of(self.blueprint.gradient_layout(2), slots=6)
         self.weights = board_of(self.blueprint.state.bytes)
         self.blueprint.initialize(
-            self.weights.blocks[self.weights.words.begin()], np.zeros(self.blueprint.ledger_bytes, np.uint8)
+            self.weights.blocks[self.weights.words.begin()], np.zeros(self.blueprint.optimizer_state_bytes, np.uint8)
         )
         self.weights.words.seal(0, 0)
         self.weights.words.publish(0)
@@ -195,7 +195,7 @@ def test_the_first_incarnation_has_lost_nothing() -> None:
     desk.collect(0, 2)
     desk.collect(1, 2)
     assert samples_of(desk.successor(2, incarnation=0)) == [32, 32]
-    assert desk.hosting.notes == []
+    assert desk.actor_context.notes == []
 
 
 def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
@@ -205,7 +205,7 @@ def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
     desk.kill()
     assert samples_of(desk.successor(2)) == [32, 32]
     assert all(account["consumed"] == 2 for account in desk.accounts())
-    assert desk.hosting.notes == []
+    assert desk.actor_context.notes == []
 
 
 @pytest.mark.parametrize("claimed", [0, 1])
@@ -221,7 +221,7 @@ def test_one_of_two_rollouts_was_claimed(claimed: int) -> None:
     lost = {"produced": 2, "consumed": 1, "dropped": {"consumer_died": 1}, "in_flight": 0}
     kept = {"produced": 2, "consumed": 2, "dropped": {}, "in_flight": 0}
     assert desk.accounts() == ([lost, kept] if claimed == 0 else [kept, lost])
-    assert [kind for kind, _ in desk.hosting.notes] == ["lost"]
+    assert [kind for kind, _ in desk.actor_context.notes] == ["lost"]
     alone = gradient_of_one(desk, 1 - claimed)
     assert np.array_equal(made[0]["gradient"], alone)
 
@@ -251,7 +251,7 @@ def test_the_gradient_was_there_and_its_rollouts_not_yet_given_back() -> None:
     desk.made()[0]["header"][SAMPLES] = 5
     desk.kill()
     assert samples_of(desk.successor(2)) == [5, 32]
-    assert desk.hosting.notes == []
+    assert desk.actor_context.notes == []
 
 
 def test_a_successor_dies_as_well() -> None:
@@ -306,8 +306,8 @@ class LearnerDesk(Desk):
             algorithm__learning_rate=0.05,
         )
         self.gradients = [slab_of(self.blueprint.gradient_layout(2), slots=6) for _ in range(WORKERS)]
-        self.ledger = board_of(self.blueprint.ledger_bytes)
-        self.weights = board_of(self.blueprint.state.bytes, self.ledger)
+        self.optimizer_state = board_of(self.blueprint.optimizer_state_bytes)
+        self.weights = board_of(self.blueprint.state.bytes, self.optimizer_state)
         self.behaviour = board_of(self.blueprint.flat.block_bytes)
         self.metrics = Line()
         for worker, slab in enumerate(self.gradients):
@@ -331,7 +331,7 @@ class LearnerDesk(Desk):
         views = dict(enumerate(self.gradients))
         line = receiver("gradients", Gradient, views, (9, incarnation), waiter, nobody)
         actor.gradients = cls.gradients.bind(line)
-        for name in ("ledger", "weights", "behaviour"):
+        for name in ("optimizer_state", "weights", "behaviour"):
             setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
         actor.metrics = cls.metrics.bind(self.metrics)
         actor.__init__(self.blueprint)
@@ -348,7 +348,7 @@ class LearnerDesk(Desk):
         """What the supervisor does after a confirmed exit."""
         for slab in self.gradients:
             slab.words.recover(9, 0, True, DIED)
-        for board in (self.ledger, self.weights, self.behaviour):
+        for board in (self.optimizer_state, self.weights, self.behaviour):
             board.words.recover_writer()
 
 
@@ -362,13 +362,13 @@ class DiesBeforeTheCommit(LearnerActor):
     def _turn(self, held: Any) -> None:
         if self.turn == 2:
             self.weights.board.begin()[:] = 0xEE
-            self.ledger.board.begin()[:] = 0xEE
+            self.optimizer_state.board.begin()[:] = 0xEE
             raise Killed
         super()._turn(held)
 
 
 class DiesBetweenTheBlocks(LearnerActor):
-    """In its third turn, when the weights are sealed and the ledger, whose version commits both, is not."""
+    """In its third turn, when the weights are sealed and the optimizer_state, whose version commits both, is not."""
 
     def _turn(self, held: Any) -> None:
         if self.turn == 2:
@@ -408,8 +408,10 @@ class DiesBeforeItPublishes(LearnerActor):
 
 def state_of(desk: LearnerDesk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
     """Weights, moments, returns and the counters that are no times."""
-    views = actor.learner.layout.views(desk.ledger.blocks[desk.ledger.words.find(desk.ledger.latest)])
-    weights = desk.weights.blocks[desk.weights.words.find(desk.ledger.latest)].tobytes()
+    views = actor.learner.layout.views(
+        desk.optimizer_state.blocks[desk.optimizer_state.words.find(desk.optimizer_state.latest)]
+    )
+    weights = desk.weights.blocks[desk.weights.words.find(desk.optimizer_state.latest)].tobytes()
     return weights, views["moments"].tobytes(), views["returns"].copy(), views["counters"][: Count.first_ns].tolist()
 
 
@@ -431,16 +433,16 @@ def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> No
     assert broken.behaviour.latest == whole.behaviour.latest == 5
     for slab in broken.gradients:
         assert slab.counts() == {"produced": 6, "consumed": 5, "dropped": {}, "in_flight": 1}
-    assert broken.hosting.over == whole.hosting.over == "160 steps"
+    assert broken.actor_context.over == whole.actor_context.over == "160 steps"
 
 
 def test_a_successor_after_the_end_only_says_so() -> None:
     desk = LearnerDesk()
     desk.live()
     desk.kill()
-    desk.hosting.over = ""
+    desk.actor_context.over = ""
     actor = desk.live(incarnation=1)
-    assert (desk.hosting.over, actor.turn) == ("160 steps", 5)
+    assert (desk.actor_context.over, actor.turn) == ("160 steps", 5)
     assert [slab.counts()["consumed"] for slab in desk.gradients] == [5, 5]
 
 

@@ -1,14 +1,14 @@
 // A status page: 4096 bytes in which one actor says how it is. Only the actor writes; anyone may read at any time,
 // also when the actor hangs or is dead, and reading costs it nothing.
 //
-//      0  magic u64            8  bell (word, sleepers)       16  pid u32 · incarnation u32
+//      0  magic u64            8  notifier (word, sleepers)       16  pid u32 · incarnation u32
 //     24  state u32 · phase u32                               32  since_ns u64  (CLOCK_MONOTONIC, start of the phase)
 //     40  progress u64  (phase changes so far)                48  version i64 · lag i64
 //     64  phase_ns[32] u64   time spent in each phase        320  counters[64] f64
 //    832  name[48]                                           880  kind[32] u8   what each phase is (see Kind)
 //    912  phase names [32][24]                              1680  counter names [64][32]
 //   3728  pulse_ns u64  (CLOCK_MONOTONIC, when its event loop last ran)
-//   3736  dozing u32  (it waits in its event loop for shared memory to change: see doze)
+//   3736  waiting u32  (it waits in its event loop for shared memory to change: see set_waiting)
 //   3740  asks u32  (the channel of which it waits for a message of anybody: see ask)
 //   3744  change: which u32 · values f64[2]  (of two counters that change together: see add_both)
 //   3768  mail u32  (messages sent to the actor's process so far)
@@ -38,7 +38,7 @@ struct Change {
 
 struct alignas(64) Page {
   std::atomic<std::uint64_t> magic;
-  Bell bell;
+  Notifier notifier;
   std::atomic<std::uint32_t> pid, incarnation, state, phase;
   std::atomic<std::uint64_t> since_ns, progress;
   std::atomic<std::int64_t> version, lag;
@@ -49,7 +49,7 @@ struct alignas(64) Page {
   char phase_name[kPhases][24];
   char counter_name[kCounters][32];
   std::atomic<std::uint64_t> pulse_ns;
-  std::atomic<std::uint32_t> dozing;
+  std::atomic<std::uint32_t> waiting;
   std::atomic<std::uint32_t> asks;
   Change change;
   std::atomic<std::uint32_t> mail;
@@ -59,14 +59,14 @@ static_assert(offsetof(Page, counter_name) == 1680 && offsetof(Page, pulse_ns) =
 static_assert(offsetof(Page, change) == 3744 && offsetof(Change, values) == 8 && offsetof(Page, mail) == 3768);
 
 void enter(Page& page, int phase) noexcept;
-// An actor that shares its process cannot sleep on the bell: it dozes, and a message has to wake it.
+// An actor that shares its process cannot sleep on the notifier: it waits, and a message has to wake it.
 //
-//   waiter:  doze();  look at the shared state;  nothing there?  await a message
-//   ringer:  change the shared state;  rouse()?  send the message
+//   waiter:  set_waiting();  look at the shared state;  nothing there?  await a message
+//   ringer:  change the shared state;  notify_all()?  send the message
 //
 // Of many that change something meanwhile only the first is told to send it.
-void doze(Page& page) noexcept;
-bool rouse(Page& page) noexcept;
+void set_waiting(Page& page) noexcept;
+bool notify_all(Page& page) noexcept;
 // Of many that wait for a message of a channel, whichever and from whomever, one is enough to wake.
 //
 //   waiter:  ask(channel);  look for a message;  nothing there?  sleep          once it goes on:  unask()
@@ -79,10 +79,10 @@ constexpr std::uint32_t kEvery = 1u << 31;
 void ask(Page& page, std::uint32_t channel) noexcept;
 bool unask(Page& page) noexcept;  // whether it was picked since it asked last
 bool picked(Page& page, std::uint32_t channel) noexcept;
-// The ringer's part: looks at `count` pages, from the `first` on and around, as page_at(i); dozing(i) is told of those
+// The ringer's part: looks at `count` pages, from the `first` on and around, as page_at(i); waiting(i) is told of those
 // that are to be sent a message.
-template <class PageAt, class Dozing>
-void rouse_one(std::size_t count, std::size_t first, std::uint32_t channel, PageAt&& page_at, Dozing&& dozing) {
+template <class PageAt, class Waiting>
+void notify_one(std::size_t count, std::size_t first, std::uint32_t channel, PageAt&& page_at, Waiting&& waiting) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // after the commit that this is about
   bool found = false;
   for (std::size_t k = 0; k < count; ++k) {
@@ -93,7 +93,7 @@ void rouse_one(std::size_t count, std::size_t first, std::uint32_t channel, Page
       if (found || !picked(page, channel)) continue;
       found = true;
     }
-    if (rouse(page)) dozing(i);
+    if (notify_all(page)) waiting(i);
   }
 }
 // Adds to two counters as one: what is taken from the one is in the other, or nothing has happened. An actor that is

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned_status import actor, results, status
 
-from hive.cli import steer
+from hive.cli import control
 from hive.records import RunDirectory, Summary, runs
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between two looks, and everybody says at once what he waits for."""
-    monkeypatch.setattr(steer, "LOOK_S", 0.0)
-    monkeypatch.setattr(steer, "SAY_S", 0.0)
+    monkeypatch.setattr(control, "LOOK_S", 0.0)
+    monkeypatch.setattr(control, "SAY_S", 0.0)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
 def test_down_asks_and_waits(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(steer, "SAY_S", 60.0)
+    monkeypatch.setattr(control, "SAY_S", 60.0)
     run = place.live(status(), pid=stand_in.pid)
     (supervisor,) = place.supervisors
 
@@ -227,7 +227,7 @@ def test_down_asks_and_waits(
 def test_down_says_whom_it_waits_for(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steer, "SAY_S", 0.0)
+    monkeypatch.setattr(control, "SAY_S", 0.0)
     run = place.live(status(), pid=stand_in.pid)
     stuck = status(actor("collector-0", state="draining", activity="env", since_s=11.2), actor("l-0", state="finished"))
     place.supervisors[0].script = [stuck]

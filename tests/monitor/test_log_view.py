@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hive.monitor import logbook as module
+from hive.monitor import log_view as module
 from hive.monitor.drawing import BAD, SELECTED, plain, width_of
-from hive.monitor.logbook import Logbook, log_lines
+from hive.monitor.log_view import Logbook, log_lines
 
 
 def write(folder: Path, actor: str, *lines: str) -> None:

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["NEVER", "Killed", "Place", "PlacedLoop", "current_place"]
+__all__ = ["NEVER", "Killed", "SimulatedLoop", "SimulatedProcess", "current_process"]
 
 MOST_AT_ONCE = 200_000  # callbacks in one moment of virtual time: 64 + 64 processes need a few thousand
 
@@ -33,14 +33,14 @@ NEVER = 1 << 62
 
 Function = Callable[..., Any]
 
-_PLACE: contextvars.ContextVar[Place | None] = contextvars.ContextVar("place", default=None)
+_PLACE: contextvars.ContextVar[SimulatedProcess | None] = contextvars.ContextVar("place", default=None)
 
 
 class Killed(BaseException):
     """Takes a callback apart in which its place died, when the simulation is over. Nothing of the place catches it."""
 
 
-class Place:
+class SimulatedProcess:
     """One incarnation of a simulated process."""
 
     def __init__(self, name: str, incarnation: int) -> None:
@@ -63,7 +63,7 @@ class Place:
         return (self.dead or self.stopped) and not self.ghost
 
 
-def current_place() -> Place | None:
+def current_process() -> SimulatedProcess | None:
     """Whose callback is running; None for the supervisor's and the simulation's own."""
     return _PLACE.get()
 
@@ -87,7 +87,7 @@ class _Callback:
         return self.done
 
 
-class PlacedLoop(asyncio.AbstractEventLoop):
+class SimulatedLoop(asyncio.AbstractEventLoop):
     """An event loop in virtual time whose callbacks belong to places.
 
     away: the chance, per callback, that its place loses the processor first; away_s: for how long at most. `on_turn`
@@ -100,7 +100,7 @@ class PlacedLoop(asyncio.AbstractEventLoop):
         self.away_s = away_s
         self.ran = 0  # callbacks of places so far
         self.next_turn = NEVER  # the callback at which `on_turn` is asked, which says when to ask again
-        self.on_turn: Callable[[Place], int] = lambda place: NEVER
+        self.on_turn: Callable[[SimulatedProcess], int] = lambda place: NEVER
         self._next_away = self._gap()
         self.problems: list[str] = []  # what callbacks raised
         self._now = 0.0
@@ -230,7 +230,7 @@ class PlacedLoop(asyncio.AbstractEventLoop):
         while timers and timers[0][0] <= self._now:
             self._ready.append(heapq.heappop(timers)[2])
 
-    def _take_away(self, place: Place) -> None:
+    def _take_away(self, place: SimulatedProcess) -> None:
         """This place gets to run nothing for now."""
         place.away = True
         self._next_away = self.ran + self._gap()
@@ -240,7 +240,7 @@ class PlacedLoop(asyncio.AbstractEventLoop):
         """Callbacks until some place is taken away again: geometric, so each has the same chance."""
         return round(self.chance.expovariate(self.away)) + 1 if self.away else NEVER
 
-    def back(self, place: Place) -> None:
+    def back(self, place: SimulatedProcess) -> None:
         """It gets the processor again, and first goes on with what had waited."""
         place.away = False
         self._ready.extendleft(reversed(place.waiting))

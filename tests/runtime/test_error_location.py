@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from hive.runtime.blame import place_in, place_of, signal_name
+from hive.runtime.error_location import place_in, place_of, signal_name
 
 
 def caught(work: object) -> BaseException:
@@ -23,14 +23,14 @@ def mine() -> None:
 
 def test_the_line_that_raised() -> None:
     line = mine.__code__.co_firstlineno + 1
-    assert place_of(caught(mine)).endswith(f"test_blame.py:{line}")
+    assert place_of(caught(mine)).endswith(f"test_error_location.py:{line}")
 
 
 def test_what_the_standard_library_raises_is_of_whoever_called_it() -> None:
     def call() -> None:
         json.loads("{")
 
-    assert place_of(caught(call)).endswith(f"test_blame.py:{call.__code__.co_firstlineno + 1}")
+    assert place_of(caught(call)).endswith(f"test_error_location.py:{call.__code__.co_firstlineno + 1}")
 
 
 def test_a_mistake_in_a_file_that_could_not_be_read_is_in_that_file() -> None:
@@ -46,7 +46,7 @@ def test_where_code_is_that_does_not_come_back() -> None:
 
     import inspect
 
-    assert at().rpartition(":")[0].endswith("test_blame.py")
+    assert at().rpartition(":")[0].endswith("test_error_location.py")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from canned_runs import trainer
 from fake_supervisor import FakeSupervisor
 
 from hive.errors import UsageError
-from hive.monitor import look as module
-from hive.monitor.look import RETURNS, Look, look_once, thinned
+from hive.monitor import poller as module
+from hive.monitor.poller import RETURNS, Look, look_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, read_run_facts, write_run_facts
 from hive.runtime import control_server
 from hive.runtime.control import PROTOCOL, OtherProtocol, control_path

@@ -10,7 +10,7 @@ import pytest
 
 from hive.errors import TopologyError
 from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, Subscription
-from hive.testing import alone
+from hive.testing import run_actor
 
 
 class Number(Message):
@@ -72,40 +72,40 @@ class Mirror(Actor):
 
 
 def test_messages_go_in_and_come_out_in_order() -> None:
-    told = alone(Doubler, {"numbers": [Number(value) for value in range(40)]}, factor=3)
-    assert told.sent == {"doubled": [Number(3 * value) for value in range(40)]}
-    assert told.notes == [("doubling", str(value)) for value in range(40)]
-    assert told.counters["seen"] == 40
-    assert told.reason == ""
+    result = run_actor(Doubler, {"numbers": [Number(value) for value in range(40)]}, factor=3)
+    assert result.sent == {"doubled": [Number(3 * value) for value in range(40)]}
+    assert result.notes == [("doubling", str(value)) for value in range(40)]
+    assert result.counters["seen"] == 40
+    assert result.reason == ""
 
 
 def test_fed_nothing_it_says_nothing() -> None:
-    assert alone(Doubler).sent == {"doubled": []}
+    assert run_actor(Doubler).sent == {"doubled": []}
 
 
 def test_what_it_raises_is_raised() -> None:
     with pytest.raises(ValueError, match="-1 is negative"):
-        alone(Doubler, {"numbers": [Number(1), Number(-1)]})
+        run_actor(Doubler, {"numbers": [Number(1), Number(-1)]})
 
 
 def test_it_may_end_the_run() -> None:
-    told = alone(Doubler, {"numbers": [Number(1), Number(100), Number(2)]})
-    assert told.reason == "a hundred"
-    assert told.sent["doubled"][:1] == [Number(2)]
+    result = run_actor(Doubler, {"numbers": [Number(1), Number(100), Number(2)]})
+    assert result.reason == "a hundred"
+    assert result.sent["doubled"][:1] == [Number(2)]
 
 
 def test_slots_are_fed_and_heard_as_arrays() -> None:
     fed = [{"x": np.full(3, value, np.float32), "n": value} for value in range(9)]
-    told = alone(Scales, {"vectors": fed}, layouts={"vectors": LAYOUT, "scaled": LAYOUT})
-    assert [(arrays["x"].tolist(), int(arrays["n"])) for arrays in told.sent["scaled"]] == [
+    result = run_actor(Scales, {"vectors": fed}, layouts={"vectors": LAYOUT, "scaled": LAYOUT})
+    assert [(arrays["x"].tolist(), int(arrays["n"])) for arrays in result.sent["scaled"]] == [
         ([3.0 * value] * 3, value + 1) for value in range(9)
     ]
 
 
 def test_boards_are_fed_and_heard_as_versions() -> None:
     blocks = [np.arange(version, version + 8, dtype=np.uint8) for version in range(3)]
-    told = alone(Mirror, {"weights": blocks}, block_bytes={"weights": 8, "copies": 8})
-    heard: list[Any] = told.sent["copies"]
+    result = run_actor(Mirror, {"weights": blocks}, block_bytes={"weights": 8, "copies": 8})
+    heard: list[Any] = result.sent["copies"]
     assert [version for version, _ in heard] == [0, 1, 2]
     for (_, block), fed in zip(heard, blocks, strict=True):
         np.testing.assert_array_equal(block, fed[::-1])
@@ -113,7 +113,7 @@ def test_boards_are_fed_and_heard_as_versions() -> None:
 
 def test_a_board_needs_its_size() -> None:
     with pytest.raises(TopologyError, match="of no size"):
-        alone(Mirror)
+        run_actor(Mirror)
 
 
 def test_it_takes_no_real_time() -> None:
@@ -127,4 +127,4 @@ def test_it_takes_no_real_time() -> None:
                 await asyncio.sleep(0.9)
             await self.doubled.send(Number(1))
 
-    assert alone(Slow, {"numbers": [Number(1)]}).sent["doubled"] == [Number(1)]
+    assert run_actor(Slow, {"numbers": [Number(1)]}).sent["doubled"] == [Number(1)]

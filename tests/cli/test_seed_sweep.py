@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli import several
-from hive.cli.several import MOST, seeds_of
+from hive.cli import seed_sweep
+from hive.cli.seed_sweep import MOST, seeds_of
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.records import RunDirectory, Summary
@@ -50,7 +50,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             directory.summary_file
         )
 
-    monkeypatch.setattr(several, "run_quietly", pretend)
+    monkeypatch.setattr(seed_sweep, "run_quietly", pretend)
     return seeds
 
 

@@ -11,7 +11,7 @@ from canned_status import account, starting, status
 
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.drawing import BAD, plain, width_of
-from hive.monitor.house import header, house
+from hive.monitor.overview_screen import header, house
 
 SIZES = pytest.mark.parametrize(("width", "height"), [(80, 22), (100, 30), (120, 40), (200, 60), (40, 12), (20, 5)])
 

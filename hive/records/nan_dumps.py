@@ -1,4 +1,4 @@
-"""Specimens: what a gradient that was not finite was made of, kept for whoever looks into it.
+"""NanDumps: what a gradient that was not finite was made of, kept for whoever looks into it.
 
     not-finite/
       gradient-worker-0-000017/     who made it and which one it was
@@ -6,7 +6,7 @@
         facts.json                  cause, in words, versions, counters
         DONE
 
-Like a checkpoint, a specimen appears whole or not at all; nothing in it can execute. There are few: the first tells
+Like a checkpoint, a nan_dump appears whole or not at all; nothing in it can execute. There are few: the first tells
 most, and what makes NaN once often makes it for hours.
 """
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.cli.slips import listed
-from hive.cli.which import LIVE_RUN, RUN, live_run
+from hive.cli.select_run import LIVE_RUN, RUN, live_run
+from hive.cli.suggest import listed
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hive.runtime.notices import EVERY_S, SLOW_S, Notice, Notices
+from hive.runtime.diagnostics import EVERY_S, SLOW_S, Notice, Notices
 from hive.runtime.status import ActorStatus
 
 SECOND = 1_000_000_000

@@ -11,31 +11,31 @@ from typing import Any
 
 import pytest
 
-from hive.testing import places
-from hive.testing.places import NEVER, Killed, Place, PlacedLoop, current_place
+from hive.testing import simulated_process
+from hive.testing.simulated_process import NEVER, Killed, SimulatedLoop, SimulatedProcess, current_process
 
 
-def make_loop(seed: int = 0, away: float = 0.0, away_s: float = 0.0) -> PlacedLoop:
-    return PlacedLoop(random.Random(seed), away, away_s)  # type: ignore[abstract]  # it has what asyncio asks for
+def make_loop(seed: int = 0, away: float = 0.0, away_s: float = 0.0) -> SimulatedLoop:
+    return SimulatedLoop(random.Random(seed), away, away_s)  # type: ignore[abstract]  # it has what asyncio asks for
 
 
-def run(main: Coroutine[Any, Any, Any], loop: PlacedLoop | None = None) -> Any:
+def run(main: Coroutine[Any, Any, Any], loop: SimulatedLoop | None = None) -> Any:
     return (loop or make_loop()).run_until_complete(main)
 
 
-def here() -> PlacedLoop:
+def here() -> SimulatedLoop:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, PlacedLoop)
+    assert isinstance(loop, SimulatedLoop)
     return loop
 
 
-def at(place: Place, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+def at(place: SimulatedProcess, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """Starts `work` in a place."""
     task: asyncio.Task[Any] = here().create_task(work, context=place.context)
     return task
 
 
-def soon(place: Place, function: Callable[..., Any], *arguments: Any) -> Any:
+def soon(place: SimulatedProcess, function: Callable[..., Any], *arguments: Any) -> Any:
     """A callback of a place."""
     return here().call_soon(function, *arguments, context=place.context)
 
@@ -187,18 +187,18 @@ async def spin(callbacks: int = NEVER) -> None:
 
 
 def test_a_spin_at_one_moment_is_an_error_and_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MOST_AT_ONCE", 1_000)
+    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
 
     async def main() -> None:
         await asyncio.sleep(2.5)
-        await at(Place("spinner", 0), spin())
+        await at(SimulatedProcess("spinner", 0), spin())
 
     with pytest.raises(RuntimeError, match=r"after 1,000 callbacks at 2\.5000 s something still spins"):
         run(main())
 
 
 def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MOST_AT_ONCE", 1_000)
+    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
 
     async def work() -> None:
         for _ in range(10):
@@ -206,7 +206,7 @@ def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(0.001)
 
     async def main() -> None:
-        await at(Place("worker", 0), work())
+        await at(SimulatedProcess("worker", 0), work())
 
     loop = make_loop()
     run(main(), loop)
@@ -214,7 +214,7 @@ def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_spin_of_nobodys_callbacks_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MOST_AT_ONCE", 1_000)
+    monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
     with pytest.raises(RuntimeError, match="something still spins"):
         run(spin(20_000))
 
@@ -226,7 +226,7 @@ def test_a_callback_knows_whose_it_is() -> None:
     seen: list[str] = []
 
     def note() -> None:
-        seen.append(str(current_place()))
+        seen.append(str(current_process()))
 
     async def child() -> None:
         await asyncio.sleep(1)
@@ -240,7 +240,7 @@ def test_a_callback_knows_whose_it_is() -> None:
 
     async def main() -> None:
         note()
-        one, two = Place("one", 0), Place("two", 3)
+        one, two = SimulatedProcess("one", 0), SimulatedProcess("two", 3)
         await asyncio.gather(at(one, parent()), at(two, parent()))
         note()
         here().call_soon(note, context=contextvars.Context())
@@ -256,14 +256,14 @@ def test_only_callbacks_of_places_are_turns() -> None:
     async def main() -> None:
         loop = here()
 
-        def on_turn(place: Place) -> int:
+        def on_turn(place: SimulatedProcess) -> int:
             asked.append((loop.ran, str(place)))
             return loop.ran + 5
 
         loop.on_turn, loop.next_turn = on_turn, 3
         await spin(50)
         assert loop.ran == 0
-        one, two = Place("one", 0), Place("two", 0)
+        one, two = SimulatedProcess("one", 0), SimulatedProcess("two", 0)
         for turn in range(12):
             soon((one, two)[turn % 2], lambda: None)
         await asyncio.sleep(1)
@@ -276,12 +276,12 @@ def test_only_callbacks_of_places_are_turns() -> None:
 def test_a_turn_comes_before_its_callback() -> None:
     seen: list[str] = []
 
-    def kill(place: Place) -> int:
+    def kill(place: SimulatedProcess) -> int:
         place.dead = True
         return NEVER
 
     async def main() -> None:
-        loop, place = here(), Place("victim", 0)
+        loop, place = here(), SimulatedProcess("victim", 0)
         loop.on_turn, loop.next_turn = kill, 3
         for number in range(5):
             soon(place, seen.append, str(number))
@@ -301,7 +301,7 @@ def test_an_away_place_waits_while_the_others_go_on() -> None:
         seen.append((here().time(), text))
 
     async def main() -> None:
-        loop, away, other = here(), Place("away", 0), Place("other", 0)
+        loop, away, other = here(), SimulatedProcess("away", 0), SimulatedProcess("other", 0)
         away.away = True
         soon(away, note, "away 1")
         soon(other, note, "other 1")
@@ -335,7 +335,7 @@ def test_a_timeout_does_not_fire_late_because_its_place_was_away() -> None:
     async def main() -> None:
         loop = here()
         for number, comes_at in enumerate((0.005, 0.02)):
-            place, event = Place("place", number), asyncio.Event()
+            place, event = SimulatedProcess("place", number), asyncio.Event()
             at(place, wait(event))
             loop.call_at(0.001, setattr, place, "away", True)
             loop.call_at(comes_at, event.set)
@@ -352,7 +352,7 @@ def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
     seen: list[str] = []
 
     async def main() -> None:
-        loop, place = here(), Place("place", 0)
+        loop, place = here(), SimulatedProcess("place", 0)
         place.away = True
         handles = [soon(place, seen.append, str(number)) for number in range(4)]
         await asyncio.sleep(1)
@@ -369,13 +369,13 @@ def journey(seed: int, away: float) -> tuple[list[tuple[float, str]], float]:
     """Three places that count to 100: what they said and when, and how long it took."""
     seen: list[tuple[float, str]] = []
 
-    async def count(place: Place) -> None:
+    async def count(place: SimulatedProcess) -> None:
         for number in range(100):
             seen.append((here().time(), f"{place} {number}"))
             await asyncio.sleep(0)
 
     async def main() -> None:
-        some = [Place("place", number) for number in range(3)]
+        some = [SimulatedProcess("place", number) for number in range(3)]
         await asyncio.gather(*(at(place, count(place)) for place in some))
 
     loop = make_loop(seed, away, away_s=0.005)
@@ -436,9 +436,9 @@ def test_a_dead_or_stopped_place_runs_nothing_more(end: str) -> None:
     victim, bystander = Talker(), Talker()
 
     async def main() -> None:
-        loop, place = here(), Place("victim", 0)
+        loop, place = here(), SimulatedProcess("victim", 0)
         before = place.still
-        tasks = [at(place, victim.work()), at(Place("bystander", 0), bystander.work())]
+        tasks = [at(place, victim.work()), at(SimulatedProcess("bystander", 0), bystander.work())]
         loop.call_at(1, setattr, place, end, True)
         await asyncio.sleep(10)
         assert (before, place.still) == (False, True)
@@ -456,7 +456,7 @@ def test_a_place_that_died_while_it_was_away_never_comes_back() -> None:
     victim = Talker()
 
     async def main() -> None:
-        loop, place = here(), Place("victim", 0)
+        loop, place = here(), SimulatedProcess("victim", 0)
         at(place, victim.work())
         loop.call_at(1, setattr, place, "away", True)
         loop.call_at(3, setattr, place, "dead", True)
@@ -472,7 +472,7 @@ def test_a_ghost_can_be_taken_apart() -> None:
     victim = Talker()
 
     async def main() -> None:
-        loop, place = here(), Place("victim", 0)
+        loop, place = here(), SimulatedProcess("victim", 0)
         task = at(place, victim.work())
         loop.call_at(1, setattr, place, "dead", True)
         await asyncio.sleep(1.2)
@@ -498,7 +498,7 @@ def test_being_killed_ends_the_task_and_passes_except_exception() -> None:
             caught.append("caught")
 
     async def main() -> None:
-        task = at(Place("victim", 0), work())
+        task = at(SimulatedProcess("victim", 0), work())
         await asyncio.sleep(1)
         assert isinstance(task.exception(), Killed)
 
@@ -527,7 +527,7 @@ class Leaver:
     """Leaves in the middle of something; says what of it runs all the same."""
 
     def __init__(self) -> None:
-        self.place = Place("victim", 0)
+        self.place = SimulatedProcess("victim", 0)
         self.said: list[str] = []
 
     async def work(self) -> None:

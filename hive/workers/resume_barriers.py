@@ -1,4 +1,4 @@
-"""Cuts: where a deterministic run can be taken up again, byte for byte.
+"""ResumeBarriers: where a deterministic run can be taken up again, byte for byte.
 
 At a cut everything of the rounds before it is consumed and nothing after it has begun; collectors rebuild their
 environments and reset them by (seed, environment, round of the cut), and versions count from there. All of it follows
@@ -19,11 +19,11 @@ import functools
 from dataclasses import dataclass
 from math import gcd, lcm
 
-__all__ = ["Cuts"]
+__all__ = ["ResumeBarriers"]
 
 
 @dataclass(frozen=True)
-class Cuts:
+class ResumeBarriers:
     """`every`: turns between checkpoints, 0 for none. `per_round` gradients of a round, `per_turn` of a turn."""
 
     every: int

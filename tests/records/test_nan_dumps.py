@@ -1,4 +1,4 @@
-"""Specimens: whole or not at all, few, small enough, and read back with everything that NaN is made of."""
+"""NanDumps: whole or not at all, few, small enough, and read back with everything that NaN is made of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hive.errors import RecordError
-from hive.records import read_specimen, specimens, write_specimen
+from hive.records import nan_dumps, read_specimen, write_specimen
 
 ARRAYS = {
     "inputs": np.array([[1.0, np.nan], [np.inf, -np.inf]], np.float32),
@@ -33,19 +33,19 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 def test_one_of_a_name_and_ten_of_a_run_are_enough(tmp_path: Path) -> None:
     written = [write_specimen(tmp_path, f"gradient-worker-0-{n % 20:06d}", ARRAYS, FACTS) for n in range(40)]
-    assert [path is not None for path in written] == [True] * specimens.KEPT + [False] * (40 - specimens.KEPT)
+    assert [path is not None for path in written] == [True] * nan_dumps.KEPT + [False] * (40 - nan_dumps.KEPT)
     (tmp_path / "gradient-worker-0-000000" / "DONE").unlink()
     assert write_specimen(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is None
 
 
 def test_a_killed_writer_does_not_count(tmp_path: Path) -> None:
-    for n in range(specimens.KEPT):
+    for n in range(nan_dumps.KEPT):
         (tmp_path / f".gradient-worker-{n}-000000.hive-tmp").mkdir()
     assert write_specimen(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is not None
 
 
 def test_the_largest_arrays_are_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specimens, "LARGEST_BYTES", 40)
+    monkeypatch.setattr(nan_dumps, "LARGEST_BYTES", 40)
     path = write_specimen(tmp_path, "a", ARRAYS, FACTS)
     assert path is not None
     arrays, facts = read_specimen(path)
@@ -56,7 +56,7 @@ def test_the_largest_arrays_are_left_out_and_named(tmp_path: Path, monkeypatch: 
 def test_a_damaged_one_is_refused_by_name(tmp_path: Path) -> None:
     path = write_specimen(tmp_path, "a", ARRAYS, FACTS)
     assert path is not None
-    file = path / specimens.ARRAYS_FILE
+    file = path / nan_dumps.ARRAYS_FILE
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)

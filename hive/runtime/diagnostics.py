@@ -4,7 +4,7 @@
     stale    a channel dropped messages because they were older than `max_lag` allows: work that was done for nothing
 
 Either is said at once when it is first seen of an actor or a channel, and then at most once in EVERY_S, with how often
-it happened meanwhile. Nothing is judged here: who is stuck is found by hive.runtime.watching.
+it happened meanwhile. Nothing is judged here: who is stuck is found by hive.runtime.watchdog.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.protocol import Ack, Deliver, Doorbell, Drain, Hello, Left, RunOver
 from hive.runtime.topology import Topology
-from hive.testing.places import Killed, Place, PlacedLoop
-from hive.testing.seams import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from hive.testing.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
+from hive.testing.simulated_process import Killed, SimulatedLoop, SimulatedProcess
 
 LAYOUT = Layout({"value": ("int64", ())})
 QUIET = Faults(slow=0.0, lost=0.0)  # nothing goes wrong, nothing is late
@@ -88,16 +88,16 @@ def test_what_one_writes_another_reads() -> None:
 def test_a_bell_is_heard_by_whom_the_simulation_says() -> None:
     pages = LocalMemory(small_plan()).pages
     assert isinstance(pages, Pages)
-    pages.ring(0)  # nobody listens yet
+    pages.notify(0)  # nobody listens yet
     heard: list[int] = []
-    pages.rung = heard.append
+    pages.notified = heard.append
     for actor in (2, 0, 2):
-        pages.ring(actor)
+        pages.notify(actor)
     assert heard == [2, 0, 2]
-    assert pages.rouse([1]) == []  # which does not doze
+    assert pages.notify_all([1]) == []  # which does not set_waiting
     for actor in (1, 2):
-        pages.page(actor).doze()
-    assert pages.rouse([2, 0, 1]) == [2, 1]
+        pages.page(actor).set_waiting()
+    assert pages.notify_all([2, 0, 1]) == [2, 1]
     assert heard == [2, 0, 2, 2, 1]
 
 
@@ -109,11 +109,11 @@ class Post:
 
     def __init__(self, faults: Faults, seed: int = 0) -> None:
         chance = random.Random(seed)
-        self.loop = PlacedLoop(chance, 0.0, 0.0)  # type: ignore[abstract]  # it has what asyncio asks for
+        self.loop = SimulatedLoop(chance, 0.0, 0.0)  # type: ignore[abstract]  # it has what asyncio asks for
         self.transport = SimulatedTransport(self.loop, chance, faults)
         self.received: list[tuple[str, float, Frames]] = []
 
-    def bind(self, address: str, place: Place | None = None) -> None:
+    def bind(self, address: str, place: SimulatedProcess | None = None) -> None:
         def receive(frames: Frames) -> None:
             self.received.append((address, self.loop.time(), frames))
 
@@ -127,14 +127,14 @@ class Post:
 
         self.loop.run_until_complete(main())
 
-    def at(self, when: float, place: Place, function: Callable[..., Any], *arguments: Any) -> None:
+    def at(self, when: float, place: SimulatedProcess, function: Callable[..., Any], *arguments: Any) -> None:
         self.loop.call_at(when, function, *arguments, context=place.context)
 
 
 def test_every_sender_keeps_its_order_to_every_address_and_delays_have_a_bound() -> None:
     faults = Faults(slow=0.5, slow_s=0.003, lost=0.0)
     post = Post(faults)
-    senders = [Place("sender", number) for number in range(3)]
+    senders = [SimulatedProcess("sender", number) for number in range(3)]
     addresses = ["simulated://a", "simulated://b"]
 
     def send(address: str, sender: int, number: int) -> None:
@@ -227,7 +227,7 @@ def test_a_full_mailbox_still_takes_what_life_and_death_depend_on(message: Messa
 
 def test_the_dead_post_nothing_and_nobody_hears_at_an_unknown_address() -> None:
     post = Post(QUIET)
-    alive, dead = Place("alive", 0), Place("dead", 0)
+    alive, dead = SimulatedProcess("alive", 0), SimulatedProcess("dead", 0)
     dead.dead = dead.ghost = True  # a ghost runs, to be taken apart, and is not heard
     said: dict[str, bool] = {}
 
@@ -247,7 +247,7 @@ def test_the_dead_post_nothing_and_nobody_hears_at_an_unknown_address() -> None:
 
 def test_a_message_is_on_its_way_when_its_sender_dies_or_its_buffer_changes() -> None:
     post = Post(replace(QUIET, slow=1.0))
-    sender, buffer = Place("sender", 0), bytearray(b"as it was sent")
+    sender, buffer = SimulatedProcess("sender", 0), bytearray(b"as it was sent")
 
     def send() -> None:
         post.transport.post("simulated://a", [buffer])
@@ -266,7 +266,7 @@ def test_a_message_is_on_its_way_when_its_sender_dies_or_its_buffer_changes() ->
 def test_messages_arrive_in_the_place_that_bound_the_address() -> None:
     """One that is away hears them when it is back, a dead one never."""
     post = Post(QUIET)
-    here, away, dead = Place("here", 0), Place("away", 0), Place("dead", 0)
+    here, away, dead = SimulatedProcess("here", 0), SimulatedProcess("away", 0), SimulatedProcess("dead", 0)
     away.away, dead.dead = True, True
 
     def work() -> None:

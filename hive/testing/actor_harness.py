@@ -1,7 +1,7 @@
 """One actor alone: fed at its inlets, heard at its outlets, in virtual time.
 
-    told = hive.testing.alone(Doubler, {"numbers": [Number(1), Number(2)]})
-    assert told.sent["doubled"] == [Number(2), Number(4)]
+    result = hive.testing.run_actor(Doubler, {"numbers": [Number(1), Number(2)]})
+    assert result.sent["doubled"] == [Number(2), Number(4)]
 
 The actor is the real one in a real topology, with a feeder at each of its inlets and an ear at each of its outlets; so
 it waits, drains and fails as in a run. It ends when the actor does, when it ends the run, or when it has taken all that
@@ -26,7 +26,7 @@ from hive.runtime.ports import ports_of
 from hive.runtime.supervisor import Supervisor
 from hive.testing.inline import run_inline
 
-__all__ = ["Told", "alone"]
+__all__ = ["ActorResult", "run_actor"]
 
 QUIET_S = 1.0  # virtual: after so long without a word nothing more comes of what was fed
 LIMIT_S = 3600.0  # virtual, of one that never gets quiet
@@ -36,7 +36,7 @@ COUNTERPARTS = {Inlet: Outlet, Outlet: Inlet, Subscription: Publication, Publica
 
 
 @dataclass
-class Told:
+class ActorResult:
     """What an actor did. `reason`: why it ended the run, "" when it did not; `notes`: (kind, text)."""
 
     sent: dict[str, list[Any]] = field(default_factory=dict)
@@ -94,19 +94,19 @@ class _Ear(Actor):
                 port.retire(slot)
 
 
-def alone(
+def run_actor(
     actor: type[Actor],
     feed: Mapping[str, Sequence[Any]] | None = None,
     *,
     layouts: Mapping[str, Layout] | None = None,
     block_bytes: Mapping[str, int] | None = None,
     **parameters: Any,
-) -> Told:
+) -> ActorResult:
     """Runs one actor, built with `parameters`, on what `feed` holds for its inlets and subscriptions.
 
     layouts: of the ports that carry slots. block_bytes: of the boards. Raises what the actor raises, and TopologyError.
     """
-    told, feed, layouts = Told(), feed or {}, layouts or {}
+    result, feed, layouts = ActorResult(), feed or {}, layouts or {}
     topology = Topology()
     tested = topology.add(actor, **parameters)
     for name, port in ports_of(actor).items():
@@ -116,7 +116,7 @@ def alone(
             options = {"block_bytes": (block_bytes or {}).get(name, 0), "keep": len(feed.get(name, ())) or BLOCKS_KEPT}
         other = COUNTERPARTS[type(port)](port.message)
         if isinstance(port, (Outlet, Publication)):
-            heard = told.sent[name] = []
+            heard = result.sent[name] = []
             cls = type("Ear", (_Ear,), {"inn": other})
             ear = topology.add(cls, group=f"ear {name}"[:NAME], heard=heard, layout=layout)
             topology.connect(getattr(tested, name), ear.inn, name=f"out {name}"[:NAME], **options)
@@ -128,22 +128,22 @@ def alone(
     def watch(supervisor: Supervisor) -> None:
         def event(kind: str, text: str, fields: dict[str, Any]) -> None:
             if fields.get("actor") == tested.names[0]:
-                told.notes.append((kind, text))
+                result.notes.append((kind, text))
 
         supervisor.journal = Journal(event, lambda death: "")
-        asyncio.get_running_loop().call_later(QUIET_S, _end_when_quiet, supervisor, told, (-1.0, 0), 0.0)
+        asyncio.get_running_loop().call_later(QUIET_S, _end_when_quiet, supervisor, result, (-1.0, 0), 0.0)
 
     outcome = run_inline(topology, virtual=True, watch=watch)
-    told.reason = outcome.reason if outcome.state == "finished" else ""
-    return told
+    result.reason = outcome.reason if outcome.state == "finished" else ""
+    return result
 
 
-def _end_when_quiet(supervisor: Supervisor, told: Told, before: tuple[float, int], waited_s: float) -> None:
+def _end_when_quiet(supervisor: Supervisor, result: ActorResult, before: tuple[float, int], waited_s: float) -> None:
     """Ends the run once nothing has moved for QUIET_S: no message, no phase, nothing heard."""
-    told.counters = dict(supervisor.pages.snapshot(0)["counters"])
-    now = (sum(told.counters.values()), sum(map(len, told.sent.values())))
+    result.counters = dict(supervisor.pages.snapshot(0)["counters"])
+    now = (sum(result.counters.values()), sum(map(len, result.sent.values())))
     if now == before or waited_s >= LIMIT_S:
         supervisor.request("nothing more comes of what it was fed")
     else:
         loop = asyncio.get_running_loop()
-        loop.call_later(QUIET_S, _end_when_quiet, supervisor, told, now, waited_s + QUIET_S)
+        loop.call_later(QUIET_S, _end_when_quiet, supervisor, result, now, waited_s + QUIET_S)

@@ -1,6 +1,6 @@
 """Watching: finds the stopped and the stuck, and has them killed, for only then is their death confirmed.
 
-What is slow or wasted it puts into the diary (hive.runtime.notices).
+What is slow or wasted it puts into the diary (hive.runtime.diagnostics).
 
     stopped     in state T, by a look at /proc
     stuck       neither progress nor pulse on its status page for `phase_limit_s`, while it does not wait for others
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hive.runtime.accounting import channel_accounts
-from hive.runtime.notices import Notice, Notices
+from hive.runtime.diagnostics import Notice, Notices
 from hive.runtime.status import read_status
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 
 from hive.monitor.actors_screen import COLUMNS, Inspected, actor_detail, actors_table, sorted_rows
 from hive.monitor.drawing import BAD, BOLD, DIM, KEY, PLAIN, SELECTED, TITLE, Line, clean, fitted, rule
-from hive.monitor.house import header, house
 from hive.monitor.keys import ACTIONS, SCREENS, Action, Effect
 from hive.monitor.learning import multiples, per_page
-from hive.monitor.logbook import LEVELS, Logbook, log_lines
+from hive.monitor.log_view import LEVELS, Logbook, log_lines
+from hive.monitor.overview_screen import header, house
 from hive.monitor.rows import ActorRow
 from hive.monitor.series import AXES, Series
 from hive.monitor.snapshot import Snapshot
 from hive.records import RunDirectory
 
-__all__ = ["Desk"]
+__all__ = ["MonitorState"]
 
 FOOT = 2  # lines
 DETAIL_LOG = 50  # lines of an actor's log under its detail
@@ -33,7 +33,7 @@ CRASH_BYTES = 1 << 18  # of a report that is read
 
 
 @dataclass
-class Desk:
+class MonitorState:
     """See the module. `busy` is held while curves are drawn, which somebody else may be reading in."""
 
     directory: RunDirectory

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hive.cli.slips import did_you_mean, listed
+from hive.cli.select_run import RUN, chosen_run, live_runs
+from hive.cli.suggest import did_you_mean, listed
 from hive.cli.tables import print_table
-from hive.cli.which import RUN, chosen_run, live_runs
 from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
     RunDirectory,

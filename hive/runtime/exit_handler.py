@@ -1,4 +1,4 @@
-"""Deaths: what follows when a process of a run has ended.
+"""ExitHandler: what follows when a process of a run has ended.
 
     exit confirmed -> memory put right -> `Left` to the others -> crash report -> restart, or the end of the run
 
@@ -24,12 +24,12 @@ from hive.runtime.status import read_status
 if TYPE_CHECKING:
     from hive.runtime.supervisor import Supervisor
 
-__all__ = ["Deaths"]
+__all__ = ["ExitHandler"]
 
 LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
 
 
-class Deaths:
+class ExitHandler:
     """The supervisor's part that deals with the dead. `exited` is told of each exit, once it is certain."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -38,9 +38,9 @@ class Deaths:
     def exited(self, name: str, incarnation: int, how: Exit) -> None:
         process = self.run.table[name]
         if process.alive and process.incarnation == incarnation:
-            self.run.spawn(self._bury(process, how))
+            self.run.spawn(self._handle_exit(process, how))
 
-    async def _bury(self, process: ProcessRecord, how: Exit) -> None:
+    async def _handle_exit(self, process: ProcessRecord, how: Exit) -> None:
         """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
         if not how.signal:
             await self._last_words(process, how)
@@ -56,7 +56,7 @@ class Deaths:
         """Puts memory right and tells the others."""
         process.alive = False
         for actor in process.actors:
-            self.run.recovery.bury(actor, process.incarnation, why)
+            self.run.recovery.reclaim(actor, process.incarnation, why)
         for actor in process.actors:
             self._tell_left(actor, process, how, why == "run_ended")
         self.run.transport.forget(process.address)

@@ -1,4 +1,4 @@
-"""Watching: who is stopped or stuck is killed, and nobody else. Deaths that follow are live/test_death.py's."""
+"""Watching: who is stopped or stuck is killed, and nobody else. ExitHandler that follow are live/test_death.py's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
+from hive.runtime.diagnostics import Notice, Notices
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.memory import PAGE, Bytes
-from hive.runtime.notices import Notice, Notices
 from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
 from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervisor import Supervisor
-from hive.runtime.watching import ACCOUNTS_LOOKS, WATCH_S, watch
+from hive.runtime.watchdog import ACCOUNTS_LOOKS, WATCH_S, watch
 
 AT_ONCE = Settings(phase_limit_s=0.0)  # whoever is judged is stuck: a page counts real time, which has no virtual clock
 NEVER = Settings(phase_limit_s=1e6)

@@ -62,7 +62,7 @@ def host(
             pid=os.getpid(),
             address=address,
             supervisor=supervisor_address,
-            alone=True,
+            dedicated=True,
             transport=transport,
             clock=RealClock(),
             pages=_native.Status(open_segment("status")),

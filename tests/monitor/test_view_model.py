@@ -13,10 +13,10 @@ from canned_status import starting
 
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.actors_screen import Inspected
-from hive.monitor.desk import Desk
 from hive.monitor.drawing import DIM, PLAIN, plain, width_of
 from hive.monitor.keys import SCREENS, Effect
 from hive.monitor.series import RETURN, Series
+from hive.monitor.view_model import MonitorState
 from hive.records import RunDirectory
 
 RETURN_LINE = '{{"steps": {0}, "updates": {0}, "seconds": {0}, "{1}": {0}.0, "learner/loss": 1.0}}\n'
@@ -31,29 +31,29 @@ def run(home: Path, name: str = "cartpole", lines: int = 20) -> RunDirectory:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> MonitorState:
     directory = run(tmp_path)
     return made(directory)
 
 
 def made(
     directory: RunDirectory, seen: Snapshot | None = None, others: Sequence[RunDirectory] = (), **more: bool
-) -> Desk:
+) -> MonitorState:
     series = Series(directory.metrics_file)
     series.read()
-    desk = Desk(directory, series, lambda: others, **more)
+    desk = MonitorState(directory, series, lambda: others, **more)
     desk.show(seen or lively())
     return desk
 
 
-def screen(desk: Desk, width: int = 120, height: int = 40) -> str:
+def screen(desk: MonitorState, width: int = 120, height: int = 40) -> str:
     lines = desk.lines(width, height)
     assert len(lines) == height
     assert {width_of(line) for line in lines} == {width}
     return plain(lines)
 
 
-def press(desk: Desk, *keys: str) -> list[Effect]:
+def press(desk: MonitorState, *keys: str) -> list[Effect]:
     effects = [desk.press(key, key if len(key) == 1 else None) for key in keys]
     return [effect for effect in effects if effect is not None]
 
@@ -62,7 +62,7 @@ def press(desk: Desk, *keys: str) -> list[Effect]:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (30, 6)])
-def test_every_screen_fills_every_terminal(desk: Desk, size: tuple[int, int]) -> None:
+def test_every_screen_fills_every_terminal(desk: MonitorState, size: tuple[int, int]) -> None:
     for number, name in enumerate(SCREENS, 1):
         press(desk, str(number))
         assert desk.screen == name
@@ -85,7 +85,7 @@ def test_every_screen_of_odd_runs(tmp_path: Path, seen: Snapshot) -> None:
 
 def test_before_the_first_snapshot(tmp_path: Path) -> None:
     directory = run(tmp_path)
-    desk = Desk(directory, Series(directory.metrics_file))
+    desk = MonitorState(directory, Series(directory.metrics_file))
     assert "waiting for the supervisor" in screen(desk)
     desk.problem = "error: the supervisor of cartpole-1 does not answer"
     assert desk.problem in screen(desk)
@@ -102,7 +102,7 @@ def test_what_is_not_known_any_more_is_grey(tmp_path: Path) -> None:
         assert {style for line in lines[2:-2] for _, style in line} <= {DIM, PLAIN}
 
 
-def test_keys_are_on_the_screen(desk: Desk) -> None:
+def test_keys_are_on_the_screen(desk: MonitorState) -> None:
     text = screen(desk, 80, 24).splitlines()[-1]
     assert text == " 1 house  2 actors  3 learning  4 logs    : actions  q leave (the run goes on)"
     press(desk, "2")
@@ -111,7 +111,7 @@ def test_keys_are_on_the_screen(desk: Desk) -> None:
     assert "x axis  o lay another run under it  b band" in screen(desk)
 
 
-def test_leaving_is_one_key_everywhere(desk: Desk) -> None:
+def test_leaving_is_one_key_everywhere(desk: MonitorState) -> None:
     for key in ("1", "2", "3", "4"):
         assert press(desk, key, "q") == [Effect("leave")]
 
@@ -119,7 +119,7 @@ def test_leaving_is_one_key_everywhere(desk: Desk) -> None:
 # --- actors
 
 
-def test_an_actor_is_chosen_and_looked_into(desk: Desk) -> None:
+def test_an_actor_is_chosen_and_looked_into(desk: MonitorState) -> None:
     press(desk, "2", "down", "down", "down", "up")
     assert press(desk, "enter") == [Effect("inspect", "collector-0")]
     assert "being asked" in screen(desk)
@@ -130,7 +130,7 @@ def test_an_actor_is_chosen_and_looked_into(desk: Desk) -> None:
     assert "NAME" in screen(desk)
 
 
-def test_the_selection_stays_within_the_table(desk: Desk) -> None:
+def test_the_selection_stays_within_the_table(desk: MonitorState) -> None:
     press(desk, "2", *["down"] * 99)
     assert desk.rows()[desk.selected].name == "recorder"
     press(desk, "pageup", "pageup")
@@ -139,7 +139,7 @@ def test_the_selection_stays_within_the_table(desk: Desk) -> None:
     assert "it is no actor" in screen(desk)  # the supervisor
 
 
-def test_the_table_is_sorted(desk: Desk) -> None:
+def test_the_table_is_sorted(desk: MonitorState) -> None:
     press(desk, "2", "full_stop", "r")
     assert "↑NAME" in screen(desk)
     assert desk.rows()[0].name == "supervisor"
@@ -147,7 +147,7 @@ def test_the_table_is_sorted(desk: Desk) -> None:
     assert "↑RS" in screen(desk)
 
 
-def test_a_restart_is_asked_twice_and_names_its_consequence(desk: Desk) -> None:
+def test_a_restart_is_asked_twice_and_names_its_consequence(desk: MonitorState) -> None:
     press(desk, "2", "down", "down")
     assert press(desk, "R") == []
     assert "restart collector-0? What it is making is lost; it comes back.  y / n" in screen(desk)
@@ -203,7 +203,7 @@ def test_readonly_has_no_key_that_changes_the_run(tmp_path: Path) -> None:
 # --- learning
 
 
-def test_learning_is_paged_and_redrawn_over_another_axis(desk: Desk) -> None:
+def test_learning_is_paged_and_redrawn_over_another_axis(desk: MonitorState) -> None:
     press(desk, "3")
     text = screen(desk, 80, 12)
     assert "page 1 of 1 · over steps" in text
@@ -212,7 +212,7 @@ def test_learning_is_paged_and_redrawn_over_another_axis(desk: Desk) -> None:
     assert "page 1 of 1 · over seconds · band · logarithmic" in screen(desk)
 
 
-def test_curves_are_drawn_now_and_then(desk: Desk) -> None:
+def test_curves_are_drawn_now_and_then(desk: MonitorState) -> None:
     """They grow slowly; a key shows at once."""
     press(desk, "3")
     before = screen(desk)
@@ -241,7 +241,7 @@ def test_other_runs_are_laid_under_it_in_turn(tmp_path: Path) -> None:
 # --- logs
 
 
-def test_logs_are_filtered_searched_and_scrolled(desk: Desk) -> None:
+def test_logs_are_filtered_searched_and_scrolled(desk: MonitorState) -> None:
     press(desk, "4")
     text = screen(desk)
     assert "2 lines · all · all actors · following" in text
@@ -261,7 +261,7 @@ def test_logs_are_filtered_searched_and_scrolled(desk: Desk) -> None:
     assert desk.search == ""
 
 
-def test_new_lines_are_followed_until_one_scrolls(desk: Desk) -> None:
+def test_new_lines_are_followed_until_one_scrolls(desk: MonitorState) -> None:
     press(desk, "4")
     with desk.directory.log_file("recorder").open("a") as file:
         file.writelines(f"2026-11-21 01:13:{n:02}.000 recorder INFO line {n}\n" for n in range(50))
@@ -275,7 +275,7 @@ def test_new_lines_are_followed_until_one_scrolls(desk: Desk) -> None:
     assert "following" in screen(desk)
 
 
-def test_the_newest_crash_report_is_read(desk: Desk) -> None:
+def test_the_newest_crash_report_is_read(desk: MonitorState) -> None:
     press(desk, "c")
     assert "there is no crash report" in screen(desk)
     for n, text in enumerate(("old", "collector-0 failed: \x1b[31mit fell\n" + "line\n" * 99 + "the end")):
@@ -293,7 +293,7 @@ def test_the_newest_crash_report_is_read(desk: Desk) -> None:
 # --- the palette
 
 
-def test_the_palette_lists_and_does_everything(desk: Desk) -> None:
+def test_the_palette_lists_and_does_everything(desk: MonitorState) -> None:
     press(desk, "2", "colon")
     text = screen(desk)
     assert "every action here" in text
@@ -305,7 +305,7 @@ def test_the_palette_lists_and_does_everything(desk: Desk) -> None:
     assert press(desk, "question_mark", *"leave", "enter") == [Effect("leave")]
 
 
-def test_the_palette_is_walked_through_and_left(desk: Desk) -> None:
+def test_the_palette_is_walked_through_and_left(desk: MonitorState) -> None:
     press(desk, "colon", "down", "down", "up", *["up"] * 5)
     assert desk.chosen == 0
     press(desk, "escape")
@@ -315,7 +315,7 @@ def test_the_palette_is_walked_through_and_left(desk: Desk) -> None:
     assert desk.typing == ""
 
 
-def test_other_keys_do_nothing(desk: Desk) -> None:
+def test_other_keys_do_nothing(desk: MonitorState) -> None:
     before = screen(desk)
     assert press(desk, "z", "f12", "tab", "ctrl+a") == []
     assert screen(desk) == before

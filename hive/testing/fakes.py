@@ -28,7 +28,7 @@ from hive.runtime.protocol import NODE_TYPES, Deliver
 from hive.runtime.status import PAGE_BYTES
 from hive.runtime.transport import Receive
 from hive.runtime.views import Views
-from hive.testing.places import PlacedLoop, current_place
+from hive.testing.simulated_process import SimulatedLoop, current_process
 
 __all__ = ["At", "DyingBoard", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
 
@@ -96,43 +96,43 @@ class LocalMemory(SharedMemory):
 
 
 class Pages(_native.Status):
-    """Status pages whose bells are heard by whom the simulation says; their actors may die within an entry."""
+    """Status pages whose notifiers are heard by whom the simulation says; their actors may die within an entry."""
 
-    rung: Callable[[int], None]
+    notified: Callable[[int], None]
     page_type: type[_native.StatusPage] = _native.StatusPage
 
     def __init__(self, memory: Bytes) -> None:
         super().__init__(memory)
         self.memory = memory
-        self.rung = lambda actor: None
+        self.notified = lambda actor: None
 
     def page(self, index: int) -> _native.StatusPage:
         return self.page_type(self, index)
 
-    def ring(self, index: int) -> None:
-        self.rung(index)
+    def notify(self, index: int) -> None:
+        self.notified(index)
 
     def mailed(self, index: int) -> None:
         super().mailed(index)
-        self.rung(index)
+        self.notified(index)
 
-    def rouse(self, indices: Sequence[int]) -> list[int]:
-        dozing = super().rouse(indices)
-        for index in dozing:
-            self.rung(index)
-        return dozing
+    def notify_all(self, indices: Sequence[int]) -> list[int]:
+        waiting = super().notify_all(indices)
+        for index in waiting:
+            self.notified(index)
+        return waiting
 
-    def rouse_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
-        dozing = super().rouse_one(indices, channel, first)
-        for index in dozing:
-            self.rung(index)
-        return dozing
+    def notify_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
+        waiting = super().notify_one(indices, channel, first)
+        for index in waiting:
+            self.notified(index)
+        return waiting
 
 
 class SimulatedTransport:
     """All mailboxes. From one process to one address messages keep their order, as over a socket."""
 
-    def __init__(self, loop: PlacedLoop, chance: random.Random, faults: Faults) -> None:
+    def __init__(self, loop: SimulatedLoop, chance: random.Random, faults: Faults) -> None:
         self.loop = loop
         self.chance = chance
         self.faults = faults
@@ -146,7 +146,7 @@ class SimulatedTransport:
         self.boxes[address] = receive, contextvars.copy_context()
 
     def post(self, address: str, frames: Frames) -> bool:
-        place = current_place()
+        place = current_process()
         if address not in self.boxes or (place is not None and place.dead):
             return False
         copies = self._copies(bytes(frames[0][:16]))

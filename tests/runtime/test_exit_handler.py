@@ -202,10 +202,10 @@ class Faulty(Restarting):
     """What it says of an exit cannot be understood."""
 
     def begin(self, supervisor: Supervisor) -> None:
-        def bury(*_: Any) -> None:
+        def reclaim(*_: Any) -> None:
             raise ZeroDivisionError("our fault")
 
-        supervisor.recovery.bury = bury  # type: ignore[method-assign]
+        supervisor.recovery.reclaim = reclaim  # type: ignore[method-assign]
 
 
 def test_a_fault_of_the_supervisor_ends_the_run_loudly() -> None:

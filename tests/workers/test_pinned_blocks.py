@@ -11,7 +11,7 @@ from small_trainer import LIMIT_S
 from hive.errors import VersionGone
 from hive.runtime import Actor, Inlet, Message, Outlet, Publication, Subscription, Topology
 from hive.testing import run_inline
-from hive.workers.holding import UNHEARD_S, held_block, next_due
+from hive.workers.pinned_blocks import UNHEARD_S, held_block, next_due
 
 
 class Due(Message):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned_status import actor, results, starting, status
 
-from hive.cli import look
-from hive.cli.look import FOLLOW_LINES, PS_KEYS
+from hive.cli import listing
+from hive.cli.listing import FOLLOW_LINES, PS_KEYS
 from hive.records import RunDirectory
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Looks:
         self.time = time.time
 
     def sleep(self, seconds: float) -> None:
-        assert seconds == look.FOLLOW_S
+        assert seconds == listing.FOLLOW_S
         self.between.pop(0)()
 
 
@@ -359,7 +359,7 @@ def test_following_shows_every_new_line_once(place: Place, monkeypatch: pytest.M
         lambda: say(run, longer, *(f"g{n}" for n in range(1, FOLLOW_LINES // 2)), second=4),
         end,
     )
-    monkeypatch.setattr(look, "time", looks)
+    monkeypatch.setattr(listing, "time", looks)
     done = place.hive("logs", "cartpole-1", "-f", "-n", tail)
     assert (done.code, done.err, looks.between) == (0, "", [])
     new = ["l1", "l2", *(f"g{n}" for n in range(FOLLOW_LINES // 2)), "last"]
@@ -377,7 +377,7 @@ def test_following_shows_lines_that_repeat(place: Place, monkeypatch: pytest.Mon
             file.write(traceback)
 
     crash(1, "one")
-    monkeypatch.setattr(look, "time", Looks(lambda: crash(2, "two"), lambda: place.end(run)))
+    monkeypatch.setattr(listing, "time", Looks(lambda: crash(2, "two"), lambda: place.end(run)))
     lines = place.hive("logs", "cartpole-1", "-f").out.splitlines()
     last = [line.split()[-1] for line in lines]
     assert last == ["one", "last):", "step", "two", "last):", "step"]
@@ -390,7 +390,7 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
     def leave() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(look, "time", Looks(leave))
+    monkeypatch.setattr(listing, "time", Looks(leave))
     done = place.hive("logs", "-f")
     assert (done.code, done.err) == (130, "")
     assert done.out.endswith("l0\n")
@@ -398,7 +398,7 @@ def test_following_may_be_left(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_number_of_lines() -> None:
-    assert look._count("007") == 7
+    assert listing._count("007") == 7
     for wrong in ("", "-1", "1.5", "many"):
         with pytest.raises(argparse.ArgumentTypeError, match="expected a number of lines, got"):
-            look._count(wrong)
+            listing._count(wrong)
