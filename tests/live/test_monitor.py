@@ -68,6 +68,7 @@ def helps(snapshot: Snapshot, key: str) -> bool:
     return snapshot.bound_by.endswith((f" - {key}", " cores are busy"))
 
 
+@pytest.mark.full(reason="watches a run for ten seconds; tests/monitor has the sentence without a run")
 def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
     directory = started(house, step_s=0.005)
     with closing(Look(directory)) as look:
