@@ -1,0 +1,192 @@
+"""Cells of the comparison: one trainer, one task, one seed each. They run once, and their rows are kept in CSV files.
+
+    examples/results/parity.csv          one row per cell that has ended
+    examples/results/parity_curves.csv   at most CURVE_POINTS points per cell: steps, seconds, mean of 100 episodes
+
+A cell that was interrupted leaves no row and runs again. Rows of a task whose settings have changed since are ignored,
+because they carry the digest of their settings.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from benchmarks.peer_environments import cache_folder, peer_python
+from benchmarks.programs import BenchError, tail
+
+from comparison.tasks import TASKS, Task
+
+__all__ = ["CURVES", "RESULTS", "Cell", "Row", "append_row", "command_of", "missing", "read_rows", "row_of", "start"]
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "examples" / "results" / "parity.csv"
+CURVES = RESULTS.with_name("parity_curves.csv")
+CURVE_POINTS = 100  # per cell: a curve in a plot has no more
+EPISODES_OF_A_MEAN = 100  # training episodes in one point of a curve, as hive reports them
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One training run of one trainer. `trainer`: "sb3", "hive", "hive:<variant>" or "random"."""
+
+    trainer: str
+    task: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.trainer}/{self.task}/{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a cell found. mean_return: over the evaluation episodes. load: of the machine when the cell began."""
+
+    trainer: str
+    task: str
+    seed: int
+    settings: str
+    steps: int
+    seconds: float
+    mean_return: float
+    load: float
+    commit: str
+    versions: str
+
+
+def read_rows(path: Path = RESULTS) -> list[Row]:
+    """All rows of the present settings."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        rows = [
+            Row(**{field.name: value_of(field.type, record[field.name]) for field in fields(Row)})
+            for record in csv.DictReader(file)
+        ]
+    return [row for row in rows if row.task in TASKS and row.settings == TASKS[row.task].digest]
+
+
+def value_of(kind: Any, text: str) -> Any:
+    """The text of a CSV cell as the type that a field of Row is annotated with."""
+    return {"int": int, "float": float}.get(str(kind), str)(text)
+
+
+def missing(trainers: Sequence[str], tasks: Sequence[str], seeds: int, rows: Sequence[Row]) -> Iterator[Cell]:
+    """The cells that have no row yet: one seed of every task first, then the next seed."""
+    ended = {(row.trainer, row.task, row.seed) for row in rows}
+    for seed in range(1, seeds + 1):
+        for task in tasks:
+            for trainer in trainers:
+                if seed <= (1 if trainer == "random" else TASKS[task].seeds) and (trainer, task, seed) not in ended:
+                    yield Cell(trainer, task, seed)
+
+
+def command_of(cell: Cell, variants: dict[str, list[str]]) -> list[str]:
+    """The program of a cell; it reads the settings of its task from stdin and prints one JSON object."""
+    folder = Path(__file__).parent
+    if cell.trainer == "sb3":
+        return [str(peer_python("sb3", cache_folder())), str(folder / "sb3_cell.py"), str(cell.seed)]
+    if cell.trainer == "random":
+        return [sys.executable, "-P", str(folder / "random_cell.py"), str(cell.seed)]
+    keys = variants.get(cell.trainer.partition(":")[2], [])
+    return [sys.executable, "-P", str(folder / "hive_cell.py"), str(cell.seed), *keys]
+
+
+def environment_of(cell: Cell) -> dict[str, str]:
+    folder = Path(__file__).parent
+    path = folder if cell.trainer == "sb3" else folder.parent
+    inherited = [] if cell.trainer == "sb3" else os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(path), *inherited]))}
+
+
+@dataclass
+class Running:
+    """A cell that is being trained. Its output goes to files: a pipe that is not read would stop it."""
+
+    cell: Cell
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+    load: float
+
+    def result(self) -> dict[str, Any]:
+        """What an ended cell printed last. Raises BenchError if it failed."""
+        self.out.seek(0)
+        self.err.seek(0)
+        with self.out, self.err:
+            if self.process.returncode != 0:
+                text = tail(self.err.read().decode(errors="replace"))
+                raise BenchError(f"{self.cell.name} failed with code {self.process.returncode}\n{text}")
+            found: dict[str, Any] = json.loads(self.out.read().decode().strip().rpartition("\n")[2])
+            return found
+
+
+def start(cell: Cell, variants: dict[str, list[str]]) -> Running:
+    out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # `result` closes them
+    with tempfile.TemporaryFile() as given:
+        given.write(json.dumps(TASKS[cell.task].settings).encode())
+        given.seek(0)
+        load = os.getloadavg()[0]
+        process = subprocess.Popen(
+            command_of(cell, variants), env=environment_of(cell), stdin=given, stdout=out, stderr=err
+        )
+    return Running(cell, process, out, err, load)
+
+
+def row_of(cell: Cell, found: dict[str, Any], load: float, commit: str) -> Row:
+    task: Task = TASKS[cell.task]
+    versions = " ".join(f"{name}={number}" for name, number in sorted(found["versions"].items()))
+    mean = float(np.mean(found["returns"]))
+    head = (cell.trainer, cell.task, cell.seed, task.digest)
+    return Row(*head, int(found["steps"]), round(found["seconds"], 2), mean, round(load, 2), commit, versions)
+
+
+def append_row(row: Row, curve: Sequence[Sequence[float]], results: Path = RESULTS, curves: Path = CURVES) -> None:
+    """Writes the row last: a cell whose row is there is complete."""
+    points = averaged(curve) if row.trainer == "sb3" else [tuple(point) for point in curve]
+    count = min(CURVE_POINTS, len(points))
+    chosen: list[int] = np.unique(np.linspace(0, len(points) - 1, count).astype(int)).tolist() if count else []
+        np.unique(np.linspace(0, len(points) - 1, min(CURVE_POINTS, len(points))).astype(int)).tolist()
+        if points
+        else []
+    )
+    head = {"trainer": row.trainer, "task": row.task, "seed": row.seed, "settings": row.settings}
+    append(
+        curves,
+        [
+            {**head, "steps": int(points[i][0]), "seconds": round(points[i][1], 2), "return": round(points[i][2], 3)}
+            for i in chosen
+        ],
+    )
+    append(results, [asdict(row)])
+
+
+def averaged(episodes: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    """Single episodes (steps, seconds, return) as means of the last EPISODES_OF_A_MEAN."""
+    returns = [point[2] for point in episodes]
+    return [
+        (point[0], point[1], float(np.mean(returns[max(index - EPISODES_OF_A_MEAN + 1, 0) : index + 1])))
+        for index, point in enumerate(episodes)
+    ]
+
+
+def append(path: Path, records: Sequence[dict[str, Any]]) -> None:
+    if not records:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(records[0]))
+        if new:
+            writer.writeheader()
+        writer.writerows(records)

@@ -1,0 +1,101 @@
+"""One cell of hive: trains a task with one seed, judges the policy, prints one JSON object.
+
+    python hive_cell.py SEED [KEY=VALUE ...] < settings.json
+
+The run is that of `hive up`, in processes of its own, in a temporary folder. More keys are those of a variant.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hive
+from comparison.judge import judge
+
+RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # what Stable-Baselines3's A2C has
+
+
+def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
+    """The settings of a task as keys of hive's config."""
+    s, linear = settings, set(settings["linear"])
+    schedule = {name: "linear" if name in linear else "constant" for name in ("learning_rate", "clip_range")}
+    keys = [
+        f"run.scheme={s['algorithm']}",
+        f"run.seed={seed}",
+        f"run.steps={s['steps']}",
+        f"env.id={s['env']}",
+        f"collection.envs={s['envs']}",
+        f"collection.rollout={s['rollout']}",
+        f"algorithm.learning_rate={s['learning_rate']}",
+        f"algorithm.learning_rate_schedule={schedule['learning_rate']}",
+        f"algorithm.discount={s['discount']}",
+        f"algorithm.gae_lambda={s['gae_lambda']}",
+        f"algorithm.entropy_weight={s['entropy_weight']}",
+        f"algorithm.value_loss_weight={s['value_loss_weight']}",
+        f"algorithm.clip_gradients={s['clip_gradients']}",
+        f"network.normalize_observations={str(s['normalize']).lower()}",
+        "network.separate_networks=true",
+        "record.every_s=0.5",
+    ]
+    if s["algorithm"] == "a2c":
+        return [*keys, *RMSPROP]
+    minibatches = max(s["envs"] * s["rollout"] // s["minibatch"], 1)
+    return [
+        *keys,
+        f"algorithm.epochs={s['epochs']}",
+        f"algorithm.minibatches={minibatches}",
+        f"algorithm.clip_range={s['clip_range']}",
+    ]
+
+
+def train(keys: list[str], home: Path) -> tuple[Path, float]:
+    """Runs `hive up` to its end; returns the run's folder and the seconds, start-up included."""
+    config = home / "run.toml"
+    config.write_text("")
+    words = [word for key in keys for word in ("--set", key)]
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hive", "up", str(config), "--name", "cell", *words],
+        env={**os.environ, "HIVE_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"hive up ended with code {done.returncode}\n{done.stderr[-2000:]}")
+    return home / "cell-1", time.perf_counter() - begun
+
+
+def curve_of(run: Path) -> list[tuple[int, float, float]]:
+    """(environment steps, seconds, mean return of the last 100 episodes) of every line of metrics."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["steps"], line["seconds"], line["return/mean_100"]) for line in lines if "return/mean_100" in line]
+
+
+def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
+        directory, seconds = train([*keys_of(settings, seed), *variant], Path(folder))
+        summary = json.loads((directory / "summary.json").read_text())
+        policy = hive.load(str(directory))
+        return {
+            "steps": summary["results"]["env_steps"] if "results" in summary else summary["env_steps"],
+            "seconds": seconds,
+            "returns": judge(settings["env"], lambda observation: policy(np.asarray(observation))),
+            "curve": curve_of(directory),
+            "versions": {"hive": hive.__version__, **{name: version(name) for name in ("torch", "numpy", "gymnasium")}},
+        }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(json.load(sys.stdin), int(sys.argv[1]), sys.argv[2:])))

@@ -1,0 +1,97 @@
+"""One cell of Stable-Baselines3: trains a task with one seed, judges the policy, prints one JSON object.
+
+    python sb3_cell.py SEED < settings.json
+
+Run by the Python of an environment that has stable-baselines3; it knows nothing of hive.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from judge import judge
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+
+class Curve(BaseCallback):  # type: ignore[misc,unused-ignore]  # untyped where it is not installed
+    """Keeps (environment steps, seconds, return) of every training episode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: list[tuple[int, float, float]] = []
+        self.begun = time.perf_counter()
+
+    def _on_training_start(self) -> None:
+        self.begun = time.perf_counter()
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            if "episode" in info:
+                self.points.append((self.num_timesteps, time.perf_counter() - self.begun, float(info["episode"]["r"])))
+        return True
+
+
+def schedule(settings: dict[str, Any], name: str) -> Any:
+    """A number, or a function from the remaining share of the budget (1 to 0) to a number."""
+    value = float(settings[name])
+    return (lambda left: left * value) if name in settings["linear"] else value
+
+
+def model_of(settings: dict[str, Any], env: Any, seed: int) -> Any:
+    shared = {
+        "n_steps": settings["rollout"],
+        "learning_rate": schedule(settings, "learning_rate"),
+        "gamma": settings["discount"],
+        "gae_lambda": settings["gae_lambda"],
+        "ent_coef": settings["entropy_weight"],
+        "vf_coef": settings["value_loss_weight"],
+        "max_grad_norm": settings["clip_gradients"],
+        "seed": seed,
+        "device": "cpu",
+    }
+    if settings["algorithm"] == "a2c":
+        return A2C("MlpPolicy", env, **shared)
+    return PPO(
+        "MlpPolicy",
+        env,
+        batch_size=settings["minibatch"],
+        n_epochs=settings["epochs"],
+        clip_range=schedule(settings, "clip_range"),
+        **shared,
+    )
+
+
+def run(settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    env: Any = make_vec_env(settings["env"], n_envs=settings["envs"], seed=seed)
+    if settings["normalize"]:
+        env = VecNormalize(env, gamma=settings["discount"])
+    model, curve = model_of(settings, env, seed), Curve()
+    begun = time.perf_counter()
+    model.learn(settings["steps"], callback=curve)
+    seconds = time.perf_counter() - begun
+
+    def act(observation: Any) -> Any:
+        if settings["normalize"]:
+            observation = env.normalize_obs(observation)
+        return model.predict(observation, deterministic=True)[0]
+
+    return {
+        "steps": model.num_timesteps,
+        "seconds": seconds,
+        "returns": judge(settings["env"], act),
+        "curve": curve.points,
+        "versions": {name: version(name) for name in ("stable_baselines3", "torch", "numpy", "gymnasium")},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(json.load(sys.stdin), int(sys.argv[1]))))

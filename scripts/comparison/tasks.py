@@ -1,0 +1,134 @@
+"""The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
+
+The settings of a task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE, which
+hive does not have. The MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned
+for either trainer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+__all__ = ["TASKS", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One environment, trained by one algorithm with one set of hyper-parameters.
+
+    steps: budget, environment steps of all environments together. envs: environments that are stepped side by side.
+    rollout: steps of each environment in one round. minibatch: samples of one gradient; A2C takes the whole round.
+    linear: the names of hyper-parameters that fall in a straight line to 0 over the budget.
+    """
+
+    name: str
+    env: str
+    algorithm: Literal["ppo", "a2c"]
+    steps: int
+    envs: int
+    rollout: int
+    learning_rate: float
+    discount: float = 0.99
+    gae_lambda: float = 0.95
+    entropy_weight: float = 0.0
+    value_loss_weight: float = 0.5
+    clip_gradients: float = 0.5
+    minibatch: int = 64
+    epochs: int = 10
+    clip_range: float = 0.2
+    linear: tuple[str, ...] = ()
+    normalize: bool = False
+    seeds: int = 5
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What both trainers are given."""
+        return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        """Eight characters that change with any setting: rows of other settings are not mixed with these."""
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
+
+
+LUNAR = {"steps": 300_000, "envs": 16, "rollout": 1024, "learning_rate": 3e-4, "discount": 0.999, "gae_lambda": 0.98}
+MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
+A2C = {"algorithm": "a2c", "rollout": 5, "gae_lambda": 1.0}
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            *("ppo-cartpole", "CartPole-v1", "ppo"),
+            steps=100_000,
+            envs=8,
+            rollout=32,
+            learning_rate=1e-3,
+            discount=0.98,
+            gae_lambda=0.8,
+            minibatch=256,
+            epochs=20,
+            linear=("learning_rate", "clip_range"),
+        ),
+        Task(
+            *("ppo-acrobot", "Acrobot-v1", "ppo"),
+            steps=200_000,
+            envs=16,
+            rollout=256,
+            learning_rate=3e-4,
+            gae_lambda=0.94,
+            epochs=4,
+            normalize=True,
+        ),
+        Task(
+            *("ppo-mountaincar", "MountainCar-v0", "ppo"),
+            steps=500_000,
+            envs=16,
+            rollout=16,
+            learning_rate=3e-4,
+            gae_lambda=0.98,
+            epochs=4,
+            normalize=True,
+        ),
+        Task(
+            *("ppo-pendulum", "Pendulum-v1", "ppo"),
+            steps=100_000,
+            envs=4,
+            rollout=1024,
+            learning_rate=1e-3,
+            discount=0.9,
+        ),
+        Task("ppo-lunarlander", "LunarLander-v3", "ppo", epochs=4, entropy_weight=0.01, **LUNAR),  # type: ignore[arg-type]
+        Task(
+            *("ppo-lunarlander-continuous", "LunarLanderContinuous-v3", "ppo"),
+            epochs=4,
+            entropy_weight=0.01,
+            **LUNAR,  # type: ignore[arg-type]
+        ),
+        Task("a2c-cartpole", "CartPole-v1", steps=200_000, envs=8, learning_rate=7e-4, **A2C),  # type: ignore[arg-type]
+        Task(
+            *("a2c-acrobot", "Acrobot-v1"),
+            steps=200_000,
+            envs=16,
+            learning_rate=7e-4,
+            normalize=True,
+            **A2C,  # type: ignore[arg-type]
+        ),
+        Task(
+            *("a2c-lunarlander", "LunarLander-v3"),
+            steps=200_000,
+            envs=8,
+            learning_rate=8.3e-4,
+            discount=0.995,
+            entropy_weight=1e-5,
+            linear=("learning_rate",),
+            **A2C,  # type: ignore[arg-type]
+        ),
+        Task("ppo-halfcheetah", "HalfCheetah-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
+        Task("ppo-hopper", "Hopper-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
+    )
+}
+"""Name -> task."""
