@@ -156,10 +156,6 @@ def append_row(row: Row, curve: Sequence[Sequence[float]], results: Path = RESUL
     points = averaged(curve) if row.trainer == "sb3" else [tuple(point) for point in curve]
     count = min(CURVE_POINTS, len(points))
     chosen: list[int] = np.unique(np.linspace(0, len(points) - 1, count).astype(int)).tolist() if count else []
-        np.unique(np.linspace(0, len(points) - 1, min(CURVE_POINTS, len(points))).astype(int)).tolist()
-        if points
-        else []
-    )
     head = {"trainer": row.trainer, "task": row.task, "seed": row.seed, "settings": row.settings}
     append(
         curves,
