@@ -122,10 +122,14 @@ class Trainer:
 
     def round(self) -> LearnerStep:
         """Collect, differentiate, apply."""
-        now, following = self.turns % 2, (self.turns + 1) % 2
         for collector, rollout in zip(self.collectors, self.rollouts, strict=True):
-            collector.bind(self.weights[now])
+            collector.bind(self.weights[self.turns % 2])
             collector.collect(rollout, sequence=self.turns, version=self.turns)
+        return self.learn()
+
+    def learn(self) -> LearnerStep:
+        """Differentiate and apply, on the rollouts that were collected last."""
+        now, following = self.turns % 2, (self.turns + 1) % 2
         self.worker.bind(self.weights[now])
         self.worker.compute(self.rollouts, self.gradient, sequence=self.turns, version=self.turns)
         turn = self.learner.turn(

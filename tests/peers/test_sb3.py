@@ -1,0 +1,196 @@
+"""One update of A2C and of PPO gives Stable-Baselines3's weights: the same rollout, the same order, to 1e-6.
+
+Needs `pip install '.[peers]'`; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+sys.path.append(str(Path(__file__).parents[1] / "workers"))
+
+from small_trainer import Trainer, config_of
+
+import hive.algorithms.ppo
+
+pytestmark = pytest.mark.full(reason="needs the extra `peers`")
+stable_baselines3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")
+
+ENVS, STEPS = 4, 32
+ROUNDS = 3  # later ones have moments in the optimizer, and episodes that ended within the rollout
+CLOSE = 1e-6
+LAYERS = {
+    "branches.0.trunk.0": "mlp_extractor.policy_net.0",
+    "branches.0.trunk.2": "mlp_extractor.policy_net.2",
+    "branches.0.trunk.4": "action_net",
+    "branches.1.trunk.0": "mlp_extractor.value_net.0",
+    "branches.1.trunk.2": "mlp_extractor.value_net.2",
+    "branches.1.trunk.4": "value_net",
+}
+"""hive's layer -> that of Stable-Baselines3."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Orders:
+    """Gives Stable-Baselines3 the order of the samples that hive's generator drew."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.drawn: list[NDArray[np.int64]] = []
+        draw = hive.algorithms.ppo.PPO.gradients
+
+        def recording(algorithm: Any, rollouts: Any, noise: Any = None) -> Iterator[Any]:
+            return draw(algorithm, rollouts, _Recorder(noise, self.drawn))
+
+        monkeypatch.setattr(hive.algorithms.ppo.PPO, "gradients", recording)
+        monkeypatch.setattr(np.random, "permutation", self.next)
+
+    def next(self, count: int) -> NDArray[np.int64]:
+        """Row t * ENVS + b of hive is row b * STEPS + t of the peer's buffer."""
+        if not self.drawn:  # A2C takes the rows as they are
+            return np.arange(count)
+        rows = self.drawn.pop(0)
+        return rows % ENVS * STEPS + rows // ENVS
+
+
+class _Recorder:
+    def __init__(self, generator: np.random.Generator, drawn: list[NDArray[np.int64]]) -> None:
+        self.generator = generator
+        self.drawn = drawn
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        rows = self.generator.permutation(count)
+        self.drawn.append(rows)
+        return rows
+
+
+def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
+    values = {
+        "run__scheme": f'"{algorithm}"',
+        "collection__envs": ENVS,
+        "collection__rollout": STEPS,
+        "network__middleware": [64, 64],
+        "network__separate_networks": "true",
+        "algorithm__learning_rate": 1e-3,
+        "algorithm__discount": 0.98,
+        "algorithm__gae_lambda": 0.9,
+        "algorithm__entropy_weight": 0.01,
+        **options,
+    }
+    trainer = Trainer(config_of(env, **values))
+    trainer.collectors = [trainer.blueprint.collector(0)]  # as in a run: it keeps the log-probabilities
+    trainer.collectors[0].reset()
+    return trainer
+
+
+def peer_of(algorithm: str, env: str, **options: Any) -> Any:
+    import gymnasium
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    made = {"a2c": stable_baselines3.A2C, "ppo": stable_baselines3.PPO}[algorithm]
+    model = made(
+        "MlpPolicy",
+        DummyVecEnv([lambda: gymnasium.make(env)] * ENVS),
+        n_steps=STEPS,
+        learning_rate=1e-3,
+        gamma=0.98,
+        gae_lambda=0.9,
+        ent_coef=0.01,
+        vf_coef=0.5,
+        max_grad_norm=0.5,
+        device="cpu",
+        **options,
+    )
+    model._logger = Logger(None, [])
+    return model
+
+
+def weights_of(trainer: Trainer) -> dict[str, NDArray[Any]]:
+    flat = trainer.blueprint.flat
+    return flat.arrays(trainer.weights[trainer.turns % 2][: flat.block_bytes])
+
+
+def give_weights(trainer: Trainer, model: Any) -> None:
+    parameters = dict(model.policy.named_parameters())
+    with torch.no_grad():
+        for name, array in weights_of(trainer).items():
+            parameters[peer_name(name)].copy_(torch.from_numpy(array.copy()))
+
+
+def peer_name(name: str) -> str:
+    layer, _, kind = name.rpartition(".")
+    return f"{LAYERS[layer]}.{kind}"
+
+
+def give_rollout(rollout: Arrays, model: Any) -> None:
+    """Fills the peer's buffer as its `collect_rollouts` does; a truncated step gets the value of its final observation."""
+    buffer, policy = model.rollout_buffer, model.policy
+    buffer.reset()
+    begins = np.ones(ENVS, bool)
+    for t in range(STEPS):
+        observations, actions = rollout["observations"][t].copy(), rollout["actions"][t].copy()
+        rewards = rollout["rewards"][t].copy()
+        with torch.no_grad():
+            values, log_probs, _ = policy.evaluate_actions(torch.from_numpy(observations), torch.from_numpy(actions))
+            for env in np.flatnonzero(rollout["truncated"][t]):
+                last = rollout["final_observations"][rollout["final_index"][t, env]][None].copy()
+                rewards[env] += model.gamma * policy.predict_values(torch.from_numpy(last)).item()
+        buffer.add(observations, actions.reshape(ENVS, -1), rewards, begins, values, log_probs)
+        begins = (rollout["terminated"][t] | rollout["truncated"][t]).astype(bool)
+    with torch.no_grad():
+        following = policy.predict_values(torch.from_numpy(rollout["observations"][STEPS].copy()))
+    buffer.compute_returns_and_advantage(following, begins)
+
+
+def one_round(trainer: Trainer) -> Arrays:
+    """Collects once and makes all gradients of the round; returns the rollout."""
+    collector, rollout = trainer.collectors[0], trainer.rollouts[0]
+    collector.bind(trainer.weights[trainer.turns % 2])
+    collector.collect(rollout, sequence=trainer.turns, version=trainer.turns)
+    for _ in range(trainer.blueprint.algorithm().gradients_per_round):
+        trainer.learn()
+    return rollout
+
+
+def difference(trainer: Trainer, model: Any) -> float:
+    """The largest difference between two weights."""
+    parameters = {name: p.detach().numpy() for name, p in model.policy.named_parameters()}
+    return max(float(np.abs(array - parameters[peer_name(name)]).max()) for name, array in weights_of(trainer).items())
+
+
+A2C = {"algorithm__optimizer": '"rmsprop"', "algorithm__optimizer_epsilon": 1e-5}
+PPO = {"algorithm__epochs": 2, "algorithm__minibatches": 2, "algorithm__normalize_advantages": "false"}
+PEER_PPO = {"n_epochs": 2, "batch_size": ENVS * STEPS // 2, "normalize_advantage": False}
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1"])
+@pytest.mark.parametrize(
+    ("algorithm", "ours", "theirs"),
+    [
+        ("a2c", A2C, {}),
+        ("ppo", PPO, PEER_PPO),
+        ("ppo", {**PPO, "algorithm__clip_range": 0.01}, {**PEER_PPO, "clip_range": 0.01}),
+    ],
+)
+def test_updates_give_the_weights_of_the_peer(
+    monkeypatch: pytest.MonkeyPatch, env: str, algorithm: str, ours: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    Orders(monkeypatch)
+    trainer, model = trainer_of(algorithm, env, **ours), peer_of(algorithm, env, **theirs)
+    give_weights(trainer, model)
+    before = {name: array.copy() for name, array in weights_of(trainer).items()}
+    for _ in range(ROUNDS):
+        rollout = one_round(trainer)
+        give_rollout(rollout, model)
+        model.train()
+        assert difference(trainer, model) <= CLOSE
+    assert max(float(np.abs(array - before[name]).max()) for name, array in weights_of(trainer).items()) > 100 * CLOSE
