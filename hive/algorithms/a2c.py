@@ -18,7 +18,8 @@ from torch import nn
 
 from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, sizes, weights
+from hive.algorithms.rows import flat, input_rows, progress_of, sizes, weights
+from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
 from hive.losses import A2CLoss, Floats
@@ -74,7 +75,7 @@ class A2C:
                 self.distribution,
                 targets,
                 self.config.value_loss_weight,
-                self.config.entropy_weight,
+                scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
             )
             yield self.model.reinforce(loss, samples=samples)
 

@@ -53,12 +53,16 @@ def moments_of(rollouts: Sequence[Rollout], advantages: Floats) -> Moments:
 
 
 def merged(parts: Sequence[Moments]) -> tuple[float, float]:
-    """Mean and deviation of everything that the parts have counted, added up in their order."""
+    """Mean and sample deviation (n - 1) of everything that the parts have counted, added up in their order.
+
+    One value has no deviation: (0, 1) leaves it as it is, as for none.
+    """
     count = sum(part.count for part in parts)
-    if not count:
+    if count < 2:
         return 0.0, 1.0
     mean = sum(part.total for part in parts) / count
-    return mean, math.sqrt(max(sum(part.squares for part in parts) / count - mean * mean, 0.0))
+    squares = sum(part.squares for part in parts) - count * mean * mean
+    return mean, math.sqrt(max(squares, 0.0) / (count - 1))
 
 
 def normalized(advantages: Floats, moments: tuple[float, float]) -> Floats:

@@ -19,7 +19,8 @@ from torch import nn
 
 from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, sizes, unflat, values_of, weights
+from hive.algorithms.rows import flat, input_rows, progress_of, sizes, unflat, values_of, weights
+from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import IMPALAConfig
 from hive.losses import Floats, VTraceLoss
@@ -63,7 +64,7 @@ class IMPALA:
                 lambda values, log_ratios: self._targets(rollouts, values, log_ratios),
                 self.config.rho_clip,
                 self.config.value_loss_weight,
-                self.config.entropy_weight,
+                scheduled(self.config.entropy_weight, self.config.entropy_weight_schedule, progress_of(rollouts)),
             )
             yield self.model.reinforce(loss, samples=samples)
 

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
+from hive.algorithms.advantages import EPSILON, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, sizes
+from hive.algorithms.rows import flat, input_rows, progress_of, sizes
+from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
 from hive.losses import PPOLoss, acted_rows
@@ -30,6 +31,8 @@ from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["PPO"]
+
+KL_MARGIN = 1.5  # the KL divergence at which a round ends, as a multiple of target_kl
 
 
 class PPO:
@@ -41,7 +44,7 @@ class PPO:
 
     def __init__(self, config: PPOConfig, distribution: ActionDistribution, workers: int = 1) -> None:
         self.distribution = distribution
-        self.asks_for_moments = config.normalize_advantages and workers > 1
+        self.asks_for_moments = config.normalize_advantages and config.normalize_over == "round" and workers > 1
         self.gradients_per_round = config.epochs * config.minibatches + self.asks_for_moments
         self.reconfigure(config)
 
@@ -56,28 +59,35 @@ class PPO:
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         config = self.config
         inputs = input_rows(rollouts)
-        values = self.model.no_grad(inputs)[1].numpy()
-        advantages, returns = generalised_advantages(rollouts, values, config.discount, config.gae_lambda)
+        outputs = self.model.no_grad(inputs)[1]
+        advantages, returns = generalised_advantages(rollouts, outputs.numpy(), config.discount, config.gae_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
-        if config.normalize_advantages:
+        if config.normalize_advantages and config.normalize_over == "round":
             mine = moments_of(rollouts, advantages)
             advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
+        acted, kept = sizes(rollouts), torch.from_numpy(valid)
         batch = (
-            acted_rows(inputs, sizes(rollouts))[torch.from_numpy(valid)],
+            acted_rows(inputs, acted)[kept],
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])[valid]),
             torch.from_numpy(advantages[valid]),
             torch.from_numpy(returns[valid]),
+            acted_rows(outputs, acted)[kept],
         )
-        generator = noise or np.random.default_rng(0)
+        generator, progress = noise or np.random.default_rng(0), progress_of(rollouts)
         for _ in range(config.epochs):
             for picked in np.array_split(generator.permutation(len(batch[0])), config.minibatches):
-                yield self.model.reinforce(self._loss(batch, torch.from_numpy(picked)), samples=len(picked))
+                loss = self._loss(batch, torch.from_numpy(picked), progress)
+                if self._too_far(loss):
+                    return  # the worker fills the rest of the round with gradients of zero samples
+                yield self.model.reinforce(loss, samples=len(picked))
 
-    def _loss(self, batch: tuple[Tensor, Tensor, Tensor, Tensor, Tensor], rows: Tensor) -> PPOLoss:
-        """The loss of some of the samples, by the keys of this moment."""
+    def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float) -> PPOLoss:
+        """The loss of some of the samples, with the hyper-parameters of this moment."""
         config = self.config
-        inputs, actions, log_probs, advantages, returns = [column.index_select(0, rows) for column in batch]
+        inputs, actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
+        if config.normalize_advantages and config.normalize_over == "minibatch" and len(rows) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
         return PPOLoss(
             inputs,
             actions,
@@ -85,7 +95,20 @@ class PPO:
             advantages,
             returns,
             self.distribution,
-            config.clip_range,
+            scheduled(config.clip_range, config.clip_range_schedule, progress),
             config.value_loss_weight,
-            config.entropy_weight,
+            scheduled(config.entropy_weight, config.entropy_weight_schedule, progress),
+            values if config.value_clip_range else None,
+            config.value_clip_range,
         )
+
+    def _too_far(self, loss: PPOLoss) -> bool:
+        """Whether the policy has left the acting one by more than `target_kl` allows, judged before the step.
+
+        1.5 times, as in OpenAI's Spinning Up and in Stable-Baselines3.
+        """
+        if not self.config.target_kl:
+            return False
+        with torch.no_grad():
+            statistics = loss(self.model(loss.inputs)).statistics
+        return statistics[self.statistics.index("kl")] > KL_MARGIN * self.config.target_kl

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hive.storage import Rollout
 
-__all__ = ["flat", "input_rows", "sizes", "unflat", "values_of", "weights"]
+__all__ = ["flat", "input_rows", "progress_of", "sizes", "unflat", "values_of", "weights"]
 
 Floats = NDArray[np.float32]
 
@@ -41,6 +41,11 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
 def sizes(rollouts: Sequence[Rollout]) -> list[int]:
     """How many inputs were acted on and how many only bootstrap, two numbers for each rollout: see `acted_rows`."""
     return [size for rollout in rollouts for size in _sizes(rollout)]
+
+
+def progress_of(rollouts: Sequence[Rollout]) -> float:
+    """The share of the run that is done with these rollouts, 0 to 1: their mean."""
+    return sum(rollout.progress for rollout in rollouts) / len(rollouts)
 
 
 def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rollout, Floats, Floats]]:

@@ -15,6 +15,7 @@ device exists is for those who open it.
 from __future__ import annotations
 
 from hive.config.algorithms import (
+    SCHEDULES,
     A2CConfig,
     ActorCriticConfig,
     AlgorithmConfig,
@@ -46,6 +47,7 @@ from hive.config.values import shown
 
 __all__ = [
     "CUSTOM",
+    "SCHEDULES",
     "SCHEMES",
     "A2CConfig",
     "ActorCriticConfig",

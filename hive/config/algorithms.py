@@ -15,6 +15,7 @@ from hive.config.keys import is_reference, key, with_default
 
 __all__ = [
     "ALGORITHMS",
+    "SCHEDULES",
     "A2CConfig",
     "ActorCriticConfig",
     "AlgorithmConfig",
@@ -24,6 +25,7 @@ __all__ = [
     "TargetConfig",
 ]
 
+SCHEDULES = ("constant", "linear", "cosine")
 COLLECTORS_KNOW = "collectors have made their schedule of it"
 
 
@@ -45,7 +47,9 @@ class AlgorithmConfig:
     discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
     learning_rate_schedule: str = key(
-        "constant", '"constant", or "linear": falls to 0 at run.steps', choices=("constant", "linear")
+        "constant",
+        'of learning_rate: "constant", or falling to 0 at run.steps, "linear" or "cosine"',
+        choices=SCHEDULES,
     )
     optimizer: str = key(
         "adam",
@@ -75,6 +79,7 @@ class ActorCriticConfig(AlgorithmConfig):
     gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
     value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
     entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
+    entropy_weight_schedule: str = key("constant", "of entropy_weight, as learning_rate_schedule", choices=SCHEDULES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +120,22 @@ class PPOConfig(ActorCriticConfig):
         minimum=1,
         fixed="it decides how many gradients a round has",
     )
+    normalize_over: str = key(
+        "minibatch",
+        'whose mean and deviation normalise advantages: those of each "minibatch", or of the whole "round"',
+        choices=("minibatch", "round"),
+        fixed="it decides how many gradients a round has",
+    )
     clip_range: float = key(0.2, "distance from 1 at which the ratio of probabilities is clipped", above=0)
+    clip_range_schedule: str = key("constant", "of clip_range, as learning_rate_schedule", choices=SCHEDULES)
+    value_clip_range: float = key(
+        0.0, "largest change of a value in one round that still reduces the value loss; 0: no clipping", minimum=0
+    )
+    target_kl: float = key(
+        0.0,
+        "a round's remaining gradients are skipped once a minibatch's KL divergence exceeds 1.5 times this; 0: never",
+        minimum=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,6 +91,8 @@ class PPOLoss:
 
     inputs: [N, ...]. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
+    behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
+        most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
     statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios.
     """
 
@@ -103,6 +105,8 @@ class PPOLoss:
     clip_range: float = 0.2
     value_loss_weight: float = 0.5
     entropy_weight: float = 0.01
+    behaviour_values: Tensor | None = None
+    value_clip_range: float = 0.0
 
     def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
         policy, values = outputs[0], outputs[1]
@@ -111,6 +115,9 @@ class PPOLoss:
         ratio, limit = log_ratio.exp(), self.clip_range
         clipped = ratio.clamp(1.0 - limit, 1.0 + limit)
         policy_losses = -torch.minimum(ratio * self.advantages, clipped * self.advantages)
+        if self.behaviour_values is not None:
+            moved = values - self.behaviour_values
+            values = self.behaviour_values + moved.clamp(-self.value_clip_range, self.value_clip_range)
         value_losses = mse_loss(values, self.returns, reduction="none")
         with torch.no_grad():
             # k3 of Schulman, http://joschu.net/blog/kl-approx.html: unbiased and never negative.

@@ -19,6 +19,7 @@ The header says which policy acted, and which rollout of which collector it is. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,12 +85,17 @@ def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
 
 
 class Rollout:
-    """A reader's look at a rollout: its arrays cut to its length. Nothing is copied."""
+    """A reader's view of a rollout: its arrays cut to its length. Nothing is copied.
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    rounds: how many rollouts one collector makes in the whole run, for `progress`; infinite if the run has no end.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
+        # Counted by the rollout's number, not by a clock or a counter of steps: a resumed run repeats it exactly.
+        self.progress = min(1.0, (self.sequence + 1) / rounds)  # share of the run that is done with this rollout
         self.length = length = int(header[LENGTH])
         self.observations = arrays["observations"][: length + 1]
         self.actions = arrays["actions"][:length]

@@ -124,9 +124,20 @@ class Blueprint:
         That is so of all asynchronous ones.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        collection, action = self.config.collection, distribution_for(self.environment.action)
-        round_steps = self.collectors * collection.envs * collection.rollout
-        return make_algorithm(self.config.algorithm, action, 1 if alone else self.gradient_workers, round_steps)
+        action = distribution_for(self.environment.action)
+        workers = 1 if alone else self.gradient_workers
+        return make_algorithm(self.config.algorithm, action, workers, self.round_steps)
+
+    @property
+    def round_steps(self) -> int:
+        """Environment steps of one round: a full rollout of every collector."""
+        collection = self.config.collection
+        return self.collectors * collection.envs * collection.rollout
+
+    @property
+    def rounds(self) -> float:
+        """Rounds until the run has made its environment steps."""
+        return self.config.run.steps / self.round_steps
 
     def collector(
         self,

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.algorithms.schedules import scheduled
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError
 from hive.gradients import (
@@ -154,10 +155,9 @@ class Learner:
             counters[Count.last_ns] += slept
 
     def learning_rate(self, env_steps: int) -> float:
-        """By the schedule: constant, or falling in a line to 0 at `total_steps`."""
-        if self.config.learning_rate_schedule == "linear":
-            return self.config.learning_rate * max(0.0, 1.0 - env_steps / self.total_steps)
-        return self.config.learning_rate
+        """The learning rate of the schedule after so many environment steps."""
+        progress = min(1.0, env_steps / self.total_steps)
+        return scheduled(self.config.learning_rate, self.config.learning_rate_schedule, progress)
 
     def turn(
         self,
@@ -183,6 +183,8 @@ class Learner:
         report = self._reduce(gradients, headers, factors)
         samples = report.samples
         cause, bad = _blame(headers, report)
+        # The steps of this round count already, as in Stable-Baselines3: the last round of a run has a rate of 0.
+        counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
         rate = self.learning_rate(int(counters[Count.env_steps]))
         self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
         if samples and not cause:
@@ -200,7 +202,6 @@ class Learner:
         if self.normalizer is not None and not cause:
             merge([gradient["observed"] for gradient in gradients], self.normalizer(weights_out))
         self._update_target(int(counters[Count.updates]), applied)
-        counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:

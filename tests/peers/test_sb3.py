@@ -20,6 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "workers"))
 from small_trainer import Trainer, config_of
 
 import hive.algorithms.ppo
+from hive.workers.learner import Count
 
 pytestmark = pytest.mark.full(reason="needs the extra `peers`")
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason="pip install '.[peers]'")
@@ -75,6 +76,7 @@ class _Recorder:
 def trainer_of(algorithm: str, env: str, **options: Any) -> Trainer:
     values = {
         "run__scheme": f'"{algorithm}"',
+        "run__steps": BUDGET,
         "collection__envs": ENVS,
         "collection__rollout": STEPS,
         "network__middleware": [64, 64],
@@ -101,14 +103,13 @@ def peer_of(algorithm: str, env: str, **options: Any) -> Any:
         "MlpPolicy",
         DummyVecEnv([lambda: gymnasium.make(env)] * ENVS),
         n_steps=STEPS,
-        learning_rate=1e-3,
         gamma=0.98,
         gae_lambda=0.9,
         ent_coef=0.01,
         vf_coef=0.5,
         max_grad_norm=0.5,
         device="cpu",
-        **options,
+        **{"learning_rate": 1e-3, **options},
     )
     model._logger = Logger(None, [])
     return model
@@ -132,7 +133,7 @@ def peer_name(name: str) -> str:
 
 
 def give_rollout(rollout: Arrays, model: Any) -> None:
-    """Fills the peer's buffer as its `collect_rollouts` does; a truncated step gets the value of its final observation."""
+    """Fills the peer's buffer as its `collect_rollouts` does; a truncated step adds its final value."""
     buffer, policy = model.rollout_buffer, model.policy
     buffer.reset()
     begins = np.ones(ENVS, bool)
@@ -151,11 +152,11 @@ def give_rollout(rollout: Arrays, model: Any) -> None:
     buffer.compute_returns_and_advantage(following, begins)
 
 
-def one_round(trainer: Trainer) -> Arrays:
+def one_round(trainer: Trainer, number: int) -> Arrays:
     """Collects once and makes all gradients of the round; returns the rollout."""
     collector, rollout = trainer.collectors[0], trainer.rollouts[0]
     collector.bind(trainer.weights[trainer.turns % 2])
-    collector.collect(rollout, sequence=trainer.turns, version=trainer.turns)
+    collector.collect(rollout, sequence=number, version=trainer.turns)
     for _ in range(trainer.blueprint.algorithm().gradients_per_round):
         trainer.learn()
     return rollout
@@ -167,30 +168,54 @@ def difference(trainer: Trainer, model: Any) -> float:
     return max(float(np.abs(array - parameters[peer_name(name)]).max()) for name, array in weights_of(trainer).items())
 
 
+BUDGET = 5 * ENVS * STEPS  # environment steps of a whole run, for schedules
 A2C = {"algorithm__optimizer": '"rmsprop"', "algorithm__optimizer_epsilon": 1e-5}
 PPO = {"algorithm__epochs": 2, "algorithm__minibatches": 2, "algorithm__normalize_advantages": "false"}
 PEER_PPO = {"n_epochs": 2, "batch_size": ENVS * STEPS // 2, "normalize_advantage": False}
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "a2c": ("a2c", A2C, {}),
+    "a2c, normalised": ("a2c", {**A2C, "algorithm__normalize_advantages": "true"}, {"normalize_advantage": True}),
+    "ppo": ("ppo", PPO, PEER_PPO),
+    "ppo, narrow clip": (
+        *("ppo", {**PPO, "algorithm__clip_range": 0.01}),
+        {**PEER_PPO, "clip_range": 0.01},
+    ),
+    "ppo, minibatches normalised": (
+        *("ppo", {**PPO, "algorithm__normalize_advantages": "true", "algorithm__normalize_over": '"minibatch"'}),
+        {**PEER_PPO, "normalize_advantage": True},
+    ),
+    "ppo, values clipped": (
+        *("ppo", {**PPO, "algorithm__value_clip_range": 0.01}),
+        {**PEER_PPO, "clip_range_vf": 0.01},
+    ),
+    "ppo, ended by its KL divergence": (
+        *("ppo", {**PPO, "algorithm__target_kl": 1e-5, "algorithm__learning_rate": 1e-2}),
+        {**PEER_PPO, "target_kl": 1e-5, "learning_rate": 1e-2},
+    ),
+    "ppo, linear schedules": (
+        *(
+            "ppo",
+            {**PPO, "algorithm__learning_rate_schedule": '"linear"', "algorithm__clip_range_schedule": '"linear"'},
+        ),
+        {**PEER_PPO, "learning_rate": lambda left: 1e-3 * left, "clip_range": lambda left: 0.2 * left},
+    ),
+}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1"])
-@pytest.mark.parametrize(
-    ("algorithm", "ours", "theirs"),
-    [
-        ("a2c", A2C, {}),
-        ("ppo", PPO, PEER_PPO),
-        ("ppo", {**PPO, "algorithm__clip_range": 0.01}, {**PEER_PPO, "clip_range": 0.01}),
-    ],
-)
-def test_updates_give_the_weights_of_the_peer(
-    monkeypatch: pytest.MonkeyPatch, env: str, algorithm: str, ours: dict[str, Any], theirs: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_updates_give_the_weights_of_the_peer(monkeypatch: pytest.MonkeyPatch, env: str, case: str) -> None:
+    algorithm, ours, theirs = CASES[case]
     Orders(monkeypatch)
     trainer, model = trainer_of(algorithm, env, **ours), peer_of(algorithm, env, **theirs)
     give_weights(trainer, model)
     before = {name: array.copy() for name, array in weights_of(trainer).items()}
-    for _ in range(ROUNDS):
-        rollout = one_round(trainer)
+    for number in range(ROUNDS):
+        rollout = one_round(trainer, number)
         give_rollout(rollout, model)
+        model._current_progress_remaining = 1 - (number + 1) * ENVS * STEPS / BUDGET
         model.train()
         assert difference(trainer, model) <= CLOSE
+    if "KL" in case:
+        assert int(trainer.optimizer_state["counters"][Count.updates]) < trainer.turns, "no round was cut short"
     assert max(float(np.abs(array - before[name]).max()) for name, array in weights_of(trainer).items()) > 100 * CLOSE
