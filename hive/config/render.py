@@ -29,6 +29,7 @@ TEMPLATE_KEYS = (
     "algorithm.entropy_weight",
     "network.middleware",
     "network.normalize_observations",
+    "network.normalize_rewards",
 )
 OF_THE_SCHEME = "algorithm."  # their defaults are another scheme's no more: they are shown, for whoever wants others
 

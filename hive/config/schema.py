@@ -235,6 +235,9 @@ class NetworkConfig:
     activation: str = key("tanh", "of these layers: tanh or relu", choices=("tanh", "relu"))
     module: str | None = key(None, 'your own layers instead: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layer; false: they share all but their heads")
+    normalize_rewards: bool = key(
+        False, "rewards are divided by the deviation of their discounted sum, over all data so far"
+    )
     normalize_observations: bool = key(False, "observations get mean 0 and deviation 1, over all that was seen so far")
     policy_head: str | None = key(None, 'your own policy head: "package.module:Class"', **CLASS)
     value_head: str | None = key(None, 'your own value head: "package.module:Class"', **CLASS)

@@ -58,10 +58,11 @@ def gradient_layout(
     episodes: int,
     codec: Codec = PLAIN,
     observed: int = 0,
+    rewarded: int = 0,
 ) -> Layout:
     """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of.
 
-    observed: the length of what it says about the observations, 0 for nothing.
+    observed, rewarded: the length of the Moments of observations and of discounted rewards, 0 for none.
     """
     return Layout(
         {
@@ -73,6 +74,7 @@ def gradient_layout(
             "episode_returns": ("float32", (episodes,)),
             "episode_lengths": ("int32", (episodes,)),
             **({"observed": ("float64", (observed,))} if observed else {}),
+            **({"rewarded": ("float64", (rewarded,))} if rewarded else {}),
         }
     )
 
@@ -86,8 +88,9 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
     arrays["moments"][:] = 0.0
     arrays["mask"][:] = 0
     arrays["statistics"][:] = 0.0
-    if "observed" in arrays:
-        arrays["observed"][:] = 0.0
+    for name in ("observed", "rewarded"):
+        if name in arrays:
+            arrays[name][:] = 0.0
 
 
 def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:

@@ -69,7 +69,16 @@ from hive.networks.network import (
     from_module,
     heads_of,
 )
-from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements
+from hive.networks.normalization import (
+    OBSERVATIONS,
+    REWARDS,
+    NormalizedNetwork,
+    Normalizer,
+    merge,
+    moments_of,
+    observed_elements,
+    scaled_rewards,
+)
 from hive.networks.optimizers import FlatOptimizer, LimitedMemoryBFGS, OptimizerSettings
 from hive.networks.parallel import predict_in_parallel
 from hive.networks.parameters import (
@@ -118,7 +127,9 @@ __all__ = [
     "HEADS",
     "HIDDEN_GAIN",
     "LOG_STD_BOUNDS",
+    "OBSERVATIONS",
     "RECURRENT_STATE",
+    "REWARDS",
     "ActionDistribution",
     "ActionSpec",
     "Architecture",
@@ -227,6 +238,7 @@ __all__ = [
     "project_categorical",
     "refuse_misfits",
     "refuse_unknown_actions",
+    "scaled_rewards",
     "seeded",
     "squashed_distribution_for",
     "weighted_losses",

@@ -34,6 +34,7 @@ def network_parameters(
     parameters.input_embedders_parameters = {"observation": InputEmbedderParameters()}
     parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
     parameters.normalize_observations = network.normalize_observations
+    parameters.normalize_rewards = network.normalize_rewards
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)

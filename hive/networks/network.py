@@ -130,11 +130,11 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
     network = _built(parameters, spaces, generator)
     if not parameters.normalize_observations:
-        return network
+        return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
     if len(spaces.observations) != 1 or isinstance(network, RecurrentNetwork | RecurrentNetworkPerHead):
         raise NetworkError("normalize_observations needs a single observation and a network that remembers nothing")
     (observation,) = spaces.observations.values()
-    return NormalizedNetwork(observation, network)
+    return NormalizedNetwork(observation, network, parameters.normalize_rewards)
 
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:

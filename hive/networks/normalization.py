@@ -1,8 +1,12 @@
-"""Observations of mean 0 and deviation 1 over all that was seen: statistics that travel with the network.
+"""Normalised observations and rewards: statistics over all data so far, which travel with the network.
 
-    gradient worker     observed(...)        count, means and sums of squared distances of a round's observations
+    gradient worker     moments_of(...)      count, means and sums of squared distances of a round's rows
     learner             merge(...)           adds them, worker after worker, to those of the version before
-    whoever acts        NormalizedNetwork    clip((observation - shift) * scale)
+    observations        NormalizedNetwork    clip((observation - shift) * scale), in every forward pass
+    rewards             scaled_rewards       clip(reward * scale), in the gradient worker, before any loss
+
+Rewards keep their mean: only their scale changes, by the deviation of their discounted sum since the episode began, as
+in Stable-Baselines3's VecNormalize and OpenAI's Baselines.
 
 The statistics are buffers of the network, so they lie in the block of its version: who acts by version v normalises by
 version v, a gradient of version v is exact for it, and a checkpoint holds them. A forward pass changes none. All sums
@@ -26,9 +30,18 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.spaces import InputSpec
 
-__all__ = ["NormalizedNetwork", "Normalizer", "merge", "moments_of", "observed_elements"]
+__all__ = [
+    "OBSERVATIONS",
+    "REWARDS",
+    "NormalizedNetwork",
+    "Normalizer",
+    "merge",
+    "moments_of",
+    "observed_elements",
+    "scaled_rewards",
+]
 
-NORMALIZER = "normalizer."  # what the names of its buffers begin with
+OBSERVATIONS, REWARDS = "normalizer.", "reward_normalizer."  # prefixes of the names of the buffers
 LIMIT = 10.0  # deviations from the mean
 EPSILON = 1e-8  # of the variance: what never changes stays 0
 
@@ -54,21 +67,25 @@ class Normalizer(nn.Module):
 
 
 class NormalizedNetwork(nn.Module):
-    """`network`, called with normalised observations."""
+    """A network with the statistics of observations, of rewards, or of both.
 
-    def __init__(self, observation: InputSpec, network: nn.Module) -> None:
+    observation: None if observations are not normalised. rewards: whether there are statistics of rewards.
+    """
+
+    def __init__(self, observation: InputSpec | None, network: nn.Module, rewards: bool = False) -> None:
         """Raises NetworkError for observations that are bytes, which are scaled already."""
         super().__init__()
-        if observation.dtype != "float32":
+        if observation is not None and observation.dtype != "float32":
             raise NetworkError(
                 f"observations of {observation.dtype} cannot be normalised",
                 hint="bytes are divided by 255 anyway: leave network.normalize_observations out",
             )
-        self.normalizer = Normalizer(observation.shape)
+        self.normalizer = None if observation is None else Normalizer(observation.shape)
+        self.reward_normalizer = Normalizer(()) if rewards else None
         self.network = network
 
-    def forward(self, observations: Tensor) -> Any:
-        return self.network(self.normalizer(observations))
+    def forward(self, observations: Any) -> Any:
+        return self.network(observations if self.normalizer is None else self.normalizer(observations))
 
 
 def observed_elements(shape: Sequence[int]) -> int:
@@ -87,15 +104,31 @@ def moments_of(rows: NDArray[Any], out: Moments) -> None:
     _add(np.concatenate(([len(rows)], mean, values.sum(0))), out)  # row after row: no bit depends on where it lies
 
 
-def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]]) -> None:
-    """Adds Moments, in this order, to the buffers of a Normalizer in a block, named as in a NormalizedNetwork."""
-    seen: Moments = buffers[f"{NORMALIZER}seen"]
+def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) -> NDArray[np.float32]:
+    """Rewards divided by the deviation of the discounted sums that `seen` counts, clipped to +-LIMIT.
+
+    own: the Moments of these rewards' own discounted sums, used while nothing has been seen: in the first rounds.
+    """
+    moments = seen if seen[0] else own
+    if not moments[0]:
+        return rewards
+    scale = np.float32(1.0 / np.sqrt(moments[2] / moments[0] + EPSILON))
+    scaled: NDArray[np.float32] = np.clip(rewards * scale, -LIMIT, LIMIT, dtype=np.float32)
+    return scaled
+
+
+def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
+    """Adds Moments, in this order, to the buffers of a Normalizer in a block, named as in a NormalizedNetwork.
+
+    prefix: OBSERVATIONS or REWARDS.
+    """
+    seen: Moments = buffers[f"{prefix}seen"]
     parts = [part for part in parts if part[0]]
     for part in parts:
         _add(part, seen)
     if parts:
         count, elements = seen[0], len(seen) // 2
-        shift, scale = (buffers[f"{NORMALIZER}{name}"] for name in ("shift", "scale"))
+        shift, scale = (buffers[f"{prefix}{name}"] for name in ("shift", "scale"))
         shift[...] = seen[1 : 1 + elements].reshape(shift.shape)
         scale[...] = (1.0 / np.sqrt(seen[1 + elements :] / count + EPSILON)).reshape(scale.shape)
 

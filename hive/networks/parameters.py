@@ -145,7 +145,7 @@ class NetworkParameters(CheckedFields):
     module: builds your own module from the spaces, instead of everything above that describes layers.
     gradient_averaging: how the gradients of several batches become the accumulated one: their `"sum"` (Coach),
         their `"mean"`, or weighted by `"samples"`, which is the gradient of one batch of all of them.
-    normalize_observations: see `normalization`; whoever trains the network merges the statistics.
+    normalize_observations, normalize_rewards: see `normalization`; whoever trains the network merges the statistics.
     clip_stage: clip each `"batch"`'s gradient before it is accumulated (Coach), or what an `"update"` applies,
         once, after all accumulation, averaging over workers and scaling.
     """
@@ -179,6 +179,7 @@ class NetworkParameters(CheckedFields):
         "momentum": MOMENTUM,
         "module": Rule.function().or_none(),
         "normalize_observations": Rule.flag(),
+        "normalize_rewards": Rule.flag(),
         "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
         "clip_stage": Rule.choice(("batch", "update")),
     }
@@ -211,6 +212,7 @@ class NetworkParameters(CheckedFields):
     momentum: float = 0.0
     module: Callable[[Spaces], nn.Module] | None = None
     normalize_observations: bool = False
+    normalize_rewards: bool = False
     gradient_averaging: Literal["sum", "mean", "samples"] = "sum"
     clip_stage: Literal["batch", "update"] = "batch"
 

@@ -12,6 +12,8 @@
     final_observations  [F, ...]
     episode_returns     [T, B] float32        of the episode that ended here, else 0
     episode_lengths     [T, B] int32          its steps, else 0
+    discounted          [T, B] float64        discounted sum of the episode's rewards so far; only where rewards are
+                                              normalised
 
 The header says which policy acted, and which rollout of which collector it is. A rollout may be shorter than T
 (`length`): when F is used up, or when it was stopped.
@@ -56,7 +58,12 @@ def final_capacity(steps: int, envs: int, max_episode_steps: int | None) -> int:
 
 
 def rollout_layout(
-    steps: int, envs: int, observation: tuple[tuple[int, ...], str], action: tuple[tuple[int, ...], str], finals: int
+    steps: int,
+    envs: int,
+    observation: tuple[tuple[int, ...], str],
+    action: tuple[tuple[int, ...], str],
+    finals: int,
+    discounted: bool = False,
 ) -> Layout:
     """The layout of a rollout of `steps` steps of `envs` environments. `observation` and `action`: (shape, dtype)."""
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
@@ -75,6 +82,7 @@ def rollout_layout(
             "final_observations": (observation_dtype, (finals, *observation_shape)),
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
+            **({"discounted": ("float64", per_step)} if discounted else {}),
         }
     )
 
@@ -108,6 +116,7 @@ class Rollout:
         self.final_observations = arrays["final_observations"][: int(header[FINALS])]
         self.episode_returns = arrays["episode_returns"][:length]
         self.episode_lengths = arrays["episode_lengths"][:length]
+        self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
 
     @property
     def samples(self) -> int:

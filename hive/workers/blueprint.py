@@ -79,6 +79,7 @@ class Blueprint:
             (observation.shape, observation.dtype),
             (action.shape, action.dtype),
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
+            discounted=config.network.normalize_rewards,
         )
 
     def _generator(self) -> torch.Generator:
@@ -156,6 +157,7 @@ class Blueprint:
             source=source,
             incarnation=incarnation,
             log_probs=self.algorithm().behaviour_log_probs,
+            discount=self.config.algorithm.discount,
             status=status,
         )
 
@@ -184,7 +186,7 @@ class Blueprint:
             config.run.steps,
             workers=self.gradient_workers,
             codec=self.codec,
-            normalizer=self.flat.buffer_arrays if config.network.normalize_observations else None,
+            buffers=self.flat.buffer_arrays,
             status=status,
         )
 
@@ -265,6 +267,11 @@ class Blueprint:
         normalizes = self.config.network.normalize_observations
         return observed_elements(self.environment.observation.shape) if normalizes else 0
 
+    @property
+    def rewarded(self) -> int:
+        """Elements of what a gradient says about the discounted rewards of its round; 0 if they are not normalised."""
+        return observed_elements(()) if self.config.network.normalize_rewards else 0
+
     def gradient_layout(self, collectors: int) -> Layout:
         """The layout of the gradient of a share of `collectors` collectors."""
         most = collectors * self.config.collection.rollout * self.config.collection.envs
@@ -275,6 +282,7 @@ class Blueprint:
             most,
             self.codec,
             self.observed,
+            self.rewarded,
         )
 
 

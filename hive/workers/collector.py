@@ -47,8 +47,8 @@ class Collector:
     """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
 
     observation: what one observation is. network: its online network acts, with the weights of `bind`. distribution:
-    reads actions from its first output. status: where its phases are shown; None in library use. log_probs: whether
-    rollouts get those of the acting policy.
+    reads actions from its first output. log_probs: whether rollouts hold the log-probabilities of the acting policy.
+    discount: per step, of the discounted sums that normalised rewards need. status: shows its phases; None in library use.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Collector:
         source: int,
         incarnation: int = 0,
         log_probs: bool = False,
+        discount: float = 1.0,
         status: Status | None = None,
     ) -> None:
         self.vector = vector
@@ -72,6 +73,7 @@ class Collector:
         self.source = source
         self.incarnation = incarnation
         self.log_probs = log_probs
+        self.discount = discount
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
@@ -93,6 +95,7 @@ class Collector:
             self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
         occasion = start * MAX_INCARNATIONS + self.incarnation
         self.vector.reset(
             stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion), self.current
@@ -150,12 +153,23 @@ class Collector:
                 enter(policy_phase)
                 chosen = distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
                 rollout["log_probs"][:length] = chosen.numpy()
+        if "discounted" in rollout:
+            self._discount(rollout, length)
         self.current[...] = observations[length]
         header = rollout["header"]
         header[VERSION], header[LENGTH], header[FINALS] = version, length, finals.count
         header[SOURCE], header[SEQUENCE] = self.source, sequence
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _discount(self, rollout: Arrays, length: int) -> None:
+        """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
+        sums, ended = self.discounted, rollout["episode_lengths"] > 0
+        for t in range(length):
+            sums *= self.discount
+            sums += rollout["rewards"][t]
+            rollout["discounted"][t] = sums
+            sums[ended[t]] = 0.0
 
     def _noise(self, sequence: int, shape: tuple[int, int]) -> NDArray[np.float32]:
         generator = stream(self.seed, Purpose.action, self.source, sequence)

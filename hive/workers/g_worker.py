@@ -49,7 +49,7 @@ from hive.gradients import (
     gradient_layout,
     put_episodes,
 )
-from hive.networks import SharedNetwork, aligned_block, moments_of
+from hive.networks import SharedNetwork, aligned_block, moments_of, observed_elements, scaled_rewards
 from hive.records import write_checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
@@ -283,8 +283,8 @@ class GWorker:
                 stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)
             )
             self._advance(self._round[1], out, moments)
-            if "observed" in out and step == self.algo.gradients_per_round - 1:
-                self._observe(out["observed"])
+            if step == self.algo.gradients_per_round - 1:
+                self._observe(out)
         if self.status:
             self.status.enter(self.status.runtime)
 
@@ -295,13 +295,29 @@ class GWorker:
         out["header"][POLICY] = min((view.version for view in views), default=-1)
         self._round = None
         if samples:
+            self._scale_rewards(views)
             self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
             self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
 
-    def _observe(self, out: NDArray[np.float64]) -> None:
-        """What the rollouts of the round saw: with its last gradient, so that a round is of one normalisation."""
+    def _observe(self, out: Arrays) -> None:
+        """Adds the statistics of the round's rollouts to its last gradient, so that a round has one normalisation."""
         for view in self._rollouts:
-            moments_of(view.observations[: view.length][view.valid != 0], out)
+            valid = view.valid != 0
+            if "observed" in out:
+                moments_of(view.observations[: view.length][valid], out["observed"])
+            if "rewarded" in out and view.discounted is not None:
+                moments_of(view.discounted[valid], out["rewarded"])
+
+    def _scale_rewards(self, views: Sequence[Rollout]) -> None:
+        """Normalises the rewards of the round by the statistics of the weights that are bound."""
+        if (normalizer := getattr(self.actor, "reward_normalizer", None)) is None:
+            return
+        own = np.zeros(observed_elements(()))
+        for view in views:
+            assert view.discounted is not None
+            moments_of(view.discounted[view.valid != 0], own)
+        for view in views:
+            view.rewards = scaled_rewards(view.rewards, normalizer.seen.numpy(), own)
 
     def _advance(self, gradients: AlgorithmGradients, out: Arrays, moments: tuple[float, float] | None) -> None:
         """Runs the algorithm to its next yield, and so to the next gradient; one that is through makes none."""
@@ -505,6 +521,7 @@ class GWorker:
             rollouts * collection.rollout * collection.envs,
             codec,
             self.blueprint.observed,
+            self.blueprint.rewarded,
         )
 
     def _slot_of(self, tensors: Sequence[Any]) -> Mapping[str, NDArray[Any]]:

@@ -41,7 +41,7 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
-from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
+from hive.networks import OBSERVATIONS, REWARDS, NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
@@ -50,6 +50,9 @@ RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as ev
 VIEWED_BLOCKS = (
     8  # more than an optimizer_state's board has; in library use, where a turn may bring new memory, they are let go
 )
+
+STATISTICS = {"observed": OBSERVATIONS, "rewarded": REWARDS}
+"""Field of a gradient slot -> prefix of the network's buffers that its Moments are added to."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -106,15 +109,15 @@ class Learner:
         *,
         workers: int = 1,
         codec: Codec = PLAIN,
-        normalizer: Callable[[NDArray[np.uint8]], Arrays] | None = None,
+        buffers: Callable[[NDArray[np.uint8]], Arrays] | None = None,
         status: Status | None = None,
     ) -> None:
-        """`normalizer`: the buffers of a network that normalises observations, in a block of weights."""
+        """`buffers`: those of the network in a block of weights, for gradients that bring statistics of a round."""
         assert isinstance(network.global_network, SharedNetwork)
         self.network = network
         self.shared = network.global_network
         self.reconfigure(config)
-        self.normalizer = normalizer
+        self.buffers = buffers
         self.flat = self.shared.layout.flat
         self.layout = optimizer_state_layout(self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
         self.total_steps = total_steps
@@ -199,8 +202,10 @@ class Learner:
             self.shared.keep()
         counters[Count.updates] += applied
         counters[Count.skipped] += cause != ""
-        if self.normalizer is not None and not cause:
-            merge([gradient["observed"] for gradient in gradients], self.normalizer(weights_out))
+        if self.buffers is not None and not cause:
+            for name, prefix in STATISTICS.items():
+                if name in gradients[0]:
+                    merge([gradient[name] for gradient in gradients], self.buffers(weights_out), prefix)
         self._update_target(int(counters[Count.updates]), applied)
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):

@@ -44,6 +44,7 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"algorithm.value_loss_weight={s['value_loss_weight']}",
         f"algorithm.clip_gradients={s['clip_gradients']}",
         f"network.normalize_observations={str(s['normalize']).lower()}",
+        f"network.normalize_rewards={str(s['normalize']).lower()}",
         "network.separate_networks=true",
         "record.every_s=0.5",
     ]
@@ -55,6 +56,8 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"algorithm.epochs={s['epochs']}",
         f"algorithm.minibatches={minibatches}",
         f"algorithm.clip_range={s['clip_range']}",
+        f"algorithm.clip_range_schedule={schedule['clip_range']}",
+        "algorithm.normalize_over=minibatch",
     ]
 
 
