@@ -48,7 +48,7 @@ class Collector:
 
     observation: what one observation is. network: its online network acts, with the weights of `bind`. distribution:
     reads actions from its first output. log_probs: whether rollouts hold the log-probabilities of the acting policy.
-    discount: per step, of the discounted sums that normalised rewards need. status: shows its phases; None in library use.
+    discount: per step, of the discounted sums that normalised rewards need. status: shows its phases, or None.
     """
 
     def __init__(
