@@ -83,7 +83,8 @@ def train(keys: list[str], home: Path) -> tuple[Path, float]:
 def curve_of(run: Path) -> list[tuple[int, float, float]]:
     """(environment steps, seconds, mean return of the last 100 episodes) of every line of metrics."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [(line["steps"], line["seconds"], line["return/mean_100"]) for line in lines if "return/mean_100" in line]
+    points = [(line["steps"], line["seconds"], line.get("return/mean_100")) for line in lines]
+    return [(steps, seconds, value) for steps, seconds, value in points if value is not None]  # none before an episode
 
 
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
