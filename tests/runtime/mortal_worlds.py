@@ -11,7 +11,7 @@ from hive.errors import ActorFailed
 from hive.runtime.accounting import holds
 from hive.runtime.actor import Actor
 from hive.runtime.membership import Settings
-from hive.runtime.outcome import Death, Journal, Outcome
+from hive.runtime.outcome import CrashReport, Journal, Outcome
 from hive.runtime.processes import InlineProcesses, SharedMemory
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
@@ -81,7 +81,7 @@ class World:
             topology.add(Falls, count=1, lives=lives)
         plan = topology.plan()
         memory = SharedMemory(plan)
-        self.deaths: list[Death] = []
+        self.deaths: list[CrashReport] = []
         self.events: list[tuple[str, str, dict[str, Any]]] = []
 
         async def main() -> Outcome:
@@ -102,7 +102,7 @@ class World:
         memory.close()
         assert all(holds(account) for account in self.outcome.channels.values()), self.outcome.channels
 
-    def _report(self, death: Death) -> str:
+    def _report(self, death: CrashReport) -> str:
         self.deaths.append(death)
         return f"crash/{death.actor}-{len(self.deaths)}.txt"
 

@@ -15,7 +15,7 @@ from hive.runtime.messages import Message
 from hive.runtime.ports import Inlet, Outlet
 from hive.runtime.processes import Exit, StartLost
 from hive.runtime.states import ActorState
-from hive.runtime.supervisor import EVENTS_TOLD, Supervisor
+from hive.runtime.supervisor import REPORTED_EVENTS, Supervisor
 from hive.runtime.topology import Topology
 
 
@@ -61,7 +61,7 @@ def test_a_report_holds_the_last_events_and_no_more() -> None:
     world = World(lives=30, restarts=100, window_s=1e9)
     assert world.outcome.state == "finished"
     last = world.deaths[-1].events
-    assert len(last) == EVENTS_TOLD
+    assert len(last) == REPORTED_EVENTS
     assert last[-1].endswith("restarted: falls-0 is back after 0 ms")
     assert [float(event.split()[0]) for event in last] == sorted(float(event.split()[0]) for event in last)
 

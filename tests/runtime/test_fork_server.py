@@ -74,7 +74,7 @@ def test_the_middle_process_dies_before_it_can_say(
         return real()
 
     monkeypatch.setattr(os, "fork", fork)
-    assert refusal(lines) == "Killed before it was there"
+    assert refusal(lines) == "Killed before it had started"
 
 
 def test_there_is_no_descriptor_for_its_answer(

@@ -41,7 +41,7 @@ def test_a_later_incarnation_goes_on_in_the_same_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_too_long_is_begun_anew_and_the_one_before_kept(tmp_path: Path) -> None:
-    body = "for n in range(50):\n    print(n, 'x' * 200)\n    output.bound_output(path)"
+    body = "for n in range(50):\n    print(n, 'x' * 200)\n    output.rotate_output(path)"
     assert run(tmp_path, body).returncode == 0
     lines = [(tmp_path / name).read_text().splitlines() for name in ("a.out.1", "a.out")]
     numbers = [int(line.split()[0]) for part in lines for line in part]
@@ -51,11 +51,11 @@ def test_a_file_that_is_too_long_is_begun_anew_and_the_one_before_kept(tmp_path:
 
 
 def test_one_that_is_short_enough_goes_on(tmp_path: Path) -> None:
-    run(tmp_path, "print('x'); output.bound_output(path); print('y')")
+    run(tmp_path, "print('x'); output.rotate_output(path); print('y')")
     assert (tmp_path / "a.out").read_text() == "x\ny\n"
 
 
 @pytest.mark.parametrize("harm", ["path.unlink()", "(path.parent / 'a.out.1').mkdir()"])
 def test_where_it_cannot_be_begun_anew_it_goes_on(tmp_path: Path, harm: str) -> None:
-    body = f"print('x' * 2000); {harm}; output.bound_output(path); print('y')"
+    body = f"print('x' * 2000); {harm}; output.rotate_output(path); print('y')"
     assert run(tmp_path, body).returncode == 0

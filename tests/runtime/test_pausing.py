@@ -136,7 +136,7 @@ def test_a_run_comes_to_rest_and_goes_on(topology: Callable[[], Topology]) -> No
                 await asyncio.sleep(0)
             supervisor.pausing.pause()
             await until(supervisor, RunState.paused)
-            assert supervisor.pausing.at_work() == []
+            assert supervisor.pausing.active_actors() == []
             before = produced(supervisor)
             for _ in range(1000):
                 await asyncio.sleep(0)
@@ -178,8 +178,8 @@ def test_the_diary_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
 
     _, supervisor = directed(numbers(), script)
     told = [line.partition(" s ")[2] for line in supervisor.recent]
-    assert told[1:3] == ["paused: at rest, 0 messages wait in their channels", "resumed: goes on"]
-    assert [line.split(" (")[0] for line in supervisor.run_machine.story] == [
+    assert told[1:3] == ["paused: at rest, 0 messages wait in their channels", "resumed: continues"]
+    assert [line.split(" (")[0] for line in supervisor.run_machine.history] == [
         "starting -begin-> running",
         "running -pause-> paused",
         "paused -resume-> running",
@@ -222,7 +222,7 @@ def test_a_run_that_ends_while_it_is_to_pause() -> None:
     async def script(supervisor: Supervisor) -> None:
         supervisor.pausing.pause()
         supervisor.request("enough")
-        with pytest.raises(UsageError, match=r"^the run is not running just now$"):
+        with pytest.raises(UsageError, match=r"^the run is not running$"):
             supervisor.pausing.pause()
 
     outcome, _ = directed(numbers(), script)
@@ -286,7 +286,7 @@ def test_without_a_source_nothing_would_stop(cls: type[Actor], pauses: bool) -> 
             return
         with pytest.raises(UsageError, match=r"nothing would stop$") as caught:
             supervisor.pausing.pause()
-        assert caught.value.hint.endswith("says `source = True`")
+        assert caught.value.hint.endswith("sends unprompted")
 
     t = Topology()
     one, other = t.add(cls, group="one"), t.add(cls, group="other")
@@ -317,7 +317,7 @@ def test_who_is_still_at_work_is_named() -> None:
         while supervisor.pages.snapshot(1)["phase"] != "thinking":
             await asyncio.sleep(0)
         supervisor.pausing.pause()
-        while supervisor.pausing.at_work() != ["busy-0 (in thinking)"]:
+        while supervisor.pausing.active_actors() != ["busy-0 (in thinking)"]:
             await asyncio.sleep(0)
         assert supervisor.run_machine.state is RunState.running
         free.set()
@@ -347,12 +347,12 @@ class Tunable(Idle):
 
 def test_the_supervisor_calls_all_who_have_an_endpoint() -> None:
     async def script(supervisor: Supervisor) -> None:
-        assert supervisor.tell_of_change("rate", 3) == ["tunable-0", "tunable-1"]
+        assert supervisor.change_key("rate", 3) == ["tunable-0", "tunable-1"]
         assert supervisor.call("another") == []
         while len(told) < 2:
             await asyncio.sleep(0)
         assert supervisor.changes == {"rate": 3}
-        supervisor.tell_of_change("unknown", 4)
+        supervisor.change_key("unknown", 4)
         while not any("not done" in line for line in supervisor.recent):
             await asyncio.sleep(0)
 
@@ -367,7 +367,7 @@ def test_the_supervisor_calls_all_who_have_an_endpoint() -> None:
 
 def test_what_nobody_takes_is_no_change() -> None:
     async def script(supervisor: Supervisor) -> None:
-        assert supervisor.tell_of_change("rate", 3) == []
+        assert supervisor.change_key("rate", 3) == []
         assert (supervisor.changes, supervisor.exact) == ({}, True)
 
     assert directed(numbers(), script)[0].exact is True

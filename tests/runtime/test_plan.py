@@ -62,7 +62,7 @@ def cycle_in(*channels: PlanChannel) -> str:
         check_cycles(plan_of(*channels))
     except TopologyError as error:
         text = str(error)
-        assert text.startswith("a cycle of waiting channels has no room for one full turn: ")
+        assert text.startswith('a cycle of channels with when_full="wait" can deadlock: ')
         return text.rpartition(": ")[2]
     return ""
 

@@ -34,12 +34,12 @@ def test_what_is_there_is_given() -> None:
 @pytest.mark.parametrize(
     ("cores", "threads", "device", "text"),
     [
-        ([4711], None, "cpu", "`workers` is to run on cores 4711"),
-        ([], None, "cpu", "`workers` is to run on cores none"),
-        ([-1], None, "cpu", "`workers` is to run on cores -1"),
-        (None, 0, "cpu", "`workers` is to have 0 threads"),
-        (None, None, "gpu", "`workers` is to use device `gpu`"),
-        (None, None, "cuda:x", "`workers` is to use device `cuda:x`"),
+        ([4711], None, "cpu", "`workers` cannot run on cores 4711"),
+        ([], None, "cpu", "`workers` cannot run on cores none"),
+        ([-1], None, "cpu", "`workers` cannot run on cores -1"),
+        (None, 0, "cpu", "`workers` cannot have 0 threads"),
+        (None, None, "gpu", "`workers` has an unknown device `gpu`"),
+        (None, None, "cuda:x", "`workers` has an unknown device `cuda:x`"),
     ],
 )
 def test_what_is_not_is_refused(cores: Sequence[int] | None, threads: int | None, device: str, text: str) -> None:
@@ -78,5 +78,5 @@ def test_who_shares_a_process_shares_its_cores() -> None:
     t.add(Worker, group="b", process="both", threads=2, seen=[])
     t.plan()
     t.add(Worker, group="c", process="both", seen=[])
-    with pytest.raises(TopologyError, match="`a` and `c` share process `both` and ask for other cores or threads"):
+    with pytest.raises(TopologyError, match="`a` and `c` share process `both` but have different cores or threads"):
         t.plan()

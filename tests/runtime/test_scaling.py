@@ -26,7 +26,7 @@ from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet
 from hive.runtime.processes import SharedMemory
 from hive.runtime.run import _stages
-from hive.runtime.scaling import SCALED, added_up, changed_config, description, live_change
+from hive.runtime.scaling import SCALED, changed_config, combined_outcome, description, live_change
 from hive.runtime.topology import Topology
 
 
@@ -61,12 +61,16 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed while a run goes on"),
-        (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed while a run goes on"),
-        (["nonsense"], UsageError, "`nonsense` cannot be changed while a run goes on"),
+        (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed during a run"),
+        (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed during a run"),
+        (["nonsense"], UsageError, "`nonsense` cannot be changed during a run"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
         (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
-        (["collection.workers=2"], UsageError, "has that already: collection.workers = 2, gradients.workers = 1"),
+        (
+            ["collection.workers=2"],
+            UsageError,
+            "already has these values: collection.workers = 2, gradients.workers = 1",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
@@ -85,8 +89,8 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed while a run goes on$"),
-        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed while a run goes on$"),
+        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed during a run$"),
+        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed during a run$"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
@@ -96,7 +100,7 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
             "is fixed for a run: its moments lie in the learner's optimizer state",
         ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
-        (["algorithm.discount=0.99"], UsageError, "^cart-1 has that already: algorithm.discount=0.99$"),
+        (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
     ],
 )
 def test_what_cannot_change_at_once_is_refused(
@@ -120,13 +124,13 @@ def test_it_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.Monkey
     for update, size in ((10, 1 << 20), (20, 2 << 20)):
         (run.checkpoints / f"{update:06d}").mkdir()
         (run.checkpoints / f"{update:06d}" / "weights.safetensors").write_bytes(bytes(size))
-    needed = scaling.ROOM * (2 << 20)
+    needed = scaling.FREE_CHECKPOINTS * (2 << 20)
     for free, fits in ((needed, True), (needed - 1, False)):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: Usage(0, 0, free))
         if fits:
             changed_config(run, config_of(run), ["collection.workers=3"])
         else:
-            with pytest.raises(UsageError, match="the disk has 6 MiB left; it takes 6"):
+            with pytest.raises(UsageError, match="and needs 6 MiB; the disk has 6 MiB left"):
                 changed_config(run, config_of(run), ["collection.workers=3"])
 
 
@@ -142,7 +146,7 @@ def account(produced: int, consumed: int, **dropped: int) -> dict[str, Any]:
 
 def test_one_stage_is_its_outcome() -> None:
     only = outcome(state="finished", restarts={"a-0": 1}, channels={"out": account(3, 2, stale=1)}, digest="d")
-    assert added_up([only]) == only
+    assert combined_outcome([only]) == only
 
 
 class Producer(Actor):
@@ -179,7 +183,7 @@ def test_the_next_stage_has_the_room_of_the_last() -> None:
         return await building
 
     held: list[SharedMemory] = []
-    run = SimpleNamespace(unless_asked=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
+    run = SimpleNamespace(unless_requested=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
     outcome = asyncio.run(_stages(cast(LiveRun, run), build, begin))
     assert (outcome.state, taken) == ("finished", [0, 0, 0])
     for fd in descriptors:
@@ -200,7 +204,7 @@ def test_stages_add_up_and_are_not_exact() -> None:
         results={"updates": 9},
         digest="d",
     )
-    whole = added_up([first, last])
+    whole = combined_outcome([first, last])
     assert (whole.state, whole.reason, whole.results, whole.digest) == ("finished", "done", {"updates": 9}, "d")
     assert not whole.exact
     assert whole.restarts == {"a-0": 4, "a-1": 2, "b-0": 0}

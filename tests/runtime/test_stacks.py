@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.runtime.stacks import MOST_BYTES, MOST_CALLS, TASKS, read_stacks, stacks_file, tasks_text
+from hive.runtime.stacks import MAX_BYTES, MAX_CALLS, TASKS, read_stacks, stacks_file, tasks_text
 from hive.runtime.stacks import _added as added
 
 STUCK = """
@@ -160,10 +160,10 @@ async def test_a_chain_has_an_end() -> None:
     async def deep(left: int) -> None:
         await (deep(left - 1) if left else asyncio.sleep(1e9))
 
-    task = asyncio.create_task(deep(2 * MOST_CALLS), name="deep")
+    task = asyncio.create_task(deep(2 * MAX_CALLS), name="deep")
     await asyncio.sleep(0)
     try:
-        assert tasks_text().count("in test_a_chain_has_an_end.<locals>.deep") == MOST_CALLS
+        assert tasks_text().count("in test_a_chain_has_an_end.<locals>.deep") == MAX_CALLS
     finally:
         task.cancel()
 
@@ -184,9 +184,9 @@ async def test_one_that_is_stopped_or_gone_says_nothing_and_keeps_nobody_waiting
 
 def test_a_file_that_somebody_fills_is_read_up_to_a_limit(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, "a")
-    file.write_bytes(b"x" * (MOST_BYTES + 5))
-    assert len(added(file, 0)) == MOST_BYTES
-    assert added(file, MOST_BYTES) == "xxxxx"
+    file.write_bytes(b"x" * (MAX_BYTES + 5))
+    assert len(added(file, 0)) == MAX_BYTES
+    assert added(file, MAX_BYTES) == "xxxxx"
     assert added(tmp_path / "none", 0) == ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hive.errors import BadTransition
-from hive.runtime.states import ACTOR, RUN, STORY_LENGTH, ActorEvent, ActorState, Machine, RunEvent, RunState
+from hive.runtime.states import ACTOR, HISTORY_LENGTH, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 
 TABLES: list[tuple[str, Mapping[Any, Mapping[Any, Any]], type[enum.Enum], type[enum.Enum]]] = [
     ("actor", ACTOR, ActorState, ActorEvent),
@@ -66,22 +66,22 @@ def test_values_are_the_names_that_views_show(name: str, table: Any, states: Any
 @known
 def test_a_known_event_leads_where_the_table_says(table: Any, state: Any, event: Any) -> None:
     machine = Machine("x", table, state)
-    assert machine.knows(event)
+    assert machine.accepts(event)
     assert machine.handle(event) is table[state][event]
     assert machine.state is table[state][event]
-    assert list(machine.story) == [f"{state.value} -{event.value}-> {table[state][event].value}"]
+    assert list(machine.history) == [f"{state.value} -{event.value}-> {table[state][event].value}"]
 
 
 @unknown
 def test_an_unknown_event_raises_and_changes_nothing(table: Any, state: Any, event: Any) -> None:
     machine = Machine("collector-3", table, state)
-    assert not machine.knows(event)
+    assert not machine.accepts(event)
     with pytest.raises(BadTransition) as caught:
         machine.handle(event, "because")
     expected = f"collector-3 in state `{state.value}` cannot handle `{event.value}` (before: no transition yet)"
     assert str(caught.value) == expected
     assert machine.state is state
-    assert not machine.story
+    assert not machine.history
 
 
 def test_an_actor_may_die_and_be_told_to_stop_at_any_time() -> None:
@@ -102,14 +102,14 @@ def test_a_run_drains_before_it_is_finished_or_stopped() -> None:
 
 
 def test_the_story_holds_the_last_64_transitions() -> None:
-    assert STORY_LENGTH == 64
+    assert HISTORY_LENGTH == 64
     machine = Machine("x", ACTOR, ActorState.starting)
     for number in range(40):
         machine.handle(ActorEvent.died, f"death {number}")
         machine.handle(ActorEvent.restart)
-    assert len(machine.story) == 64
-    assert machine.story[0] == "starting -died-> failed (death 8)"
-    assert machine.story[-1] == "failed -restart-> starting"
+    assert len(machine.history) == 64
+    assert machine.history[0] == "starting -died-> failed (death 8)"
+    assert machine.history[-1] == "failed -restart-> starting"
 
 
 def test_an_error_tells_the_last_five_transitions() -> None:
@@ -128,4 +128,4 @@ def test_an_error_tells_the_last_five_transitions() -> None:
 def test_machines_share_a_table_and_nothing_else() -> None:
     one, other = Machine("a-0", ACTOR, ActorState.starting), Machine("a-1", ACTOR, ActorState.starting)
     one.handle(ActorEvent.ready)
-    assert (other.state, list(other.story)) == (ActorState.starting, [])
+    assert (other.state, list(other.history)) == (ActorState.starting, [])

@@ -183,7 +183,7 @@ def test_groups_can_be_copied() -> None:
 def test_a_port_may_not_take_a_name_of_groups_or_actors(name: str) -> None:
     cls = type("Greeter", (Actor,), {name: Inlet(Report)})
     text, hint = refusal(lambda: Topology().add(cls))
-    assert text == f"a port of Greeter is called `{name}`, as something of every group or actor is"
+    assert text == f"the port `{name}` of Greeter has the name of an attribute of every group or actor"
     assert hint == "give the port another name"
 
 
@@ -227,7 +227,7 @@ def test_a_constructor_may_not_take_a_name_that_adding_takes(cls: type[Actor], n
     """Also where it has a default, or nobody would ever learn why it has no effect."""
     t = Topology()
     text, hint = refusal(lambda: t.add(cls))
-    assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, as Topology.add itself has"
+    assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, which Topology.add uses itself"
     assert hint == "give the parameter another name"
     assert not t.groups
 
@@ -274,12 +274,12 @@ def test_refusals_of_connecting() -> None:
     )
     again = t.add(Learner, group="again")
     assert refusal(lambda: t.connect(collectors.rollouts, again.rollouts)) == (
-        "`collectors.rollouts` is balanced between one group of consumers and is connected twice",
+        "`collectors.rollouts` is balanced over one group of consumers and cannot be connected twice",
         'use pattern="broadcast"',
     )
     assert refusal(lambda: t.connect(again.weights, loggers.weights)) == (
         "`loggers.weights` is connected to two sources",
-        "declare a second port; each takes one source",
+        "declare a second port; each accepts one source",
     )
     assert refusal(lambda: t.connect(collectors.reports, loggers.reports))[0] == (
         "`collectors.reports` is connected to `loggers` twice"
@@ -294,7 +294,7 @@ def test_a_board_has_one_writer() -> None:
     learners, logger = t.add(Learner, count=2), t.add(Logger)
     assert refusal(lambda: t.connect(learners.weights, logger.weights, block_bytes=8)) == (
         "`learners.weights` is a publication and has 2 writers",
-        "a board has exactly one",
+        "a board has exactly one writer",
     )
 
 
@@ -307,7 +307,7 @@ def test_a_slab_balances_and_waits(outlet: Outlet[Rollout]) -> None:
     source = t.add(type("Maker", (Actor,), {"rollouts": outlet}))
     learner = t.add(Learner)
     assert refusal(lambda: t.connect(source.rollouts, learner.rollouts, layout=LAYOUT)) == (
-        "`maker.rollouts` has a layout and so must balance and wait",
+        '`maker.rollouts` has a layout, which requires pattern="balance" and when_full="wait"',
         "connect it without a layout",
     )
     t.connect(source.rollouts, learner.rollouts)
@@ -336,7 +336,7 @@ def test_names_of_channels() -> None:
 def test_publishing_without_subscribers() -> None:
     t = Topology()
     learner = t.add(Learner)
-    refused = "`learner.{}` is not a publication, or is connected already"
+    refused = "`learner.{}` is not a publication, or is already connected"
     assert refusal(lambda: t.publish(learner.rollouts, block_bytes=8))[0] == refused.format("rollouts")
     t.publish(learner.moments, block_bytes=8)
     assert refusal(lambda: t.publish(learner.moments, block_bytes=8))[0] == refused.format("moments")
@@ -432,12 +432,12 @@ def test_a_digest_may_be_asked_for_before_the_connection() -> None:
 
 
 def test_a_topology_has_actors_but_not_too_many() -> None:
-    assert refusal(Topology().plan) == ("a topology without actors", "add one with topology.add(...)")
+    assert refusal(Topology().plan) == ("the topology has no actors", "add one with topology.add(...)")
     t = Topology()
     t.add(Actor, count=MAX_ACTORS)
     assert len(t.plan().actors) == 1000
     t.add(Actor)
-    assert refusal(t.plan)[0] == "1001 actors; at most 1000 fit"
+    assert refusal(t.plan)[0] == "the topology has 1001 actors; the maximum is 1000"
 
 
 def test_every_port_is_connected_or_optional() -> None:
@@ -463,14 +463,17 @@ def connected(**options: Any) -> Topology:
 def test_sizes_are_checked() -> None:
     assert refusal(slab_of(1).plan) == (
         "channel `rollouts` has 1 slots per producer",
-        "one to write and one to read are the least",
+        "the minimum is 2: one to write and one to read",
     )
-    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "one is the least")
+    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "the minimum is 1")
     assert connected(window=1).plan().channels[0].window == 1
     board = Topology()
     lone = board.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     board.connect(lone.weights, board.add(Logger).weights)
-    assert refusal(board.plan) == ("`lone.weights` is a publication of no size", "pass block_bytes=... to connect")
+    assert refusal(board.plan) == (
+        "the publication `lone.weights` has no block size",
+        "pass block_bytes=... to connect",
+    )
 
 
 def slab_of(slots: int) -> Topology:
@@ -489,11 +492,8 @@ def test_a_slab_has_no_more_slots_than_its_memory_may_say() -> None:
     with pytest.raises(ValueError, match=f"a slab has 1 to {MAX_SLOTS} slots"):
         SlabPlan(MAX_SLOTS + 1, 64).format(np.zeros(SlabPlan(MAX_SLOTS + 1, 64).bytes, np.uint8))
     text, hint = refusal(slab_of(MAX_SLOTS + 1).plan)
-    assert text == (
-        "channel `rollouts` needs a slab of 4097 slots, and 4096 is the most: what says more is taken for damaged "
-        "memory"
-    )
-    assert hint == "connect it with a smaller slots=...; in a config that is slots, max_lag or bootstrap_rounds"
+    assert text == "channel `rollouts` needs a slab of 4097 slots; the maximum is 4096"
+    assert hint == "connect it with a smaller slots=...; in a config, lower slots, max_lag or bootstrap_rounds"
 
 
 def board_of(keep: int) -> Topology:
@@ -510,18 +510,15 @@ def test_a_board_has_no_more_blocks_than_its_memory_may_say() -> None:
     with pytest.raises(ValueError, match=f"a board has at most {MAX_BLOCKS} blocks"):
         BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).format(np.zeros(BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).offset, np.uint8))
     text, hint = refusal(board_of(MAX_BLOCKS - 1).plan)
-    assert text == (
-        "channel `weights` needs a board of 65537 blocks, and 65536 is the most: what says more is taken for damaged "
-        "memory"
-    )
-    assert hint == "connect it with a smaller keep=...; in a config that is slots, max_lag or bootstrap_rounds"
+    assert text == "channel `weights` needs a board of 65537 blocks; the maximum is 65536"
+    assert hint == "connect it with a smaller keep=...; in a config, lower slots, max_lag or bootstrap_rounds"
 
 
 @pytest.mark.parametrize("other", ["missing", "rollouts", "reports"])
 def test_a_board_commits_with_a_board(other: str) -> None:
     t = trainer()
     t.publish(t.add(type("Lone", (Actor,), {"state": Publication(Weights)})).state, block_bytes=8, commit_with=other)
-    assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is no board here"
+    assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is not a board of this topology"
 
 
 def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None:
@@ -541,7 +538,7 @@ def test_a_digest_is_of_something_connected() -> None:
     t.digest(learner.moments, 8)
     t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
     t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
-    assert refusal(t.plan)[0] == "the digest is of `learner.moments`, which is not connected"
+    assert refusal(t.plan)[0] == "the digest needs `learner.moments`, which is not connected"
 
 
 # --- changing one that is there
@@ -592,7 +589,7 @@ def test_a_class_can_be_replaced_by_one_with_the_same_ports() -> None:
 @pytest.mark.parametrize("port", [None, Inlet(Rollout), Outlet(Many)])
 def test_one_without_a_port_that_is_connected_is_refused(port: Any) -> None:
     t, other = pair(), type("Other", (Actor,), {} if port is None else {"inn": port})
-    with pytest.raises(TopologyError, match=r"cannot take the place of Eater: it has no port `inn` \(Inlet of Many\)"):
+    with pytest.raises(TopologyError, match=r"cannot replace Eater: it has no port `inn` \(Inlet of Many\)"):
         t.replace("eaters", other)
     assert t["eaters"].cls is Eater
 

@@ -13,13 +13,13 @@ import pytest
 
 from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
-from hive.runtime.diagnostics import Notice, Notices
+from hive.runtime.diagnostics import Diagnostic, Diagnostics
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.memory import PAGE, Bytes
 from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
 from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervisor import Supervisor
-from hive.runtime.watchdog import ACCOUNTS_LOOKS, WATCH_S, watch
+from hive.runtime.watchdog import ACCOUNTS_EVERY, WATCH_S, watch
 
 AT_ONCE = Settings(phase_limit_s=0.0)  # whoever is judged is stuck: a page counts real time, which has no virtual clock
 NEVER = Settings(phase_limit_s=1e6)
@@ -256,8 +256,8 @@ def test_one_that_dies_while_it_is_asked_is_not_killed_in_its_next_life(comes_ba
 def test_what_is_slow_or_wasted_is_put_into_the_diary(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page counts real time, which has no virtual clock: so what a look finds is given."""
     supervisors: list[Watched] = []
-    slow = [Notice("slow", "actor-1 was slow", "actor-1")]
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
+    slow = [Diagnostic("slow", "actor-1 was slow", "actor-1")]
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
@@ -265,20 +265,20 @@ def test_what_is_slow_or_wasted_is_put_into_the_diary(monkeypatch: pytest.Monkey
         supervisor.statuses[0].count("gradients:stale", 5.0)
         supervisors.append(supervisor)
 
-    looks = ACCOUNTS_LOOKS + 1
+    looks = ACCOUNTS_EVERY + 1
     assert watched(NEVER, prepare, seconds=(looks + 0.5) * WATCH_S) == []
     told = supervisors[0].told
     assert [each for each in told if each[1] == "slow"] == [
         ((look + 1) * WATCH_S, "slow", "actor-1 was slow", {"actor": "actor-1"}) for look in range(looks)
     ]
     (stale,) = [each for each in told if each[1] != "slow"]
-    assert stale[:2] == (ACCOUNTS_LOOKS * WATCH_S, "stale")
-    assert stale[2].startswith("5 of `gradients` were older than max_lag allows and dropped")
+    assert stale[:2] == (ACCOUNTS_EVERY * WATCH_S, "stale")
+    assert stale[2].startswith("5 messages of `gradients` were older than max_lag allows and were dropped")
 
 
 def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
@@ -290,7 +290,7 @@ def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_of_an_earlier_incarnation_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
