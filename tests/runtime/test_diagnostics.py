@@ -1,4 +1,4 @@
-"""Diagnostics: what is slow or wasted is said when it is first seen, and then now and then."""
+"""Diagnostics: slow calls and stale messages are reported when first seen, then at most once per EVERY_S."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def look(diagnostics: Diagnostics, now_s: float, phase: str, since_s: float, **m
     return [found.text for found in diagnostics.of_actor(page(phase, since_s, now_s, **more), round(now_s * SECOND))]
 
 
-def test_a_slow_call_is_told_when_it_is_over() -> None:
+def test_a_slow_call_is_reported_after_it_has_ended() -> None:
     diagnostics = Diagnostics()
     assert look(diagnostics, 10.5, "env", 10.0) == []
     assert look(diagnostics, 11.5, "env", 10.0) == []
@@ -44,7 +44,7 @@ def test_nothing_else_is_slow(phase: str, doing_s: float) -> None:
     assert look(diagnostics, 101.0, "runtime", 101.0) == []
 
 
-def test_what_happens_again_is_counted_and_told_once_in_a_while() -> None:
+def test_repeated_slow_calls_are_counted_and_reported_once_per_interval() -> None:
     diagnostics, told = Diagnostics(), []
     for call in range(60):  # each takes 1.5 s of 2 s
         told += look(diagnostics, 2.0 * call + 2.5, "env", 2.0 * call + 1.0)
@@ -56,7 +56,7 @@ def test_what_happens_again_is_counted_and_told_once_in_a_while() -> None:
     ]
 
 
-def test_every_actor_is_told_of_on_its_own() -> None:
+def test_actors_are_reported_separately() -> None:
     diagnostics = Diagnostics()
     for name in ("collector-0", "collector-1"):
         look(diagnostics, 3.0, "env", 1.0, name=name)
@@ -69,7 +69,7 @@ def accounts(**stale: int) -> dict[str, dict[str, Any]]:
     return {name: {"dropped": {"stale": count, "cut": 5} if count else {"cut": 5}} for name, count in stale.items()}
 
 
-def test_stale_drops_are_told_by_channel() -> None:
+def test_stale_messages_are_reported_by_channel() -> None:
     diagnostics = Diagnostics()
     assert diagnostics.of_channels(accounts(rollouts=0, gradients=0), 0) == []
     (diagnostic,) = diagnostics.of_channels(accounts(rollouts=0, gradients=1_200), 5 * SECOND)
@@ -84,7 +84,7 @@ def test_stale_drops_are_told_by_channel() -> None:
     ] == ["rollouts"]
 
 
-def test_who_died_in_a_slow_step_is_told_as_dead_and_not_as_slow() -> None:
+def test_a_slow_call_that_ends_in_an_exit_is_not_reported() -> None:
     diagnostics = Diagnostics()
     look(diagnostics, 12.0, "env", 10.0)
     assert look(diagnostics, 14.0, "runtime", 13.9, incarnation=1) == []
@@ -93,13 +93,13 @@ def test_who_died_in_a_slow_step_is_told_as_dead_and_not_as_slow() -> None:
     assert told == ["the environments of collector-0 took 2.0 s for one step"]
 
 
-def test_a_page_that_has_just_been_opened_says_nothing() -> None:
+def test_a_page_that_has_just_been_opened_has_no_diagnostics() -> None:
     diagnostics = Diagnostics()
     assert look(diagnostics, 56_472.2, "env", 0.0) == []
     assert look(diagnostics, 56_472.3, "runtime", 56_472.3) == []
 
 
-def test_a_notice_names_its_actor() -> None:
+def test_a_diagnostic_names_its_actor() -> None:
     diagnostics = Diagnostics()
     look(diagnostics, 3.0, "env", 1.0)
     text = "the environments of collector-0 took 2.0 s for one step"

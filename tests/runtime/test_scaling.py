@@ -1,4 +1,4 @@
-"""What may be changed while a run goes on, what is refused, and what the stages of a run add up to."""
+"""Which keys can change during a run, which changes are refused, and how stages are combined."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
+def test_invalid_changes_are_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         changed_config(run, config_of(run), sets)
 
@@ -103,14 +103,14 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
         (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
     ],
 )
-def test_what_cannot_change_at_once_is_refused(
+def test_invalid_live_changes_are_refused(
     run: RunDirectory, sets: list[str], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         live_change(run, config_of(run), sets)
 
 
-def test_who_can_change_it_instead(run: RunDirectory) -> None:
+def test_hints_of_refused_changes(run: RunDirectory) -> None:
     with pytest.raises(UsageError) as caught:
         live_change(run, config_of(run), ["collection.workers=4"])
     assert caught.value.hint == "`hive scale` changes numbers of workers"
@@ -120,7 +120,7 @@ def test_who_can_change_it_instead(run: RunDirectory) -> None:
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 
 
-def test_it_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     for update, size in ((10, 1 << 20), (20, 2 << 20)):
         (run.checkpoints / f"{update:06d}").mkdir()
         (run.checkpoints / f"{update:06d}" / "weights.safetensors").write_bytes(bytes(size))
@@ -144,7 +144,7 @@ def account(produced: int, consumed: int, **dropped: int) -> dict[str, Any]:
     return {"produced": produced, "consumed": consumed, "dropped": dropped, "in_flight": in_flight}
 
 
-def test_one_stage_is_its_outcome() -> None:
+def test_the_outcome_of_one_stage_is_unchanged() -> None:
     only = outcome(state="finished", restarts={"a-0": 1}, channels={"out": account(3, 2, stale=1)}, digest="d")
     assert combined_outcome([only]) == only
 
@@ -157,8 +157,8 @@ class Consumer(Actor):
     inn = Inlet(Empty)
 
 
-def test_the_next_stage_has_the_room_of_the_last() -> None:
-    """A plan that only fits a machine that is empty can be scaled, down at least: the last stage's memory is gone."""
+def test_the_memory_of_a_stage_is_released_before_the_next() -> None:
+    """A plan that fits the machine only once can be scaled down, since the last stage's memory is released."""
     descriptors: list[int] = []
     taken: list[int] = []
 
@@ -174,7 +174,7 @@ def test_the_next_stage_has_the_room_of_the_last() -> None:
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         for segment in memory.segments.values():
             segment.memory[:] = 1
-        held.append(memory)  # somebody forgets to let go of it
+        held.append(memory)  # a leaked reference
         descriptors[:] = [os.dup(segment.fd) for segment in memory.segments.values()]
         assert sum(os.fstat(fd).st_blocks for fd in descriptors) * 512 > 4 << 20
         return Outcome(SCALED if len(held) < 3 else "finished", "", "", "", True, {}, {}, {}, "")
@@ -190,7 +190,7 @@ def test_the_next_stage_has_the_room_of_the_last() -> None:
         os.close(fd)
 
 
-def test_stages_add_up_and_are_not_exact() -> None:
+def test_stages_are_summed_and_not_exact() -> None:
     first = outcome(
         restarts={"a-0": 1, "a-1": 2},
         channels={"out": account(10, 7, stale=2, run_ended=1), "old": account(1, 1)},
@@ -213,4 +213,4 @@ def test_stages_add_up_and_are_not_exact() -> None:
         "old": account(1, 1),
         "new": account(2, 2),
     }
-    assert first.channels["out"] == account(10, 7, stale=2, run_ended=1)  # as it was
+    assert first.channels["out"] == account(10, 7, stale=2, run_ended=1)  # unchanged

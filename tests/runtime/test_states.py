@@ -46,7 +46,7 @@ def test_every_state_has_a_row_of_known_events_and_states(name: str, table: Any,
 
 
 @every_table
-def test_every_event_means_something_somewhere(name: str, table: Any, states: Any, events: Any) -> None:
+def test_every_event_is_accepted_in_some_state(name: str, table: Any, states: Any, events: Any) -> None:
     assert {event for row in table.values() for event in row} == set(events)
 
 
@@ -64,7 +64,7 @@ def test_values_are_the_names_that_views_show(name: str, table: Any, states: Any
 
 
 @known
-def test_a_known_event_leads_where_the_table_says(table: Any, state: Any, event: Any) -> None:
+def test_an_accepted_event_changes_the_state_as_in_the_table(table: Any, state: Any, event: Any) -> None:
     machine = Machine("x", table, state)
     assert machine.accepts(event)
     assert machine.handle(event) is table[state][event]
@@ -84,7 +84,7 @@ def test_an_unknown_event_raises_and_changes_nothing(table: Any, state: Any, eve
     assert not machine.history
 
 
-def test_an_actor_may_die_and_be_told_to_stop_at_any_time() -> None:
+def test_an_actor_may_exit_or_be_stopped_at_any_time() -> None:
     for state, row in ACTOR.items():
         assert ActorEvent.stop in row or state is ActorState.draining, state
         assert ActorEvent.died in row or state is ActorState.failed, state
@@ -101,7 +101,7 @@ def test_a_run_drains_before_it_is_finished_or_stopped() -> None:
         assert ({RunEvent.finish, RunEvent.stop} <= set(row)) == (state is RunState.draining)
 
 
-def test_the_story_holds_the_last_64_transitions() -> None:
+def test_the_history_holds_the_last_64_transitions() -> None:
     assert HISTORY_LENGTH == 64
     machine = Machine("x", ACTOR, ActorState.starting)
     for number in range(40):
@@ -112,7 +112,7 @@ def test_the_story_holds_the_last_64_transitions() -> None:
     assert machine.history[-1] == "failed -restart-> starting"
 
 
-def test_an_error_tells_the_last_five_transitions() -> None:
+def test_an_error_shows_the_last_five_transitions() -> None:
     machine = Machine("run", RUN, RunState.starting)
     machine.handle(RunEvent.begin)
     for _ in range(3):

@@ -91,7 +91,7 @@ def refusal(build: Callable[[], Any]) -> tuple[str, str]:
 # --- groups and names
 
 
-def test_names_count_on_within_a_role() -> None:
+def test_numbers_continue_within_a_role() -> None:
     t = Topology()
     assert t.add(Source).names == ["source-0"]
     assert t.add(Source, count=3).names == ["source-1", "source-2", "source-3"]
@@ -155,7 +155,7 @@ def test_a_group_gives_ports_handles_and_processes() -> None:
         t["learner"].handle(1)
 
 
-def test_a_port_that_a_group_does_not_have() -> None:
+def test_a_missing_port_of_a_group() -> None:
     t = trainer()
     with pytest.raises(AttributeError) as caught:
         t["collectors"].rollout  # noqa: B018
@@ -213,7 +213,7 @@ class Restarted(Actor):
 
 
 class Heir(Counting):
-    """Inherits it."""
+    """Inherits the constructor."""
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ class Heir(Counting):
     ],
 )
 def test_a_constructor_may_not_take_a_name_that_adding_takes(cls: type[Actor], name: str) -> None:
-    """Also where it has a default, or nobody would ever learn why it has no effect."""
+    """Also if it has a default: otherwise its value would be ignored without an error."""
     t = Topology()
     text, hint = refusal(lambda: t.add(cls))
     assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, which Topology.add uses itself"
@@ -241,7 +241,7 @@ def test_other_parameters_of_constructors() -> None:
     assert Topology().add(Tank, **given).parameters == given
 
 
-def test_refusals_of_adding() -> None:
+def test_refused_arguments_of_add() -> None:
     t = Topology()
     t.add(Source)
     assert refusal(lambda: t.add(Source)) == ("two groups are called `source`", "pass group=... to one of them")
@@ -257,7 +257,7 @@ def test_refusals_of_adding() -> None:
 # --- connections
 
 
-def test_refusals_of_connecting() -> None:
+def test_refused_arguments_of_connect() -> None:
     t = trainer()
     collectors, learner, loggers = t["collectors"], t["learner"], t["loggers"]
     pair = "connect an Outlet to an Inlet, or a Publication to a Subscription"
@@ -419,7 +419,7 @@ def test_results_and_digest() -> None:
     assert (plan.digest_segment, plan.digest_bytes) == ("weights", 64)
 
 
-def test_a_digest_may_be_asked_for_before_the_connection() -> None:
+def test_a_digest_may_be_set_before_the_connection() -> None:
     t = Topology()
     learner = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     t.digest(learner.weights, 8)
@@ -431,7 +431,7 @@ def test_a_digest_may_be_asked_for_before_the_connection() -> None:
 # --- what a plan refuses
 
 
-def test_a_topology_has_actors_but_not_too_many() -> None:
+def test_limits_on_the_number_of_actors() -> None:
     assert refusal(Topology().plan) == ("the topology has no actors", "add one with topology.add(...)")
     t = Topology()
     t.add(Actor, count=MAX_ACTORS)
@@ -484,8 +484,8 @@ def slab_of(slots: int) -> Topology:
     return t
 
 
-def test_a_slab_has_no_more_slots_than_its_memory_may_say() -> None:
-    """The limit is that of the native part; what it refuses is refused here first."""
+def test_the_limit_on_slots_is_that_of_the_native_part() -> None:
+    """The plan refuses a size before the native part would."""
     plan = slab_of(MAX_SLOTS).plan()
     memory = np.zeros(plan.segments[0].plan.bytes, np.uint8)
     plan.segments[0].plan.format(memory)
@@ -503,7 +503,7 @@ def board_of(keep: int) -> Topology:
     return t
 
 
-def test_a_board_has_no_more_blocks_than_its_memory_may_say() -> None:
+def test_the_limit_on_blocks_is_that_of_the_native_part() -> None:
     plan = board_of(MAX_BLOCKS - 2).plan()
     control = np.zeros(plan.segments[0].plan.offset, np.uint8)
     plan.segments[0].plan.format(control)
@@ -521,7 +521,7 @@ def test_a_board_commits_with_a_board(other: str) -> None:
     assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is not a board of this topology"
 
 
-def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None:
+def test_messages_that_cannot_be_encoded_are_refused_before_any_actor_starts() -> None:
     class Odd(Message):
         tags: set[str]
 
@@ -532,7 +532,7 @@ def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None
     assert "Odd.tags: a message cannot carry set[str]; use int, float" in text
 
 
-def test_a_digest_is_of_something_connected() -> None:
+def test_a_digest_needs_a_connected_publication() -> None:
     t = Topology()
     learner = t.add(Learner)
     t.digest(learner.moments, 8)
@@ -541,7 +541,7 @@ def test_a_digest_is_of_something_connected() -> None:
     assert refusal(t.plan)[0] == "the digest needs `learner.moments`, which is not connected"
 
 
-# --- changing one that is there
+# --- changing a topology
 
 
 class Many(Message):
@@ -587,21 +587,21 @@ def test_a_class_can_be_replaced_by_one_with_the_same_ports() -> None:
 
 
 @pytest.mark.parametrize("port", [None, Inlet(Rollout), Outlet(Many)])
-def test_one_without_a_port_that_is_connected_is_refused(port: Any) -> None:
+def test_a_class_without_a_connected_port_is_refused(port: Any) -> None:
     t, other = pair(), type("Other", (Actor,), {} if port is None else {"inn": port})
     with pytest.raises(TopologyError, match=r"cannot replace Eater: it has no port `inn` \(Inlet of Many\)"):
         t.replace("eaters", other)
     assert t["eaters"].cls is Eater
 
 
-def test_an_actor_can_be_put_into_a_channel() -> None:
+def test_an_actor_can_be_inserted_into_a_channel() -> None:
     t = pair()
     t.insert(t["feeder"].out, t.add(Between), "inn", "out")
     ways = {channel.source: (channel.targets, channel.window) for channel in t.plan().channels}
     assert ways == {"feeder.out": (("between.inn",), 5), "between.out": (("eaters.inn",), 5)}
 
 
-def test_into_a_channel_with_a_layout_too() -> None:
+def test_an_actor_can_be_inserted_into_a_channel_with_a_layout() -> None:
     t = pair()
     assert [str(ref) for ref in t.disconnect(t["feeder"].out)] == ["eaters.inn"]
     t.connect(t["feeder"].out, t["eaters"].inn, layout=Layout({"value": ("int64", ())}), slots=3)
@@ -614,7 +614,7 @@ def test_into_a_channel_with_a_layout_too() -> None:
     }
 
 
-def test_what_is_not_connected_cannot_be_taken_away_or_parted() -> None:
+def test_an_unconnected_port_cannot_be_disconnected_or_split() -> None:
     t = pair()
     with pytest.raises(TopologyError, match=r"`feeder\.wide` is not connected"):
         t.disconnect(t["feeder"].wide)
