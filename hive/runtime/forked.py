@@ -139,7 +139,7 @@ class ForkedProcesses:
         assert self.writer is not None
         try:
             self.writer.write(pack(message))
-        except RuntimeError as error:  # uvloop raises it for a closed connection, asyncio a ConnectionError
+        except RuntimeError as error:  # uvloop raises it for a closed connection
             raise ConnectionError(str(error)) from None
 
     async def _check_server(self) -> None:

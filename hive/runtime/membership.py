@@ -84,7 +84,7 @@ class ProcessRecord:
         return status.incarnation == self.incarnation and status.pid == self.pid and status.since_ns > 0
 
     def stuck_s(self, status: ActorStatus, state: ActorState, now_ns: int) -> float:
-        """Return the seconds since one of its actors last made progress; 0 for an actor that waits for others.
+        """Return the seconds since the actor of this page last made progress; 0 if it waits for others or is finished.
 
         An actor whose event loop runs is not stuck either: it awaits a timer, a subprocess or a call.
         """

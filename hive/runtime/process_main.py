@@ -82,6 +82,6 @@ def host(
         return 0
 
     group, _ = topology.actor_of(plan.processes[process][0])
-    group.resources.take()
+    group.resources.apply()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())

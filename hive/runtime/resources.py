@@ -31,7 +31,7 @@ class Resources:
     threads: int = 0
     device: str = "cpu"
 
-    def take(self) -> None:
+    def apply(self) -> None:
         """Restrict this process to its cores and threads.
 
         Raises OSError if none of the cores is available any more.

@@ -69,8 +69,8 @@ ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}  # final event by 
 
 STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it
 
-# Delay before processes that said Hello are announced together while the run starts. No actor sends before Begin, so
-# none misses them.
+# While the run starts, processes that sent Hello are announced together after this delay. It holds up no message, since
+# no actor sends before Begin.
 ANNOUNCE_S = 0.02
 REPORTED_EVENTS = 20  # events in a crash report: earlier ones are rarely the cause
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from mortal_worlds import Restarting, World
+from supervised_world import Restarting, World
 
 from hive.runtime.actor import Actor
 from hive.runtime.ending import LAST_TRIES

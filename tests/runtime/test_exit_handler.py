@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from mortal_worlds import Restarting, World
+from supervised_world import Restarting, World
 
 from hive.errors import ActorFailed
 from hive.runtime.actor import Actor
@@ -20,8 +20,8 @@ from hive.runtime.topology import Topology
 
 
 def own(text: str) -> str:
-    """Return the text without its line of mortal_worlds.py, which must be present."""
-    without, count = re.subn(r" \([^()]*mortal_worlds\.py:\d+\)", "", text)
+    """Return the text without its line of supervised_world.py, which must be present."""
+    without, count = re.subn(r" \([^()]*supervised_world\.py:\d+\)", "", text)
     assert count == 1, text
     return without
 

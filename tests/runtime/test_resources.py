@@ -57,7 +57,7 @@ def test_a_process_applies_its_resources(loaded: str, threads: int) -> None:
 import os
 {loaded}
 from hive.runtime.resources import Resources
-Resources(({THERE[0]},), {threads}).take()
+Resources(({THERE[0]},), {threads}).apply()
 import torch
 print(sorted(os.sched_getaffinity(0)), torch.get_num_threads())
 """
