@@ -1,6 +1,6 @@
 """Heads that learn the distribution of the return of every action: by categories (C51) and by quantiles (QR-DQN).
 
-Both are for a discrete action; extra input of their losses: the actions that were taken, int64 [N].
+Both need a discrete action. Extra input of their losses: the actions taken, int64 [N].
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from hive.networks.value_heads import action_count, of_actions
 
 __all__ = ["CategoricalQHead", "QuantileQHead"]
 
-# A target whose sum is further from 1 has lost or gained mass; float32 sums of hundreds of atoms stay within.
+# The greatest distance of a target's sum from 1; the rounding of float32 sums of hundreds of atoms stays below it.
 MASS_TOLERANCE = 1e-3
 
 
 class CategoricalQHead(Head):
-    """Log probabilities [N, actions, atoms] of returns, the atoms of `support` (a buffer).
+    """Log probabilities float32 [N, actions, atoms] of returns, the atoms of `support` (a buffer float32 [atoms]).
 
-    Target: probabilities [N, atoms] of the return of the action, laid onto the support by `project_categorical`.
+    Target: probabilities [N, atoms] of the return of the action taken, projected by `project_categorical`.
     Loss: the cross entropy of both (Bellemare, Dabney and Munos 2017, algorithm 1). Raises NetworkError for a
-    target that is not a distribution.
+    target that is not a distribution, unknown actions, and an action that is not discrete.
     """
 
     gain = 0.01
@@ -62,12 +62,12 @@ class CategoricalQHead(Head):
 
 
 class QuantileQHead(Head):
-    """Quantiles [N, actions, atoms] of the return, at the midpoints (2 i + 1) / (2 atoms).
+    """Quantiles float32 [N, actions, atoms] of the return, at the midpoints (2 i + 1) / (2 atoms).
 
-    Target: [N, atoms], as many equally likely returns of the action, in any order. Loss: for each quantile the mean
-    over the targets of the quantile Huber loss |tau - [u < 0]| L(u) / kappa, u the target minus the quantile, and
-    the sum of these (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", equation
-    10; divided by kappa as in "Implicit Quantile Networks"). kappa = 0: the quantile loss, |tau - [u < 0]| |u|.
+    Target: [N, atoms], equally likely returns of the action taken, in any order. Loss: the sum over the quantiles of
+    the mean over the targets of |tau - [u < 0]| L(u) / kappa, where u is the target minus the quantile and L the
+    Huber loss (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", equation 10;
+    divided by kappa as in "Implicit Quantile Networks"). With kappa = 0 the terms are |tau - [u < 0]| |u|.
     """
 
     gain = 1.0

@@ -1,10 +1,10 @@
-"""Several predictions at once.
+"""Several predictions in one call.
 
-What one network is asked for several inputs is one batch: the rows go through it together and are parted afterwards.
-Networks with different weights are asked one after the other. A batched matrix product over their stacked weights
-(`torch.func.vmap`) would be one call too, but copying the weights together and vmap itself cost more than they save:
-for four networks of two layers and 16 rows 1.0 ms against 0.45 (64 wide), 3.5 against 1.9 (512 wide). The same rows in
-a larger batch may differ in the last bit, as the kernels of a matrix product depend on its size.
+Several inputs of one network form one batch, whose outputs are split afterwards. Networks with different weights are
+called one after the other. A batched matrix product over their stacked weights (`torch.func.vmap`) would be a single
+call, but stacking the weights and vmap itself cost more than they save: for four networks of two layers and 16 rows
+1.0 ms instead of 0.45 (64 wide), 3.5 instead of 1.9 (512 wide). Outputs of the same rows in a larger batch may differ
+in the last bit, because the kernels of a matrix product depend on its size.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ __all__ = ["predict_in_parallel"]
 
 
 def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-    """The outputs of every pair, in order and flat; see `Architecture.parallel_predict`.
+    """Returns the outputs of every pair as one flat tuple, in order; see `Architecture.parallel_predict`.
 
-    A network may appear several times. Pairs of one network share a call where its rows do not depend on each other
-    and the inputs have the same names and, but for the number of rows, the same shapes.
+    A network may appear several times. Pairs of one network share a call if its rows do not depend on each other
+    and the inputs have the same names and, except for the number of rows, the same shapes.
+
+    Raises NetworkError for an entry that is not a pair, and as `Architecture.predict`.
     """
     pairs = list(network_input_tuples)
     calls: dict[Any, list[int]] = {}
     for place, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], Architecture) or not isinstance(pair[1], Mapping):
-            raise NetworkError(f"entry {place} is no pair of a network and its inputs")
+            raise NetworkError(f"entry {place} is not a pair of a network and its inputs")
         calls.setdefault(_key(*pair, place), []).append(place)
     results: dict[int, tuple[Array, ...]] = {}
     for places in calls.values():
@@ -50,7 +52,7 @@ def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Input
 
 
 def _key(network: Architecture, inputs: Inputs, place: int) -> Any:
-    """Equal for pairs that may share a call; unequal to all others where the pair needs one of its own."""
+    """Returns a key that is equal for pairs that may share a call."""
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     if not getattr(network, "rows_are_independent", False) or not _even(arrays):
         return place
@@ -58,7 +60,7 @@ def _key(network: Architecture, inputs: Inputs, place: int) -> Any:
 
 
 def _even(arrays: Mapping[str, Array]) -> bool:
-    """Whether all arrays have as many rows; what has not is refused by the call of its own."""
+    """Returns whether all arrays have the same number of rows. If not, `predict` refuses them in a separate call."""
     return len({array.shape[:1] for array in arrays.values()}) == 1 and all(array.ndim for array in arrays.values())
 
 

@@ -1,9 +1,9 @@
-"""The Polyak step: how a target network follows another network.
+"""The Polyak step, which moves a target network towards another network.
 
     target = (1 - rate) * target + rate * source
 
-Contiguous float32 in host memory, which includes a flat block of weights, takes one native pass. Tensors of other
-dtypes and on other devices are left to torch.
+(Polyak and Juditsky 1992; for target networks Lillicrap et al. 2016.) Contiguous float32 in host memory, such as a
+flat block of weights, takes one native pass. Torch computes tensors of other dtypes and on other devices.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _torch_step(pairs: Sequence[tuple[Tensor, Tensor]], rate: float) -> None:
 
 
 def _flat(values: Values) -> Floats | None:
-    """A view [elements] of what the native pass takes; None for all other tensors."""
+    """Returns a view float32 [elements] for the native pass; None for tensors that it does not support."""
     if isinstance(values, Tensor):
         if values.dtype != torch.float32 or values.device.type != "cpu" or not values.is_contiguous():
             return None

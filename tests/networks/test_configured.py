@@ -50,7 +50,7 @@ def test_arrays_are_copied_by_name() -> None:
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({}, "is not there"),
+        ({}, "is missing"),
         ({"a": np.ones(3, np.float32)}, r"is float32\[3\]"),
         ({"a": np.ones(2)}, r"is float64\[2\]"),
     ],

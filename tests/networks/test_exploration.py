@@ -53,7 +53,7 @@ def test_other_distributions_are_the_same_for_every_rollout() -> None:
     "settings", [(1.1, 0.0, 1), (-0.1, 0.0, 1), (1.0, 1.5, 1), (1.0, float("nan"), 1), (1.0, 0.0, 0)]
 )
 def test_what_is_no_schedule_is_refused(settings: tuple[float, float, int]) -> None:
-    with pytest.raises(NetworkError, match="no exploration from"):
+    with pytest.raises(NetworkError, match="invalid exploration from"):
         EpsilonGreedy(2, *settings)
 
 

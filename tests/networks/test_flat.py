@@ -257,7 +257,7 @@ def test_other_buffers_and_devices_are_refused() -> None:
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
     flat = FlatParameters(module())
-    with pytest.raises(NetworkError, match=f"a block of 64 bytes does not hold {flat.block_bytes} bytes"):
+    with pytest.raises(NetworkError, match=f"a block of 64 bytes is too small for {flat.block_bytes} bytes"):
         flat.bind(aligned_block(64))
     with pytest.raises(NetworkError, match="must start at a multiple of 64 bytes"):
         flat.bind(aligned_block(flat.block_bytes + 4)[4:])

@@ -107,7 +107,7 @@ def test_a_head_of_ones_own_takes_the_place_of_the_usual_one() -> None:
 @pytest.mark.parametrize(
     ("cls", "text"),
     [
-        (lambda parameters, action: nn.Linear(3, 3), "the policy head is Linear, which is no head"),
+        (lambda parameters, action: nn.Linear(3, 3), "the policy head is Linear, not a hive.networks.Head"),
         (Wide, r"the policy head Wide has outputs of shape \[7\]"),
     ],
 )

@@ -149,5 +149,5 @@ def test_what_cannot_be_normalised() -> None:
     two = Spaces({"observation": SEEN, "measurements": InputArray((2,), "float32")}, Discrete(2))
     with pytest.raises(NetworkError, match="needs a single observation"):
         build_network(NetworkParameters(normalize_observations=True), two, torch.Generator())
-    with pytest.raises(NetworkError, match="that remembers nothing"):
+    with pytest.raises(NetworkError, match="without an LSTM"):
         network(middleware_parameters=LSTMMiddlewareParameters())

@@ -78,5 +78,5 @@ def test_wrong_inputs_are_refused_as_by_predict() -> None:
     with pytest.raises(NetworkError, match=r"input `observation` is float32 \[4, 4\], expected float32 \[4, 3\]"):
         predict_in_parallel([(one, wrong), (one, wrong)])
     for entry in ((None, rows(2)), one, (one, None), (one,)):
-        with pytest.raises(NetworkError, match="entry 1 is no pair"):
+        with pytest.raises(NetworkError, match="entry 1 is not a pair"):
             predict_in_parallel([(one, rows(2)), entry])  # type: ignore[list-item]

@@ -108,5 +108,5 @@ def test_what_does_not_fit_is_refused(atoms: Tensor, mass: Tensor, support: Tens
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0, 1), (1.0, 1.0, 3), (2.0, 1.0, 3), (0.0, float("inf"), 3)])
 def test_supports_that_are_none_are_refused(bounds: tuple[float, float, int]) -> None:
-    with pytest.raises(NetworkError, match="no support of"):
+    with pytest.raises(NetworkError, match="invalid support of"):
         categorical_support(*bounds)

@@ -133,5 +133,5 @@ def test_inputs_of_one_network_are_not_run_together() -> None:
 def test_what_cannot_be_is_refused() -> None:
     middleware = LSTMMiddlewareParameters(number_of_lstm_cells=CELLS)
     copies = NetworkWrapper(NetworkParameters(middleware_parameters=middleware), False, False, "main", SPACES)
-    with pytest.raises(NetworkError, match="cannot be cut into batches"):
+    with pytest.raises(NetworkError, match="cannot be split into batches"):
         copies.train_in_batches({"observation": BATCH}, [np.zeros(15, np.float32)] * 2)

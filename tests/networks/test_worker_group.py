@@ -104,7 +104,7 @@ def test_networks_meet_each_for_itself_and_are_made_once() -> None:
 
 def test_numbers_are_checked() -> None:
     for workers, timeout_s in ((0, 1.0), (1.5, 1.0), (2, 0.0), (2, float("nan"))):
-        with pytest.raises(NetworkError, match="no group of"):
+        with pytest.raises(NetworkError, match="invalid group of"):
             WorkerGroup(workers, timeout_s=timeout_s)  # type: ignore[arg-type]
     group: WorkerGroup[str] = WorkerGroup(2, timeout_s=PATIENCE_S)
     for worker in (-1, 2):
@@ -117,4 +117,4 @@ def test_two_workers_of_one_number_are_found_out() -> None:
     raised = in_threads(*[lambda: group.together("main", 0, None, lambda brought: None)] * 2)
     texts = sorted(str(error) for error in raised)
     assert texts[0].startswith("no gradients of `main` from worker 1")
-    assert texts[1] == "worker 0 has brought gradients of `main` twice"
+    assert texts[1] == "worker 0 has contributed gradients of `main` twice"

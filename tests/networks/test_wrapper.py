@@ -199,9 +199,9 @@ def test_variables_are_live_and_local_or_global() -> None:
 
 
 def test_other_devices_are_refused() -> None:
-    with pytest.raises(NetworkError, match="cannot live on cuda"):
+    with pytest.raises(NetworkError, match="cannot be placed on cuda"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, worker_device="cuda")
-    with pytest.raises(NetworkError, match="cannot live on gpu"):
+    with pytest.raises(NetworkError, match="cannot be placed on gpu"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, "gpu")
     NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, "cpu", torch.device("cpu"))
 
@@ -233,9 +233,9 @@ def test_batches_of_uneven_arrays_are_refused_before_the_first() -> None:
     before = weights(copies.online_network)
     more = np.ones(12, np.float32)
     for arguments, message in (
-        ((INPUTS, [more, TARGETS[1]]), "as many rows each"),
-        (({**INPUTS, "output_0_0": INPUTS["output_0_0"][:5]}, TARGETS), "as many rows each"),
-        ((INPUTS, TARGETS, more), "as many rows each"),
+        ((INPUTS, [more, TARGETS[1]]), "equal numbers of rows"),
+        (({**INPUTS, "output_0_0": INPUTS["output_0_0"][:5]}, TARGETS), "equal numbers of rows"),
+        ((INPUTS, TARGETS, more), "equal numbers of rows"),
         ((INPUTS, TARGETS[:1]), "2 outputs and 1 targets"),
         ((INPUTS, None), "the targets are missing"),
         (({}, TARGETS), "needs the input"),
@@ -447,7 +447,7 @@ def test_updating_the_online_network_binds_it_and_its_target_to_the_block() -> N
 def test_a_network_that_is_read_in_place_has_no_rate() -> None:
     copies = in_a_run(state := state_layout())
     shared(copies).at(block_of(state, 1.0, 2.0))
-    with pytest.raises(NetworkError, match=r"network `main` is read in place, it has no rate of 0.5"):
+    with pytest.raises(NetworkError, match=r"network `main` is read in place, so its rate cannot be 0.5"):
         copies.update_online_network(0.5)
 
 
@@ -512,7 +512,7 @@ def test_a_run_takes_one_block_and_clips_by_the_global_norm() -> None:
     for gradients, found in ((None, "no gradient"), ([np.ones(3, np.float32)], "a list")):
         with pytest.raises(NetworkError, match=f"network `main` of a run is given {found}"):
             copies.apply_gradients_to_global_network(gradients)
-    with pytest.raises(NetworkError, match="is clipped by its global norm, not ClipByValue"):
+    with pytest.raises(NetworkError, match="must be clipped by global norm, not ClipByValue"):
         in_a_run(state, clip_gradients=0.5, gradients_clipping_method=GradientClippingMethod.ClipByValue)
 
 
