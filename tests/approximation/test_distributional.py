@@ -155,8 +155,8 @@ def test_the_support_is_part_of_the_state_and_moves_with_the_model() -> None:
     [
         ({"v_min": 1, "v_max": 2}, r"value 0 is not within the support from 1 to 2"),
         ({"v_min": -2, "v_max": -1}, r"value 0 is not within the support"),
-        ({"v_min": 2, "v_max": -2}, "no support of 5 atoms from 2 to -2"),
-        ({"n_atoms": 1}, "no support of 1 atoms"),
+        ({"v_min": 2, "v_max": -2}, "invalid support of 5 atoms from 2 to -2"),
+        ({"n_atoms": 1}, "invalid support of 1 atoms"),
         ({"n_actions": 0}, "n_actions = 0"),
     ],
 )

@@ -14,8 +14,8 @@ def test_partial_says_that_fewer_rounds_were_held(rounds: int, partial: bool) ->
 
 
 def test_the_error_is_of_our_tree_and_what_rlpack_documents() -> None:
-    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="look at the loss")
+    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="check the loss")
     assert isinstance(error, HiveError)
     assert isinstance(error, RuntimeError)
     assert (error.parameter, error.permanent) == ("w", True)
-    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: look at the loss"
+    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: check the loss"

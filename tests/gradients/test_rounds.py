@@ -86,7 +86,7 @@ def test_what_is_native_and_what_is_not() -> None:
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         assert kind(dtype) is NativeRounds
     assert kind(torch.complex64) is kind(torch.float32, torch.device("cuda")) is TorchRounds
-    with pytest.raises(TypeError, match="`w` is int64, gradients are floats"):
+    with pytest.raises(TypeError, match="`w` is int64, gradients must be floats"):
         kind(torch.int64)
 
 
