@@ -34,7 +34,7 @@ def polyak_step(targets: Sequence[Values], sources: Sequence[Values], rate: floa
     Raises NetworkError, and changes nothing, for any other rate and for lists that do not fit each other.
     """
     if not 0.0 <= rate <= 1.0:
-        raise NetworkError(f"the rate of a weight update is between 0 and 1, got {rate}")
+        raise NetworkError(f"the rate of a weight update must be from 0 to 1, got {rate}")
     shapes, given = [tuple(target.shape) for target in targets], [tuple(source.shape) for source in sources]
     if shapes != given:
         raise NetworkError(f"weights of shapes {given} cannot update weights of shapes {shapes}")

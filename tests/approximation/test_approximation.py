@@ -289,7 +289,7 @@ def test_without_an_optimizer_it_is_refused_before_it_leaves_a_gradient(steps: i
 def test_a_weight_that_is_refused_leaves_no_gradient(weight: float) -> None:
     a = approximation()
     for call in (lambda: a.accumulate(loss(a), weight), lambda: accumulate_jointly([(a, loss(a))], weight=weight)):
-        with pytest.raises(NetworkError, match="weight of a loss is positive"):
+        with pytest.raises(NetworkError, match="weight of a loss must be positive"):
             call()
         assert a.model.weight.grad is None  # type: ignore[union-attr]
 
@@ -318,8 +318,8 @@ def test_a_scaling_that_would_do_nothing_is_refused() -> None:
         (lambda a: a.reinforce(1.0), "is given a loss 1.0"),
         (lambda a: a.reinforce(torch.tensor(1.0)), "depends on no parameter"),
         (lambda a: a.reinforce(a(torch.ones(2, 1))), r"of shape \[2, 1\]"),
-        (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss is positive, got 0.0"),
-        (lambda a: a.accumulate(loss(a), math.nan), "weight of a loss is positive, got nan"),
+        (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss must be positive and finite, got 0.0"),
+        (lambda a: a.accumulate(loss(a), math.nan), "weight of a loss must be positive and finite, got nan"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(call: Any, cause: str) -> None:
@@ -346,7 +346,7 @@ def test_what_cannot_be_learned_from_is_refused(call: Any, cause: str) -> None:
         ({"accumulate_steps": 0}, "accumulate_steps = 0"),
         ({"accumulate_steps": 1.5}, "accumulate_steps = 1.5"),
         ({"non_finite": "ignore"}, "non_finite = 'ignore'"),
-        ({"device": "meta"}, "is on cpu, device says meta"),
+        ({"device": "meta"}, "is on cpu, but device is meta"),
         ({"optimizer": torch.optim.LBFGS(line().parameters())}, "LBFGS"),
         ({"model": nn.ReLU()}, "has no parameters"),
     ],

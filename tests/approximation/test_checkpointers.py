@@ -209,7 +209,7 @@ def test_impossible_numbers_are_refused(setting: dict[str, int]) -> None:
 
 
 def test_it_must_know_a_model() -> None:
-    with pytest.raises(NetworkError, match="given no model"):
+    with pytest.raises(NetworkError, match="has no model yet"):
         PeriodicCheckpointer(1)()
 
 

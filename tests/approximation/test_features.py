@@ -175,16 +175,16 @@ def test_without_a_graph_nothing_waits() -> None:
 
 def test_no_gradient_from_a_head_is_an_error() -> None:
     features, _, _ = family()
-    with pytest.raises(NetworkError, match="no gradient has come to `feature`"):
+    with pytest.raises(NetworkError, match="no gradient has reached `feature`"):
         features.reinforce()
     shared = features(STATES)
-    with pytest.raises(NetworkError, match="no gradient has come"):
+    with pytest.raises(NetworkError, match="no gradient has reached"):
         features.reinforce()
     shared.sum().backward()
     features.reinforce()
 
 
-@pytest.mark.parametrize(("style", "cause"), [("detached", "takes its gradient from the heads"), ("shared", "no loss")])
+@pytest.mark.parametrize(("style", "cause"), [("detached", "its gradient comes from the heads"), ("shared", "no loss")])
 def test_each_style_says_what_it_wants(style: Any, cause: str) -> None:
     features, v, _ = family(style=style)
     loss = loss_of(v(features(STATES)))
@@ -286,6 +286,6 @@ def test_its_settings_are_checked() -> None:
         family(style="joint")
     with pytest.raises(NetworkError, match="cache_size = 0"):
         family(cache_size=0)
-    with pytest.raises(NetworkError, match="whose gradient the heads have scaled"):
+    with pytest.raises(NetworkError, match="the heads scale the gradient"):
         family(scaler=torch.amp.GradScaler("cpu"))
     assert isinstance(family(target=FixedTarget(2))[0].target_network, FixedTarget)

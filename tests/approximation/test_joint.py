@@ -84,7 +84,7 @@ def test_a_head_may_have_several_losses_and_steps_once() -> None:
 
 def test_features_that_cannot_get_a_gradient_leave_none_in_the_heads() -> None:
     features, head, _ = family("detached")
-    with pytest.raises(NetworkError, match="no gradient has come"):
+    with pytest.raises(NetworkError, match="no gradient has reached"):
         reinforce_jointly([(head, head(torch.ones(2, 4)).sum())], [features])
     assert all(parameter.grad is None for parameter in head.model.parameters())
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_joined_is_refused() -> None:
     for pairs, features, cause in (
         ([head], [], "a list of pairs"),
         ([(loss, head)], [], "a list of pairs"),
-        ([(head, loss)], head, "features are given as a list"),
+        ([(head, loss)], head, "features must be a list"),
         ([(head, None)], [], "is given a loss None"),
     ):
         with pytest.raises(NetworkError, match=cause):

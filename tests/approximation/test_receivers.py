@@ -155,7 +155,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS.items(), ids=SETTINGS.keys())
 def test_settings_of_a_step_are_refused_in_a_run(name: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(NetworkError, match=f"`q` is stepped by the learner of a run, and its {name} would do nothing"):
+    with pytest.raises(NetworkError, match=f"stepped by the learner of a run, so its {name} would have no effect"):
         QNetwork(line(), Received(), **settings)
     model = line()
     QNetwork(model, torch.optim.SGD(model.parameters()), **settings)
@@ -164,7 +164,7 @@ def test_settings_of_a_step_are_refused_in_a_run(name: str, settings: dict[str, 
 def test_a_scheduler_is_refused_too() -> None:
     model = line()
     scheduler = torch.optim.lr_scheduler.ExponentialLR(torch.optim.SGD(model.parameters()), 0.5)
-    with pytest.raises(NetworkError, match="its scheduler would do nothing"):
+    with pytest.raises(NetworkError, match="its scheduler would have no effect"):
         Approximation(model, Received(), scheduler=scheduler)
 
 

@@ -215,15 +215,15 @@ def test_the_same_numbers_as_a_network_wrapper() -> None:
     [
         (lambda: FixedTarget(0), "update_frequency = 0"),
         (lambda: FixedTarget(1.5), "update_frequency = 1.5 is not a whole number"),  # type: ignore[arg-type]
-        (lambda: PolyakTarget(1.5), "between 0 and 1, got 1.5"),
+        (lambda: PolyakTarget(1.5), "from 0 to 1, got 1.5"),
         (lambda: PolyakTarget("0.5"), "rate = '0.5' is not a finite number"),  # type: ignore[arg-type]
         (lambda: FixedTarget(1, counts="env_steps").advance(float("nan")), "env_steps = nan"),  # type: ignore[arg-type]
         (lambda: PolyakTarget(0.5, buffers="sum"), "buffers = 'sum'"),  # type: ignore[arg-type]
         (lambda: TrivialTarget(mode="test"), "mode = 'test'"),  # type: ignore[arg-type]
-        (lambda: FixedTarget(1)(ONE), "given no network"),
+        (lambda: FixedTarget(1)(ONE), "has no network yet"),
         (lambda: FixedTarget(1).advance(1), "counts updates"),
         (lambda: FixedTarget(1, counts="env_steps").advance(-1), "env_steps = -1 is not a whole number"),
-        (lambda: TrivialTarget().load_state_dict({"model": {}}), "keeps no state, and is given model"),
+        (lambda: TrivialTarget().load_state_dict({"model": {}}), "has no state, but is given model"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, cause: str) -> None:
@@ -272,5 +272,5 @@ def test_a_model_without_the_online_network_is_refused() -> None:
     online, following = pair_of_networks()
     with pytest.raises(NetworkError, match="the model does not contain the online network of this target"):
         QNetwork(network(), target=SharedTarget(online, following))
-    with pytest.raises(NetworkError, match="given no network"):
+    with pytest.raises(NetworkError, match="has no network yet"):
         SharedTarget(online, following)(ONE)

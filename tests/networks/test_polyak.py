@@ -65,8 +65,8 @@ def test_a_flat_block_and_strided_tensors_get_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     ("targets", "sources", "rate", "cause"),
     [
-        ([torch.zeros(2)], [torch.ones(2)], 1.5, "between 0 and 1, got 1.5"),
-        ([torch.zeros(2)], [torch.ones(2)], float("nan"), "between 0 and 1, got nan"),
+        ([torch.zeros(2)], [torch.ones(2)], 1.5, "from 0 to 1, got 1.5"),
+        ([torch.zeros(2)], [torch.ones(2)], float("nan"), "from 0 to 1, got nan"),
         ([torch.zeros(2)], [torch.ones(1)], 0.5, r"shapes \[\(1,\)\] cannot update weights of shapes \[\(2,\)\]"),
         ([torch.zeros(2)], [], 0.5, r"weights of shapes \[\] cannot"),
         ([torch.zeros(2), np.zeros(2)], [torch.ones(2), np.ones(2)], 0.5, "this array is float64"),

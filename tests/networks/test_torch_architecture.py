@@ -168,7 +168,7 @@ def test_gradients_and_weights_that_do_not_fit_change_nothing() -> None:
     weights[-1] = weights[-1][:1]
     with pytest.raises(NetworkError, match="weights of network `main/online` do not fit"):
         network.set_weights(weights)
-    with pytest.raises(NetworkError, match=r"between 0 and 1, got 1\.5"):
+    with pytest.raises(NetworkError, match=r"from 0 to 1, got 1\.5"):
         network.set_weights(network.get_weights(), rate=1.5)
     assert np.array_equal(flat(network.get_weights()), before)
 
@@ -425,7 +425,7 @@ def test_values_that_are_not_finite_are_not_set() -> None:
         network.set_variable_value("trunk.4.bias", np.full(3, np.inf, np.float32))
     with pytest.raises(NetworkError, match=r"variable `trunk.4.bias` do not fit: complex128"):
         network.set_variable_value("trunk.4.bias", np.ones(3, complex))
-    with pytest.raises(NetworkError, match="between 0 and 1, got nan"):
+    with pytest.raises(NetworkError, match="from 0 to 1, got nan"):
         network.set_weights(network.get_weights(), rate=float("nan"))
     assert np.array_equal(flat(network.get_weights()), before)
 
