@@ -290,9 +290,9 @@ class GradAccumulator:
 
         Fewer rounds than `bootstrap_rounds` are allowed unless `strict`; `report` has their number and the norm.
 
-        out: where to write, a map of the same names, shapes and dtypes; cheapest is one that was returned before.
-        into: a module, or named parameters, whose `.grad` become the result's tensors. A frozen parameter is left
-            alone; one that had no gradient in any round gets None, as after backward().
+        out: the map to overwrite, of the same names, shapes and dtypes; an earlier result needs no copy.
+        into: a module, or named parameters, whose `.grad` become the result's tensors. Frozen parameters do not
+            change; one without a gradient in any round gets None, as after backward().
 
         hive.gradients.adopted has the mean of adopted rounds: factors are not part of the weights, and the result is
         zeros if there are no samples.

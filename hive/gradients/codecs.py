@@ -163,4 +163,4 @@ def codec_for(compression: str, top_k: float = TOP_K) -> Codec:
             if not 0 < top_k <= 1:
                 raise TopologyError(f"top-k sends a share of the elements in (0, 1], got {top_k}")
             return TopK(top_k)
-    raise TopologyError(f"no gradient compression `{compression}`", hint=f"one of: {', '.join(COMPRESSIONS)}")
+    raise TopologyError(f"unknown gradient compression `{compression}`", hint=f"one of: {', '.join(COMPRESSIONS)}")

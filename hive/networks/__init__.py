@@ -106,7 +106,7 @@ from hive.networks.spaces import (
 from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, squashed_distribution_for
 from hive.networks.state import StateLayout
 from hive.networks.torch_architecture import TorchArchitecture
-from hive.networks.value_heads import DuelingQHead, QHead, action_count, of_actions
+from hive.networks.value_heads import DuelingQHead, QHead, action_count, select_actions
 from hive.networks.worker_group import WorkerGroup
 from hive.networks.wrapper import NetworkWrapper
 
@@ -218,7 +218,6 @@ __all__ = [
     "network_parameters",
     "network_parameters_of",
     "observed_elements",
-    "of_actions",
     "one_for_each",
     "orthogonal",
     "point_mass",
@@ -228,6 +227,7 @@ __all__ = [
     "refuse_misfits",
     "refuse_unknown_actions",
     "seeded",
+    "select_actions",
     "squashed_distribution_for",
     "weighted_losses",
 ]

@@ -75,8 +75,8 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
 def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], place: str) -> None:
     """Copies into every array of `own` the array of that name in `given`.
 
-    place: names the origin of `given` in messages. Raises RecordError for a missing array and for another shape or
-    dtype; arrays before it have been copied then.
+    place: the origin of `given`, for messages. Raises RecordError for a missing array and for another shape or dtype;
+    the arrays before it have been copied then.
     """
     for name, array in own.items():
         theirs = given.get(name)

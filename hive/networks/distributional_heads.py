@@ -13,7 +13,7 @@ from hive.networks.head_parameters import CategoricalQHeadParameters, QuantileQH
 from hive.networks.heads import Head, refuse_unknown_actions
 from hive.networks.projection import categorical_support
 from hive.networks.spaces import ActionSpec
-from hive.networks.value_heads import action_count, of_actions
+from hive.networks.value_heads import action_count, select_actions
 
 __all__ = ["CategoricalQHead", "QuantileQHead"]
 
@@ -54,7 +54,7 @@ class CategoricalQHead(Head):
                 f"the target of sample {row} is not a distribution: its sum is {float(target[row].sum()):.4g}",
                 hint="project_categorical keeps all mass",
             )
-        return -(target * of_actions(output, extra[0])).sum(-1)
+        return -(target * select_actions(output, extra[0])).sum(-1)
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
@@ -89,7 +89,7 @@ class QuantileQHead(Head):
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
-        errors = target.unsqueeze(-2) - of_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
+        errors = target.unsqueeze(-2) - select_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
         sizes = errors.abs()
         if self.kappa:
             inside = 0.5 * errors.square() / self.kappa

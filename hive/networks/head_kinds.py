@@ -42,7 +42,7 @@ def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) ->
     returns anything but a head with the same output shape.
     """
     if parameters.name not in HEADS:
-        raise NetworkError(f"no head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
+        raise NetworkError(f"unknown head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
     kind, make = HEADS[parameters.name]
     if not isinstance(parameters, kind):
         raise NetworkError(

@@ -37,9 +37,9 @@ Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def activation_layer(name: str) -> nn.Module:
-    """Returns the activation of that name as a module. Raises NetworkError, which lists all names, for another."""
+    """Returns the activation of that name as a module. Raises NetworkError, which lists all names, for other names."""
     if name not in ACTIVATIONS:
-        raise NetworkError(f"no activation `{name}`", hint=f"one of: {', '.join(ACTIVATIONS)}")
+        raise NetworkError(f"unknown activation `{name}`", hint=f"one of: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
 
 

@@ -100,4 +100,4 @@ def as_array(values: Any, what: str) -> Array:
 
 
 def _names_of(index: int, head: Head) -> list[str]:
-    return [f"output_{index}_{place}" for place in range(len(head.extra_inputs))]
+    return [f"output_{index}_{position}" for position in range(len(head.extra_inputs))]

@@ -248,7 +248,7 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
     unknown = sorted(chosen.keys() - available.keys())
     if unknown:
-        raise NetworkError(f"no input `{unknown[0]}` to embed", hint=f"inputs: {', '.join(sorted(available))}")
+        raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
     embedders = [embedder_layers(available[name], chosen[name]) for name in names]
     if len(available) == 1:

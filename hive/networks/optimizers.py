@@ -54,10 +54,13 @@ class OptimizerSettings:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise NetworkError(f"no optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
+            raise NetworkError(f"unknown optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
         rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": Rule.number(0)}
         values = [(name, rule, getattr(self, name)) for name, rule in rules.items()]
-        for name, rule, value in (*values, *((f"betas[{place}]", BETA, beta) for place, beta in enumerate(self.betas))):
+        for name, rule, value in (
+            *values,
+            *((f"betas[{position}]", BETA, beta) for position, beta in enumerate(self.betas)),
+        ):
             rule.checked(type(self).__name__, name, value)
 
 

@@ -30,32 +30,32 @@ def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Input
     """
     pairs = list(network_input_tuples)
     calls: dict[Any, list[int]] = {}
-    for place, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], Architecture) or not isinstance(pair[1], Mapping):
-            raise NetworkError(f"entry {place} is not a pair of a network and its inputs")
-        calls.setdefault(_key(*pair, place), []).append(place)
+            raise NetworkError(f"entry {index} is not a pair of a network and its inputs")
+        calls.setdefault(_key(*pair, index), []).append(index)
     results: dict[int, tuple[Array, ...]] = {}
-    for places in calls.values():
-        network, first = pairs[places[0]]
-        if len(places) == 1:
-            results[places[0]] = network.predict(first, squeeze_output=False)
+    for indices in calls.values():
+        network, first = pairs[indices[0]]
+        if len(indices) == 1:
+            results[indices[0]] = network.predict(first, squeeze_output=False)
             continue
-        parts = [pairs[place][1] for place in places]
+        parts = [pairs[index][1] for index in indices]
         ends = np.cumsum([_rows(part) for part in parts])[:-1]
         outputs = network.predict(
             {name: np.concatenate([part[name] for part in parts]) for name in first}, squeeze_output=False
         )
         split = [np.split(output, ends) for output in outputs]
-        results |= {place: tuple(each[n] for each in split) for n, place in enumerate(places)}
-    return tuple(output for place in range(len(pairs)) for output in results[place])
+        results |= {index: tuple(each[n] for each in split) for n, index in enumerate(indices)}
+    return tuple(output for index in range(len(pairs)) for output in results[index])
 
 
-def _key(network: Architecture, inputs: Inputs, place: int) -> Any:
+def _key(network: Architecture, inputs: Inputs, index: int) -> Any:
     """Returns a key that is equal for pairs that may share a call."""
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     if not getattr(network, "rows_are_independent", False) or not _even(arrays):
-        return place
+        return index
     return id(network), tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(arrays.items()))
 
 

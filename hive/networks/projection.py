@@ -53,12 +53,12 @@ def project_categorical(atoms: Tensor, probabilities: Tensor, support: Tensor) -
     bottom, spacing = _checked(support)
     last = support.shape[0] - 1
     shape = _shape_of_both(atoms, probabilities)
-    places = (atoms.detach().to(torch.float64) - bottom) / spacing
-    if not bool(torch.isfinite(places).all()):
+    positions = (atoms.detach().to(torch.float64) - bottom) / spacing
+    if not bool(torch.isfinite(positions).all()):
         raise NetworkError("atoms of a distribution are not finite", hint="look for NaN in rewards and discounts")
-    places, mass = places.clamp(0, last).expand(shape), probabilities.expand(shape)
-    lower = places.floor().clamp(max=last - 1)
-    above = (places - lower).to(mass.dtype)
+    positions, mass = positions.clamp(0, last).expand(shape), probabilities.expand(shape)
+    lower = positions.floor().clamp(max=last - 1)
+    above = (positions - lower).to(mass.dtype)
     index = lower.to(torch.int64)
     projected = mass.new_zeros(*mass.shape[:-1], last + 1)
     return projected.scatter_add(-1, index, mass * (1 - above)).scatter_add(-1, index + 1, mass * above)
@@ -79,8 +79,8 @@ def point_mass(values: Tensor, support: Tensor) -> Tensor:
             f"the value {value:g} is not within the support from {low:g} to {high:g}",
             hint="choose v_min <= 0 <= v_max where episodes end",
         )
-    places = values.unsqueeze(-1)
-    return project_categorical(places, torch.ones_like(places, dtype=support.dtype), support)
+    positions = values.unsqueeze(-1)
+    return project_categorical(positions, torch.ones_like(positions, dtype=support.dtype), support)
 
 
 def _shape_of_both(atoms: Tensor, probabilities: Tensor) -> tuple[int, ...]:

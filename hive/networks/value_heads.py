@@ -17,7 +17,7 @@ from hive.networks.layers import orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
-__all__ = ["DuelingQHead", "QHead", "action_count", "of_actions"]
+__all__ = ["DuelingQHead", "QHead", "action_count", "select_actions"]
 
 
 class QHead(Head):
@@ -43,7 +43,7 @@ class QHead(Head):
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
         loss = nn.functional.huber_loss if self.huber else nn.functional.mse_loss
-        return loss(of_actions(output, extra[0]), target, reduction="none")
+        return loss(select_actions(output, extra[0]), target, reduction="none")
 
 
 class DuelingQHead(QHead):
@@ -86,6 +86,6 @@ def action_count(name: str, action: ActionSpec) -> int:
     return int(action.n)
 
 
-def of_actions(values: Tensor, actions: Tensor) -> Tensor:
+def select_actions(values: Tensor, actions: Tensor) -> Tensor:
     """Selects from `values` [N, actions, ...] those of `actions` int64 [N]; returns [N, ...]."""
     return values[torch.arange(len(actions)), actions]

@@ -66,7 +66,7 @@ def test_the_table_has_every_name() -> None:
 
 
 def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
-    with pytest.raises(NetworkError, match="no head `naf`") as error:
+    with pytest.raises(NetworkError, match="unknown head `naf`") as error:
         make_head(HeadParameters("naf"), Discrete(2), huber=False)
     assert error.value.hint == f"one of: {', '.join(HEADS)}"
     for name in ("categorical_q", "quantile_q", "ppo"):

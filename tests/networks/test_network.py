@@ -172,7 +172,7 @@ def test_inputs_can_be_chosen_and_added() -> None:
     a, b = torch.randn(2, 3, 4)
     network = build(parameters, where)
     assert torch.equal(network({"a": a, "b": b})[0], network({"a": a + b, "b": torch.zeros(3, 4)})[0])
-    with pytest.raises(NetworkError, match="no input `d` to embed"):
+    with pytest.raises(NetworkError, match="no input `d` for an embedder"):
         build(NetworkParameters(input_embedders_parameters={"d": InputEmbedderParameters()}), where)
 
 
@@ -223,7 +223,7 @@ def test_the_rescaling_is_neither_trained_nor_there_without_need() -> None:
 
 
 def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(NetworkError, match="no head `qu`") as error:
+    with pytest.raises(NetworkError, match="unknown head `qu`") as error:
         build(NetworkParameters(heads_parameters=[HeadParameters("qu")]), spaces(Discrete(2)))
     assert error.value.hint.startswith("one of: policy, value, q")
 

@@ -88,7 +88,7 @@ def test_lbfgs_walks_down_a_bowl() -> None:
 
 
 def test_unknown_names_and_missing_moments_are_refused() -> None:
-    with pytest.raises(NetworkError, match="no optimizer `Adam`") as error:
+    with pytest.raises(NetworkError, match="unknown optimizer `Adam`") as error:
         OptimizerSettings("Adam")
     assert "adam, adamw, rmsprop, sgd, lbfgs" in error.value.hint
     with pytest.raises(NetworkError, match="lbfgs stores its history outside of blocks"):
