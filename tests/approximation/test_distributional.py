@@ -85,7 +85,7 @@ def test_a_distribution_on_the_support_stays_as_it_is(v_min: float, v_max: float
 
 
 @pytest.mark.parametrize(("shift", "end"), [(1000.0, -1), (-1000.0, 0), (torch.inf, -1)])
-def test_what_lies_beyond_goes_to_the_end(shift: float, end: int) -> None:
+def test_mass_beyond_an_end_moves_to_that_end(shift: float, end: int) -> None:
     q = q_dist(1, 51, -10, 10)
     uniform = torch.full((3, 51), 1 / 51)
     if shift == torch.inf:

@@ -1,4 +1,4 @@
-"""An Approximation of a run: it hands losses over, and steps nothing."""
+"""An Approximation of a run: it passes losses to its receiver and makes no steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONES = torch.ones(4, 1)
 
 
 class Received:
-    """A receiver, as the slot of a gradient worker is one, that keeps what it is given.
+    """A receiver that records its calls, in place of a gradient worker's slot.
 
     Makes the backward passes at once, as a slot does; `rows` are (losses, samples, statistics).
     """
@@ -128,7 +128,7 @@ STEPS: dict[str, Callable[[Approximation], Any]] = {
 
 
 @pytest.mark.parametrize("call", STEPS.values(), ids=STEPS.keys())
-def test_what_only_an_optimizer_can_do_is_refused(call: Callable[[Approximation], Any]) -> None:
+def test_calls_that_need_an_optimizer_are_refused(call: Callable[[Approximation], Any]) -> None:
     receiver, model = Received(), line()
     with pytest.raises(NetworkError, match="the learner of the run steps `q`") as error:
         call(Approximation(model, receiver, name="q"))

@@ -91,7 +91,7 @@ def test_a_single_library_state_has_a_number_for_mask() -> None:
     assert torch.equal(masked(torch.ones(3), LibraryState(observation=torch.ones(3), mask=0)), torch.zeros(3))
 
 
-def test_a_terminal_row_replaces_what_the_model_says() -> None:
+def test_a_terminal_row_replaces_the_output_of_the_model() -> None:
     values = masked(torch.full((4, 2), 5.0), FORMS[0], torch.tensor([7.0, 8.0]))
     assert values.tolist() == [[5, 5], [7, 8], [5, 5], [5, 5]]
 
@@ -106,7 +106,7 @@ def test_a_terminal_row_replaces_what_the_model_says() -> None:
         ({"observation": ROWS, "mask": torch.ones(3)}, r"mask \[3\] does not fit observations \[4, 3\]"),
     ],
 )
-def test_what_is_no_states_is_refused(states: Any, cause: str) -> None:
+def test_invalid_states_are_refused(states: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         leading_shape(states)
 
@@ -117,7 +117,7 @@ def test_a_model_that_loses_rows_is_refused(result: Any) -> None:
         over_states(lambda observation: result, ROWS)
 
 
-def test_an_object_that_cannot_be_changed_says_so() -> None:
+def test_an_object_whose_observations_cannot_be_replaced_is_refused() -> None:
     class Fixed:
         observation = ROWS
 

@@ -1,4 +1,4 @@
-"""Values of states and actions: shapes, masks, and what is refused."""
+"""Values of states and actions: shapes, masks, and errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_names_and_targets_are_the_pages() -> None:
         (lambda: QContinuous(Sum(), None)(STATES, torch.ones(2, 1)), r"actions \[2, 1\] do not fit states \[3\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(call: Any, cause: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(call: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         call()
 

@@ -79,7 +79,7 @@ def test_native_fields_begin_at_multiples_of_64_and_the_padding_is_zero() -> Non
     assert block.memory.data_ptr() % 64 == 0
 
 
-def test_what_is_native_and_what_is_not() -> None:
+def test_dtype_and_device_select_the_class_of_rounds() -> None:
     def kind(dtype: torch.dtype, device: torch.device = CPU) -> type:
         return type(rounds_for(_native.GradAccumulator(), [Field("w", torch.Size([1]), dtype, device)]))
 
@@ -91,7 +91,7 @@ def test_what_is_native_and_what_is_not() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_reduces_what_lies_there() -> None:
+def test_gradients_on_a_gpu_are_reduced_there() -> None:
     given = [None if g is None else g.cuda() for g in gradients(0)]
     there = [Field(f.name, f.shape, f.dtype, torch.device("cuda", 0)) for f in fields()]
     rounds = rounds_for(_native.GradAccumulator(), there)

@@ -75,7 +75,7 @@ def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
         assert "HeadParameters, which has the parameters it needs" in error.value.hint
 
 
-# --- heads of one's own
+# --- custom heads
 
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(3))
 
@@ -100,7 +100,7 @@ def logits(cls: type[PolicyHead] | None) -> Tensor:
     return found
 
 
-def test_a_head_of_ones_own_takes_the_place_of_the_usual_one() -> None:
+def test_a_custom_head_replaces_the_usual_one() -> None:
     assert torch.equal(logits(Warm), logits(None) * 2.0)
 
 

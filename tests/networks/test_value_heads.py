@@ -41,7 +41,7 @@ def test_dueling_values_are_the_state_and_the_advantage_over_the_mean() -> None:
     assert float(head(columns).mean()) == 10.0
 
 
-def test_each_stream_may_have_a_layer_of_its_own() -> None:
+def test_each_stream_may_have_a_hidden_layer() -> None:
     head = DuelingQHead(DuelingQHeadParameters(hidden=8), ACTION)
     columns = torch.randn(5, head.width)
     assert head.width == 16
