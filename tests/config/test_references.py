@@ -86,8 +86,8 @@ def test_a_module() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong", "hint"),
     [
-        ("no_such_package_of_ours.x:y", "there is no module `no_such_package_of_ours.x`", "this folder"),
-        ("collections.no_such:y", "there is no module `collections.no_such`", "this folder"),
+        ("no_such_package_of_ours.x:y", "there is no module `no_such_package_of_ours.x`", "current folder"),
+        ("collections.no_such:y", "there is no module `collections.no_such`", "current folder"),
         ("no/such/file.py:y", "there is no file `.*no/such/file.py`", ""),
         ("bisect:no_such", "`bisect` has no `no_such`", "bisect_left"),
     ],
