@@ -67,8 +67,8 @@ def test_every_command_says_what_it_does_and_shows_an_example(place: Place, comm
     sub = subparsers()[command]
     assert sub.description is not None
     assert sub.description.endswith(".")
-    assert sub.description in done.out
-    assert all(action.help for action in sub._actions if action.dest not in ("config", "help"))
+    assert " ".join(sub.description.split()) in " ".join(done.out.split())
+    assert all(action.help for action in sub._actions)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -122,7 +122,7 @@ def test_a_wrong_option_is_one_line_and_a_hint(place: Place, words: list[str], e
     assert (done.code, done.out) == (2, "")
     first, empty, hint = done.err.splitlines()
     assert (first, empty) == (f"error: {error}", "")
-    assert re.fullmatch(r"hint: `hive( \w+)? --help` shows how it is used", hint)
+    assert re.fullmatch(r"hint: `hive( \w+)? --help` shows its usage", hint)
 
 
 # --- how commands end
@@ -183,13 +183,13 @@ def test_elsewhere_it_says_that_it_is_for_linux(place: Place, monkeypatch: pytes
         patch.setattr(sys, "platform", "darwin")
         done = place.hive("--help")
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("error: hive runs on Linux only, this is darwin\n\nhint: ")
+    assert done.err.startswith("error: hive runs on Linux only, and this platform is darwin\n\nhint: ")
 
 
 # --- what each command does first
 
 
-def test_classes_of_ones_own_are_found_beside_the_config(place: Place) -> None:
+def test_custom_classes_are_found_beside_the_config(place: Place) -> None:
     sys.path[:] = [entry for entry in sys.path if entry != str(place.folder)]
     for _ in range(2):
         place.hive("ls")

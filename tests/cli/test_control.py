@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits between two looks, and everybody says at once what he waits for."""
-    monkeypatch.setattr(control, "LOOK_S", 0.0)
-    monkeypatch.setattr(control, "SAY_S", 0.0)
+    monkeypatch.setattr(control, "POLL_S", 0.0)
+    monkeypatch.setattr(control, "REPORT_S", 0.0)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_pause_waits_until_the_run_rests(place: Place) -> None:
     ("then", "why"),
     [
         (status(state="draining", reason="500,000 steps", pausing=None), "it is draining (500,000 steps)"),
-        (status(pausing=None), "somebody resumed it"),
+        (status(pausing=None), "another command resumed it"),
     ],
 )
 def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: str) -> None:
@@ -88,8 +88,8 @@ def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> 
     done = place.hive("resume", "cartpole-1", *words)
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "error: cartpole-1 is paused and goes on as it is\n\n"
-        "hint: to change something: hive down cartpole-1, then resume it with --set\n"
+        "error: cartpole-1 is paused and can only continue unchanged\n\n"
+        "hint: to change it: hive down cartpole-1, then resume it with --exact or --set\n"
     )
     assert place.supervisors[0].steered == []
 
@@ -105,7 +105,7 @@ def test_only_what_lives_is_steered(place: Place, command: str) -> None:
     place.ended()
     done = place.hive(command)
     assert done.code == 2
-    assert done.err.startswith("error: nothing is running - last: cartpole-1 (finished ")
+    assert done.err.startswith("error: no run is live - last: cartpole-1 (finished ")
     done = place.hive(command, "cartpole-1")
     assert (done.code, done.err) == (2, "error: cartpole-1 is not running: it finished\n")
 
@@ -173,7 +173,7 @@ def test_a_change_is_asked_for(place: Place) -> None:
     place.live(status())
     done = place.hive("set", "cartpole-1", "algorithm.learning_rate=1e-4", "algorithm.discount=0.9")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "cartpole-1 goes on with algorithm.learning_rate=1e-4 algorithm.discount=0.9\n"
+    assert done.out == "cartpole-1 continues with algorithm.learning_rate=1e-4 algorithm.discount=0.9\n"
     assert place.supervisors[0].steered == ["set algorithm.learning_rate=1e-4 algorithm.discount=0.9"]
     place.supervisors[0].refusal = "it has that already"
     assert place.hive("set", "cartpole-1", "algorithm.discount=0.9").err == "error: it has that already\n"
@@ -199,7 +199,7 @@ def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
     place.live(scaled())
     saying(place, scaled(), scaled(stage=1, refused="there is no room"))
     done = place.hive("scale", "cartpole-1", "collection.workers=4")
-    assert (done.code, done.err) == (2, "error: cartpole-1 goes on as it was: there is no room\n")
+    assert (done.code, done.err) == (2, "error: cartpole-1 continues unchanged: there is no room\n")
 
 
 # --- down
@@ -209,7 +209,7 @@ def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
 def test_down_asks_and_waits(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(control, "SAY_S", 60.0)
+    monkeypatch.setattr(control, "REPORT_S", 60.0)
     run = place.live(status(), pid=stand_in.pid)
     (supervisor,) = place.supervisors
 
@@ -227,7 +227,7 @@ def test_down_asks_and_waits(
 def test_down_says_whom_it_waits_for(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "SAY_S", 0.0)
+    monkeypatch.setattr(control, "REPORT_S", 0.0)
     run = place.live(status(), pid=stand_in.pid)
     stuck = status(actor("collector-0", state="draining", activity="env", since_s=11.2), actor("l-0", state="finished"))
     place.supervisors[0].script = [stuck]
@@ -256,7 +256,7 @@ def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subproce
 
 
 def test_down_where_nothing_runs(place: Place) -> None:
-    assert place.hive("down").err == "error: nothing is running\n"
+    assert place.hive("down").err == "error: no run is live\n"
     place.ended()
     done = place.hive("down", "cartpole-1")
     assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 is not running: it finished\n")
@@ -267,5 +267,5 @@ def test_down_of_one_of_several(place: Place) -> None:
     place.live(status(), "a", started=1.0)
     place.live(status(), "b", started=2.0)
     done = place.hive("down")
-    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: say which one\n")
+    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: add the name of one\n")
     assert [supervisor.asked for supervisor in place.supervisors] == [[], []]

@@ -61,11 +61,11 @@ def test_ended_and_lost_runs_are_replayed(place: Place) -> None:
     assert snapshot["supervisor"].startswith("gone since ")
 
 
-def test_without_a_terminal_it_says_what_needs_none(place: Place) -> None:
+def test_without_a_terminal_the_hint_names_the_alternatives(place: Place) -> None:
     place.ended()
     done = place.hive("monitor")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: `monitor` needs a terminal\n\nhint: `hive monitor --once` or `--json` needs none\n"
+    assert done.err == "error: `monitor` needs a terminal\n\nhint: without one, use `hive monitor --once` or `--json`\n"
 
 
 def test_a_run_that_is_not_there(place: Place) -> None:

@@ -72,8 +72,8 @@ def nested() -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("function", [lambda config: None, nested(), len, object()])
-def test_one_that_nobody_else_could_import_only_runs_here(function: Any) -> None:
-    with pytest.raises(TopologyError, match="cannot be imported by the processes of a run") as caught:
+def test_a_function_that_others_cannot_import_only_runs_inline(function: Any) -> None:
+    with pytest.raises(TopologyError, match="cannot be imported by other processes") as caught:
         _reference(function, inline=False)
     assert "inline=True" in caught.value.hint
     assert _reference(function, inline=True) == "inline.py:topology"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
-from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, run_called, say_swept
+from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
 from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
 from hive.runtime.control import PROTOCOL
@@ -76,18 +76,18 @@ def test_what_lives_elsewhere_is_known_and_left_alone(place: Place) -> None:
     assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "WALL", "IN"]
     assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
     assert place.hive("ps").out.startswith("pong-1  running\n")
-    assert run_called("pong") == pong
+    assert named_run("pong") == pong
     done = place.hive("down")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: nothing is running\n\nhint: elsewhere there are: pong-1 in {pong.path.parent}\n"
+    assert done.err == f"error: no run is live\n\nhint: live elsewhere: pong-1 in {pong.path.parent}\n"
     assert place.supervisors[0].asked == []
 
 
 def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
     elsewhere(place, "cartpole")
     here = place.ended()
-    assert run_called("cartpole-1") == here
-    assert run_called(str(place.folder / "other" / "cartpole-1")).path != here.path
+    assert named_run("cartpole-1") == here
+    assert named_run(str(place.folder / "other" / "cartpole-1")).path != here.path
 
 
 def test_a_run_that_was_removed_under_its_supervisor(place: Place) -> None:
@@ -119,12 +119,10 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
 
 
 def test_no_run_lives(place: Place) -> None:
-    with pytest.raises(UsageError, match=r"^nothing is running$"):
+    with pytest.raises(UsageError, match=r"^no run is live$"):
         live_run(None)
     place.ended(started=time.time() - 2 * 3600)
-    with pytest.raises(
-        UsageError, match=r"^nothing is running - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"
-    ):
+    with pytest.raises(UsageError, match=r"^no run is live - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"):
         live_run(None)
     with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
         live_run("latest")
@@ -163,7 +161,7 @@ def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
     done = place.hive("ls")
     assert done.out.startswith("NAME")
     assert done.err.splitlines() == [
-        "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - go on with it: hive resume cartpole-1",
+        "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - to continue it: hive resume cartpole-1",
         f"cleaned up after pong-1 ({run_state(never)})",
     ]
     assert place.hive("ls").err == ""
@@ -174,7 +172,7 @@ def test_what_is_finished_or_cannot_be_read_does_not_go_on(place: Place, capsys:
     write_checkpoint(finished.checkpoints, 5, tensors={}, parts={}, state={})
     shutil.rmtree(unreadable.checkpoints)
     unreadable.checkpoints.touch()
-    say_swept([finished.path, unreadable.path, finished.path])
+    report_swept([finished.path, unreadable.path, finished.path])
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith("cleaned up after cartpole-1 (finished ")
     assert "hive resume" not in told
@@ -191,4 +189,4 @@ def test_several_runs_live(place: Place) -> None:
     place.live(None, "b", started=2.0)
     with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
         live_run(None)
-    assert caught.value.hint == "say which one"
+    assert caught.value.hint == "add the name of one"

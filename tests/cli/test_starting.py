@@ -10,7 +10,7 @@ import pytest
 from canned_status import starting
 from fake_process import FakeProcess, fail, interrupt, nothing
 
-from hive.cli.starting import connect, forget_failure, give_up, interrupts_held, raise_failure
+from hive.cli.starting import abort_start, clear_failure, connect, deferred_interrupts, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.control import PROTOCOL, OtherProtocol
@@ -119,9 +119,9 @@ def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:
 
 def test_who_starts_again_takes_the_old_failure_away(place: Place) -> None:
     run = place.never_begun()
-    forget_failure(run)
+    clear_failure(run)
     fail(run, ActorFailed("no room"))
-    forget_failure(run)
+    clear_failure(run)
     with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began"):
         raise_failure(run, 7)
 
@@ -130,7 +130,7 @@ def test_an_old_failure_that_cannot_be_taken_away(place: Place) -> None:
     run = place.never_begun()
     (run.path / "failure.json").mkdir()
     with pytest.raises(RecordError, match=r"cannot remove `.*failure\.json`"):
-        forget_failure(run)
+        clear_failure(run)
 
 
 # --- giving up
@@ -140,7 +140,7 @@ def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
     before, known = signal.getsignal(signal.SIGINT), []
 
     def interrupted() -> None:
-        with interrupts_held():
+        with deferred_interrupts():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             known.append("process")
@@ -149,9 +149,9 @@ def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
         interrupted()
     assert known == ["process"]
     assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(ZeroDivisionError), interrupts_held():
+    with pytest.raises(ZeroDivisionError), deferred_interrupts():
         raise ZeroDivisionError
-    with interrupts_held():
+    with deferred_interrupts():
         known.append("nobody interrupts")
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -161,7 +161,7 @@ LINE = "stopping cartpole-1, which was still starting - Ctrl-C again to kill it\
 
 def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, nothing, code=-signal.SIGTERM)
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM]
     assert process.returncode is not None
     assert not run.path.exists()
@@ -171,7 +171,7 @@ def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> Non
 def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM]
     assert run.summary_file.exists()
 
@@ -179,13 +179,13 @@ def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
 def test_a_run_that_was_resumed_keeps_its_checkpoints(place: Place) -> None:
     run = place.lost()
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
-    assert give_up(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
+    assert abort_start(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
 
 
 def test_interrupted_again_it_is_killed(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, interrupt, nothing, code=-signal.SIGKILL)
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned_status import actor, results, starting, status
-from diary_lines import event, said
+from event_lines import event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
-from hive.cli.diary import NewEvents
+from hive.cli.event_log import NewEvents
 from hive.cli.up import _detached, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits between two looks."""
-    monkeypatch.setattr(up, "LOOK_S", 0.0)
+    monkeypatch.setattr(up, "POLL_S", 0.0)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_run_that_was_stopped_says_how_it_goes_on(place: Place, capsys: pytest
     assert "resume" not in capsys.readouterr().err  # there is nothing to go on from
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={}, state={})
     _report(run, 0)
-    assert capsys.readouterr().err.endswith("\ngo on with it: hive resume cartpole-1\n")
+    assert capsys.readouterr().err.endswith("\nto continue it: hive resume cartpole-1\n")
 
 
 # --- the foreground
@@ -157,7 +157,7 @@ def test_a_run_is_watched_to_its_end(place: Place) -> None:
     assert code == 3
     assert lines[:3] == [
         f"run cartpole-1  ({run.path})",
-        "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down",
+        "leave it running: d, or close the terminal · view it again: hive monitor · stop: Ctrl-C or hive down",
         "supervisor         4 actors in 4 processes",
     ]
     assert lines[3].startswith("state=running steps=20480 ")
@@ -192,12 +192,12 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
     code, lines = watch(run, process, status(), status(), status(), status())
     assert code == 130
     assert process.signals == [signal.SIGTERM, signal.SIGTERM]
-    assert lines.count("stopping: the state is saved - Ctrl-C again to stop now") == 1
+    assert lines.count("stopping: saving the state - Ctrl-C again to stop at once") == 1
     assert signal.getsignal(number) is before
 
 
 def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.cli.control.SAY_S", 0.0)
+    monkeypatch.setattr("hive.cli.control.REPORT_S", 0.0)
     run = place.never_begun()
 
     def interrupt() -> None:
@@ -207,9 +207,9 @@ def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.
     _, lines = watch(run, process, status(), status(), status(), status())
     late = [line for line in lines if line.startswith("still waiting for ")]
     assert late
-    assert all(line.endswith(" - Ctrl-C to stop without") for line in late)
+    assert all(line.endswith(" - Ctrl-C to stop at once") for line in late)
     assert "learner-0 (in " in late[0]
-    assert lines.index(late[0]) > lines.index("stopping: the state is saved - Ctrl-C again to stop now")
+    assert lines.index(late[0]) > lines.index("stopping: saving the state - Ctrl-C again to stop at once")
 
 
 def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
@@ -217,7 +217,7 @@ def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
     process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)
     code, lines = watch(run, process, *[status()] * 9)
     assert code == 0
-    assert lines[-1] == "left cartpole-1 running · look: hive ps cartpole-1 · stop: hive down cartpole-1"
+    assert lines[-1] == "left cartpole-1 running · inspect: hive ps cartpole-1 · stop: hive down cartpole-1"
     assert (process.signals, process.returncode) == ([], 0)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
@@ -375,9 +375,9 @@ def test_up_of_a_wrong_config_makes_nothing(place: Place, words: list[str], told
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--seed", "3"), "--seeds goes without --seed"),
-        (("-d", "--inline"), "--seeds goes without --detach and --inline"),
-        (("--resume", "cartpole-1"), "a resumed run has its seed"),
+        (("--seed", "3"), "--seeds cannot be combined with --seed"),
+        (("-d", "--inline"), "--seeds cannot be combined with --detach and --inline"),
+        (("--resume", "cartpole-1"), "a resumed run keeps its seed"),
     ],
 )
 def test_what_several_seeds_cannot_be_given_with(place: Place, words: tuple[str, ...], told: str) -> None:
