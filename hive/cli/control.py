@@ -1,7 +1,7 @@
 """Commands that control a live run: `pause`, `save`, `set`, `scale`, `down`. (`resume` is in `hive.cli.up`.)
 
-Each sends a request to the run's supervisor and waits until it is done; meanwhile it reports what it waits for. Ctrl-C
-ends the command but does not cancel the request.
+Each sends a request to the run's supervisor and waits until it is done. A long wait is reported, with its reason.
+Ctrl-C ends the command but does not cancel the request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 POLL_S = 0.02  # interval between two status requests: most requests are done within tens of milliseconds
-REPORT_S = 2.0  # interval between two reports of what is waited for: slow environments and disks can take long
+REPORT_S = 2.0  # interval between two reports of a wait: slow environments and disks can take long
 
 
 def add_down(commands: Any) -> None:

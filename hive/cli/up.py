@@ -279,8 +279,7 @@ class _Foreground:
                 self.greeted = True
                 self.line.say(f"run {self.directory.name}  ({self.directory.path})")
                 self.line.say(
-                    "leave it running: d, or close the terminal · view it again: hive monitor · "
-                    "stop: Ctrl-C or hive down"
+                    "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down"
                 )
             if self.greeted:
                 self.events.show(self.line)

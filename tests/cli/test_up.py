@@ -157,7 +157,7 @@ def test_a_run_is_watched_to_its_end(place: Place) -> None:
     assert code == 3
     assert lines[:3] == [
         f"run cartpole-1  ({run.path})",
-        "leave it running: d, or close the terminal · view it again: hive monitor · stop: Ctrl-C or hive down",
+        "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down",
         "supervisor         4 actors in 4 processes",
     ]
     assert lines[3].startswith("state=running steps=20480 ")

@@ -195,7 +195,7 @@ def test_the_power_cut_finds_a_missing_sync(tmp_path: Path) -> None:
 
 def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     save(tmp_path / "1", Files())
-    with pytest.raises(RecordError, match="exists already"):
+    with pytest.raises(RecordError, match="already exists"):
         save(tmp_path / "1", Files())
     assert_whole(tmp_path / "1")
 
@@ -236,7 +236,7 @@ def test_a_changed_file_is_named(tmp_path: Path, name: str) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(RecordError, match=f"{name}.*checksum differs"):
+    with pytest.raises(RecordError, match=f"{name}.*checksum has changed"):
         check_folder(tmp_path / "1")
     file.write_bytes(data[:-1])
     with pytest.raises(RecordError, match=f"{name}.*size or checksum"):

@@ -249,7 +249,7 @@ def test_the_order_is_that_of_numbers(tmp_path: Path) -> None:
 
 def test_an_intact_one_is_not_written_again(tmp_path: Path) -> None:
     save(tmp_path, 3, mean_return=1.0)
-    with pytest.raises(RecordError, match="000003` exists already"):
+    with pytest.raises(RecordError, match="000003` already exists"):
         save(tmp_path, 3, mean_return=2.0)
     assert list_checkpoints(tmp_path, verify=True)[0].mean_return == 1.0
 
@@ -302,7 +302,7 @@ def test_an_older_format_is_read_and_a_newer_one_is_refused(
         (folder / "state.json").write_text(json.dumps({"update": 5, **written}))
     causes: list[str] = []
     assert (newest_checkpoint(tmp_path, refused=causes.append) is not None) == is_read
-    assert causes == ([] if is_read else [f"`{tmp_path}/000005` is of checkpoint format 3; this hive reads 1 to 2"])
+    assert causes == ([] if is_read else [f"`{tmp_path}/000005` has checkpoint format 3; this hive reads 1 to 2"])
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)

@@ -73,7 +73,7 @@ def test_facts_come_back(tmp_path: Path) -> None:
     write_run_facts(directory, written)
     assert read_run_facts(directory) == written
     directory.run_file.write_text('{"name": "pong-1", "pid": "1"}')
-    with pytest.raises(RecordError, match="`pid` is not of the type int"):
+    with pytest.raises(RecordError, match="`pid` is not of type int"):
         read_run_facts(directory)
 
 
