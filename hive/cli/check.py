@@ -71,7 +71,7 @@ def run_check(options: argparse.Namespace) -> int:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
         print("\n".join(lines_of(plan)))
-    tried = None if options.draw else _try(options.config, options.set)
+    tried = None if options.draw else _run_trial(options.config, options.set)
     if options.json:
         print(json.dumps(_as_data(plan) | ({} if tried is None else {"tried": tried}), indent=2))
     elif tried is not None:
@@ -80,7 +80,7 @@ def run_check(options: argparse.Namespace) -> int:
     return 0
 
 
-def _try(config: Path, sets: list[str]) -> dict[str, Any]:
+def _run_trial(config: Path, sets: list[str]) -> dict[str, Any]:
     """Run the topology inline for STEPS steps or LIMIT_S seconds. Raises the error that the run fails with."""
     from hive.runtime.run import run_inline
 

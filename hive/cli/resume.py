@@ -59,7 +59,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     directory = named_run(text)
     state = run_state(directory)
     if state == "running":
-        raise UsageError(f"{directory.name} is running", hint=f"look at it: hive ps {directory.name}")
+        raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=_warn)
     if chosen is None:
         raise UsageError(

@@ -19,7 +19,7 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = ["REQUIRED", "Key", "Limits", "is_place", "is_reference", "key", "keys_of", "with_default"]
+__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "is_topology_reference", "key", "keys_of", "with_default"]
 
 REQUIRED: Any = dataclasses.MISSING
 """Marks a key without a default."""
@@ -164,7 +164,7 @@ def is_reference(text: str) -> bool:
     return all(part.isidentifier() for part in (*module.split("."), name))
 
 
-def is_place(text: str) -> bool:
+def is_topology_reference(text: str) -> bool:
     """Whether `text` is `package.module` or `path/file.py`, optionally followed by `:name` for a function in it."""
     place, colon, name = text.partition(":")
     module = all(part.isidentifier() for part in place.split("."))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig
-from hive.config.keys import REQUIRED, is_place, is_reference, key, keys_of
+from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 
@@ -98,7 +98,7 @@ class RunConfig:
     topology: str | None = key(
         None,
         'custom topology, a function of the config: "file.py", "package.module", or either with ":function"',
-        accepts=is_place,
+        accepts=is_topology_reference,
         expected='"file.py", "package.module", or either with ":function"',
     )
     init_from: str | None = key(

@@ -50,7 +50,7 @@ class Checks:
         if not _store(self._spec, observations, out):
             for index, observation in enumerate(observations):
                 self._observation(index, observation)
-            raise self.broke(f"{len(observations)} observations, expected {len(out)}")
+            raise self.violation(f"{len(observations)} observations, expected {len(out)}")
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
         """Add the last observation of environment `index` to `finals`; return its index there, or -1 if it is full."""
@@ -63,10 +63,10 @@ class Checks:
             for index, reward in enumerate(rewards):
                 if not _store_rewards([reward], np.zeros(1, np.float32)):
                     number = isinstance(reward, (float, np.floating))  # any other type is wrong in every step
-                    raise self.broke(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
-            raise self.broke(f"{len(rewards)} rewards, expected {len(out)}")
+                    raise self.violation(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
+            raise self.violation(f"{len(rewards)} rewards, expected {len(out)}")
 
-    def broke(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
+    def violation(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
         """Return the error for an environment that returned `what`, against its spaces or Gymnasium's interface."""
         text = f"{self._id} returned {what} {self._place(index)}"
         return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
@@ -80,7 +80,7 @@ class Checks:
         got = f"an object of type {type(result).__name__}"
         if isinstance(result, tuple):
             got = f"{len(result)} values"
-        return self.broke(f"{got} from {method}, expected {RESULTS[method]}", index)
+        return self.violation(f"{got} from {method}, expected {RESULTS[method]}", index)
 
     def _place(self, index: int | None) -> str:
         env = "" if index is None else f"env {index}, "
@@ -90,7 +90,7 @@ class Checks:
         """Write one observation into `_one`, or raise EnvironmentFailed for it."""
         if not _store(self._spec, [observation], self._one):
             what, not_finite = _fault(self._spec, observation)
-            raise self.broke(what, index, not_finite=not_finite)
+            raise self.violation(what, index, not_finite=not_finite)
 
 
 def _all_finite(array: NDArray[Any]) -> bool:

@@ -62,5 +62,5 @@ class Episodes:
         if isinstance(flags, tuple):
             return flags
         if flags.shape != (self._count,) or flags.dtype != np.bool_:
-            raise self._checks.broke(f"`{name}` of {flags.dtype}{flags.shape}, expected bool({self._count},)")
+            raise self._checks.violation(f"`{name}` of {flags.dtype}{flags.shape}, expected bool({self._count},)")
         return np.array(flags, np.bool_)

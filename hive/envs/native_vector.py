@@ -89,7 +89,7 @@ class NativeVector:
 
     def _last_observations(self, info: Any) -> Any:
         if "final_obs" not in info:
-            raise self._checks.broke("no `final_obs` in the info of a truncated episode")
+            raise self._checks.violation("no `final_obs` in the info of a truncated episode")
         return info["final_obs"]
 
 

@@ -1,4 +1,4 @@
-"""`hive check` tries what it has drawn, for a moment and without a trace. (What it draws: test_files, test_drawing.)"""
+"""`hive check` runs the topology briefly and leaves no files. (test_files and test_drawing test the drawing.)"""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     assert os.environ.get("HIVE_HOME") == before
 
 
-def test_as_json_it_says_what_was_tried(place: Place) -> None:
+def test_the_trial_is_part_of_the_json(place: Place) -> None:
     done = place.hive("check", place.config(SMALL), "--json")
     tried = json.loads(done.out)["tried"]
     assert (tried["state"], tried["env_steps"] >= 200, tried["updates"] >= 7) == ("finished", True, True)
 
 
-def test_what_breaks_in_the_first_steps_is_found(place: Place) -> None:
+def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     (place.folder / "breaks_in_check.py").write_text(RAISES)
     done = place.hive("check", place.config('[env]\nid = "breaks_in_check:Env"\n[collection]\nenvs = 2\n'))
     assert done.code == 1

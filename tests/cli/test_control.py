@@ -1,4 +1,4 @@
-"""Commands that steer a live run, by a supervisor that does what a test says."""
+"""Commands that control a live run, with a scripted supervisor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two looks, and everybody says at once what he waits for."""
+    """Commands poll without pauses and report every wait at once."""
     monkeypatch.setattr(control, "POLL_S", 0.0)
     monkeypatch.setattr(control, "REPORT_S", 0.0)
 
@@ -75,7 +75,7 @@ def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: 
     assert (done.code, done.out, done.err) == (2, "", f"error: cartpole-1 did not pause: {why}\n")
 
 
-def test_a_paused_run_is_resumed_and_goes_on(place: Place) -> None:
+def test_a_paused_run_is_resumed(place: Place) -> None:
     place.live(status(state="paused", pausing=[]))
     done = place.hive("resume", "cart")
     assert (done.code, done.out, done.err) == (0, "cartpole-1 running\n", "")
@@ -83,7 +83,7 @@ def test_a_paused_run_is_resumed_and_goes_on(place: Place) -> None:
 
 
 @pytest.mark.parametrize("words", [("--exact",), ("--set", "run.seed=3")])
-def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> None:
+def test_a_paused_run_can_only_continue_unchanged(place: Place, words: tuple[str, ...]) -> None:
     place.live(status(state="paused", pausing=[]))
     done = place.hive("resume", "cartpole-1", *words)
     assert (done.code, done.out) == (2, "")
@@ -97,11 +97,11 @@ def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> 
 def test_a_run_that_runs_is_not_resumed(place: Place) -> None:
     place.live(status(pausing=None))
     done = place.hive("resume", "cartpole-1")
-    assert done.err == "error: cartpole-1 is running\n\nhint: look at it: hive ps cartpole-1\n"
+    assert done.err == "error: cartpole-1 is running\n\nhint: inspect it: hive ps cartpole-1\n"
 
 
 @pytest.mark.parametrize("command", ["pause", "save", "stack"])
-def test_only_what_lives_is_steered(place: Place, command: str) -> None:
+def test_only_live_runs_are_controlled(place: Place, command: str) -> None:
     place.ended()
     done = place.hive(command)
     assert done.code == 2
@@ -110,7 +110,7 @@ def test_only_what_lives_is_steered(place: Place, command: str) -> None:
     assert (done.code, done.err) == (2, "error: cartpole-1 is not running: it finished\n")
 
 
-def test_a_refusal_is_told(place: Place) -> None:
+def test_a_refusal_is_reported(place: Place) -> None:
     place.live(status())
     place.supervisors[0].refusal = "nothing would stop"
     for command in ("pause", "save"):
@@ -154,7 +154,7 @@ def test_a_run_that_ends_before_it_is_saved(place: Place, stand_in: subprocess.P
     assert (done.code, done.err.splitlines()[-1]) == (2, "error: cartpole-1 ended before it was saved")
 
 
-def test_a_run_that_ends_with_what_was_asked_for(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+def test_a_run_that_ends_before_the_request_is_done(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
     run = place.live(status(), pid=stand_in.pid)
 
     def die() -> None:
@@ -195,7 +195,7 @@ def test_a_scaled_run_is_waited_for(place: Place) -> None:
     assert place.supervisors[0].scaled == [("collection.workers=4",)]
 
 
-def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
+def test_a_run_that_cannot_be_scaled_continues(place: Place) -> None:
     place.live(scaled())
     saying(place, scaled(), scaled(stage=1, refused="there is no room"))
     done = place.hive("scale", "cartpole-1", "collection.workers=4")
@@ -224,7 +224,7 @@ def test_down_asks_and_waits(
     assert Summary.read(run.summary_file).state == "stopped"
 
 
-def test_down_says_whom_it_waits_for(
+def test_down_names_the_actors_that_it_waits_for(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "REPORT_S", 0.0)

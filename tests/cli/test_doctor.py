@@ -1,4 +1,4 @@
-"""What the doctor finds wrong: with this machine, and with runs in every state."""
+"""The findings of `hive doctor`: of this machine, and of runs in every state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who watches is told again and again."""
+    """Supervisors push their status often."""
     monkeypatch.setattr(control_server, "PUSH_S", 0.01)
 
 
@@ -52,7 +52,7 @@ def test_this_machine(place: Place) -> None:
     assert done.code == int(any(finding["level"] == BAD for finding in told))
 
 
-def test_what_is_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_are_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -129,7 +129,7 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def test_who_is_on_its_way_is_no_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_being_forked_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork server sweeps when its supervisor has ended; what is half forked is not the supervisor's child yet."""
     looks = iter([[(7, 1), (8, 6)], [(7, 1), (8, 5)], [(7, 1), (9, 6)], [(9, 6)]])
     monkeypatch.setattr(doctor, "_actors", lambda: iter(next(looks)))
@@ -140,9 +140,7 @@ def test_who_is_on_its_way_is_no_leftover(place: Place, monkeypatch: pytest.Monk
     assert machine("leftovers").text == "processes without a run: 7"
 
 
-def test_a_run_with_another_folder_for_its_sockets_is_no_leftover(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_another_socket_folder_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.supervise"]
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None

@@ -1,4 +1,4 @@
-"""`hive eval`: which checkpoints, what is played and how it is told."""
+"""`hive eval`: the selection of checkpoints, the episodes played, and the output."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_which_checkpoints(run: RunDirectory, which: str, updates: list[int]) ->
 
 
 @pytest.mark.parametrize("which", ["400", "-1", "", "oldest", "../000100"])
-def test_one_that_is_not_there(run: RunDirectory, which: str) -> None:
+def test_an_unknown_checkpoint(run: RunDirectory, which: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"cartpole-1 has no checkpoint `{which}`")) as error:
         checkpoints_of(run, which)
     assert error.value.hint == "use newest, best, all, or one of 000100, 000200, 000300"
 
 
-def test_a_damaged_checkpoint_is_none(run: RunDirectory) -> None:
+def test_a_damaged_checkpoint_is_ignored(run: RunDirectory) -> None:
     (run.checkpoints / "000300" / "state.json").write_text("{}")
     assert [checkpoint.update for checkpoint in checkpoints_of(run, "newest")] == [200]
 

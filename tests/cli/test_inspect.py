@@ -67,7 +67,7 @@ def test_the_stack_of_one_as_data(place: Place) -> None:
     }
 
 
-def test_one_that_cannot_say(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_actor_without_a_stack(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.live(three())
     place.supervisors[0].mute = True
     done = place.hive("stack", "cartpole-1", "learner-0")
@@ -125,7 +125,7 @@ def test_the_history_of_an_ended_run_is_the_event_log(place: Place) -> None:
     assert done.err.startswith("error: cartpole-1 has no actor `colector-0`; did you mean `collector-0`?\n")
 
 
-def test_an_actor_with_a_name_that_no_terminal_should_see(place: Place) -> None:
+def test_control_characters_in_a_name_are_not_printed(place: Place) -> None:
     place.live(three())
     assert "\x1b" not in place.hive("stack", "cartpole-1", "\x1b[2Jx").err
 

@@ -250,7 +250,7 @@ def talk(place: Place) -> RunDirectory:
     return run
 
 
-def test_what_was_printed_is_pointed_at(place: Place) -> None:
+def test_files_with_printed_output_are_named(place: Place) -> None:
     """It has no times, so it is in no log. The supervisor runs nothing of a user's."""
     run = place.ended()
     for name, text in (("collector-0", "hello\n"), ("collector-1", ""), ("learner-0", "bye\n"), ("supervisor", "!")):

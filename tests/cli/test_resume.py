@@ -1,4 +1,4 @@
-"""Which run goes on, from which checkpoint, and what is taken back."""
+"""Preparing a run to be resumed: the run, the checkpoint, and the records that are removed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_goal_that_is_already_reached_is_refused(finished: RunDirectory) -> No
 
 
 @pytest.mark.parametrize("change", ["run.steps=15001", "run.stop_at_return=500.0", "custom.curriculum.levels=9"])
-def test_a_finished_run_goes_on_with_another_goal(finished: RunDirectory, change: str) -> None:
+def test_a_finished_run_continues_with_a_new_goal(finished: RunDirectory, change: str) -> None:
     prepare("cart-1", exact=False, sets=[change])
     assert chosen(finished)["update"] == 150
     assert load_config(finished.resolved_file) == load_config("cart.toml", [change], text='[env]\nid = "CartPole-v1"\n')
@@ -141,7 +141,7 @@ def test_a_run_without_checkpoints_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("reason", ["scaled", "died"])
-def test_what_follows_something_inexact_is_not_exact(run: RunDirectory, reason: str) -> None:
+def test_a_run_stays_inexact_after_an_inexact_resume(run: RunDirectory, reason: str) -> None:
     run.events_file.write_text(json.dumps({"kind": reason}) + "\n")
     prepare("cart-1", exact=True)
     assert chosen(run)["exact"] is False
@@ -166,7 +166,7 @@ def config_of(run: RunDirectory) -> Config:
 @pytest.mark.parametrize(
     "change", ["run.steps=9", "record.every_s=5.0", "supervision.restarts=9", "run.stop_at_return=9.0"]
 )
-def test_what_changes_nothing_of_training_stays_exact_and_is_told(
+def test_changes_that_do_not_affect_training_stay_exact(
     run: RunDirectory, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key, _, value = change.partition("=")
@@ -186,7 +186,7 @@ def test_what_changes_nothing_of_training_stays_exact_and_is_told(
         (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
     ],
 )
-def test_what_breaks_exactness_is_refused_when_it_was_asked_for(
+def test_changes_that_break_exactness_are_refused_with_exact(
     run: RunDirectory, sets: list[str], keys: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = run.resolved_file.read_bytes()
@@ -218,7 +218,7 @@ def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.Capt
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_weights_were_made_for_cannot_change(run: RunDirectory, change: str, key: str, exact: bool) -> None:
+def test_keys_that_the_weights_depend_on_cannot_change(run: RunDirectory, change: str, key: str, exact: bool) -> None:
     before = run.resolved_file.read_bytes()
     with pytest.raises(UsageError, match=rf"cannot continue with another .*{key}"):
         prepare("cart-1", exact=exact, sets=[change])

@@ -1,4 +1,4 @@
-"""Several seeds: which, one after the other, one table, and an end where somebody ends one."""
+"""Several seeds: their syntax, the runs one after another, the table, and the end when a run is stopped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_invalid_seeds(text: str) -> None:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds of the runs so far. Seed 3 fails, seed 4 is stopped by somebody, seed 5 ends before an episode."""
+    """The seeds of the runs so far. Seed 3 fails, seed 4 is stopped by the user, seed 5 ends before an episode."""
     seeds: list[int] = []
 
     def pretend(directory: RunDirectory) -> None:
@@ -67,12 +67,12 @@ def test_one_after_the_other_in_one_table(place: Place, ran: list[int]) -> None:
     ]
 
 
-def test_one_that_fails_does_not_keep_the_others_back(place: Place, ran: list[int]) -> None:
+def test_a_failed_run_does_not_stop_the_others(place: Place, ran: list[int]) -> None:
     done = place.hive("up", place.config(), "--seeds", "2..3")
     assert (done.code, ran) == (1, [2, 3])
 
 
-def test_one_that_is_stopped_is_the_last(place: Place, ran: list[int]) -> None:
+def test_a_stopped_run_is_the_last(place: Place, ran: list[int]) -> None:
     done = place.hive("up", place.config(), "--seeds", "1,4,2")
     assert (done.code, ran) == (0, [1, 4])
 

@@ -1,4 +1,4 @@
-"""From the command until the supervisor listens: why it does not, and who interrupts it."""
+"""The start of a run until the supervisor listens: its errors and interrupts."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_a_failure_without_a_traceback(place: Place) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_what_has_a_crash_report_keeps_it_and_no_second(place: Place, code: int) -> None:
-    """Code of a user's own raised while the topology was built: who built it has written the report."""
+def test_an_existing_crash_report_is_kept_and_no_second_is_written(place: Place, code: int) -> None:
+    """User code raised while the topology was built, and the supervisor has already written the report."""
     run = place.never_begun()
     report = write_crash(run, "topology", error="mine.py:7 raised KeyError", traceback="the traceback")
     error = HiveError("mine.py:7 raised KeyError", hint=f"the traceback is in {report}")
@@ -99,7 +99,9 @@ def test_connecting_to_a_supervisor_of_another_hive_is_refused(place: Place) -> 
     run = place.never_begun()
     place.serve(run, starting())
     mine = read_run_facts(run)
-    write_run_facts(run, dataclasses.replace(mine, pid=mine.pid + 1, protocol=PROTOCOL + 1))  # of the run that was
+    write_run_facts(
+        run, dataclasses.replace(mine, pid=mine.pid + 1, protocol=PROTOCOL + 1)
+    )  # facts of the run's earlier supervisor
 
     def begin() -> None:
         write_run_facts(run, dataclasses.replace(mine, protocol=PROTOCOL + 1))
@@ -117,7 +119,7 @@ def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:
         connect(run, FakeProcess(nothing, nothing, code=1))  # type: ignore[arg-type]
 
 
-def test_who_starts_again_takes_the_old_failure_away(place: Place) -> None:
+def test_a_new_start_removes_the_old_failure(place: Place) -> None:
     run = place.never_begun()
     clear_failure(run)
     fail(run, ActorFailed("no room"))
@@ -136,7 +138,7 @@ def test_an_old_failure_that_cannot_be_taken_away(place: Place) -> None:
 # --- giving up
 
 
-def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
+def test_an_interrupt_is_deferred_until_the_process_is_stored() -> None:
     before, known = signal.getsignal(signal.SIGINT), []
 
     def interrupted() -> None:
@@ -168,7 +170,7 @@ def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> Non
     assert place.capture.readouterr() == ("", LINE)
 
 
-def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
+def test_a_run_that_ended_in_order_is_kept(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
     assert abort_start(run, process) == 130  # type: ignore[arg-type]

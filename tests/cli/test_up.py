@@ -57,7 +57,7 @@ def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakePr
 
 @pytest.fixture
 def failed_before(place: Place) -> RunDirectory:
-    """A stopped run; the last time somebody went on with it, it could not start."""
+    """A stopped run whose last resume could not start."""
     run = place.ended(state="stopped")
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={"scheduled": True})
     fail(run, ActorFailed("no room"))
@@ -65,7 +65,7 @@ def failed_before(place: Place) -> RunDirectory:
 
 
 @pytest.mark.parametrize("words", [("resume", "cartpole-1"), ("up", "--resume", "cartpole-1")])
-def test_who_starts_a_run_again_takes_the_old_failure_away(
+def test_a_new_start_of_a_run_removes_the_old_failure(
     place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess], words: tuple[str, ...]
 ) -> None:
     start(FakeProcess(*[nothing] * 9), status())
@@ -74,7 +74,7 @@ def test_who_starts_a_run_again_takes_the_old_failure_away(
     assert not (failed_before.path / "failure.json").exists()
 
 
-def test_an_old_failure_is_not_told_again(
+def test_an_old_failure_is_not_reported_again(
     place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess]
 ) -> None:
     start(FakeProcess(nothing, code=9), None)
@@ -95,7 +95,7 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
     assert place.hive("resume", "cartpole-1", "--inline").code == 0
 
 
-# --- the last words
+# --- the report at the end
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_last_words_of_a_run(
     assert err.endswith(f"{run.path}\n")
 
 
-def test_a_run_that_was_stopped_says_how_it_goes_on(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="stopped", stop_reason="hive down")
     _report(run, 0)
     assert "resume" not in capsys.readouterr().err  # there is nothing to go on from
@@ -196,7 +196,7 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
     assert signal.getsignal(number) is before
 
 
-def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hive.cli.control.REPORT_S", 0.0)
     run = place.never_begun()
 
@@ -270,7 +270,7 @@ def test_a_terminal_is_as_before_when_something_breaks() -> None:
 
 
 @pytest.mark.parametrize(("name", "stream"), [("stderr", io.StringIO()), ("stdin", io.StringIO()), ("stdin", None)])
-def test_there_are_no_keys_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
+def test_keys_are_not_read_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
     with terminal(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, name, stream)
         with _keys() as keys:
@@ -286,7 +286,7 @@ def test_d_leaves(place: Place) -> None:
 
 
 @pytest.mark.parametrize("key", [b"?", b"h"])
-def test_the_keys_are_told(place: Place, key: bytes) -> None:
+def test_the_keys_are_listed(place: Place, key: bytes) -> None:
     run = place.never_begun()
     with terminal() as person:
         keys = [nothing, lambda: person.write(key), nothing, lambda: person.write(b"d")]
@@ -380,7 +380,7 @@ def test_up_of_a_wrong_config_makes_nothing(place: Place, words: list[str], told
         (("--resume", "cartpole-1"), "a resumed run keeps its seed"),
     ],
 )
-def test_what_several_seeds_cannot_be_given_with(place: Place, words: tuple[str, ...], told: str) -> None:
+def test_options_that_cannot_be_combined_with_seeds(place: Place, words: tuple[str, ...], told: str) -> None:
     """It would be left out without a word."""
     done = place.hive("up", str(place.config()), "--seeds", "1..2", *words)
     assert (done.code, done.out) == (2, "")

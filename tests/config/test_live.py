@@ -1,4 +1,4 @@
-"""One key of [algorithm] changed: checked as in a file, refused where a run could not follow."""
+"""Changes to a key of [algorithm]: checked as in a file, refused for keys that are fixed in a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way in which an environment is missing or cannot be built is one sentence with a way out."""
+"""Every failure to find or build an environment has an error of one sentence and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kind of vector an id gets, and that both kinds write the same rows."""
+"""The kind of vector for an id, and equal rows of both kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NanDumps: whole or not at all, few, small enough, and read back with everything that NaN is made of."""
+"""NaN dumps: complete or absent, limited in number and size, and read back unchanged."""
 
 from __future__ import annotations
 
