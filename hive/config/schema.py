@@ -215,7 +215,7 @@ class GradientsConfig:
     )
     compression: str = key(
         "none",
-        '"none"; "bf16", "fp16": half the bytes; "top-k": largest elements, the rest is added to the next ones',
+        '"none"; "bf16", "fp16": half the bytes; "top-k": largest elements, rest added to the next gradient',
         choices=("none", "bf16", "fp16", "top-k"),
     )
     top_k: float = key(
@@ -242,7 +242,7 @@ class NetworkConfig:
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_observations: bool = key(
-        False, "normalise observations to mean 0 and standard deviation 1, over all so far"
+        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"
     )
     policy_head: str | None = key(None, 'custom policy head: "package.module:Class"', **CLASS)
     value_head: str | None = key(None, 'custom value head: "package.module:Class"', **CLASS)
