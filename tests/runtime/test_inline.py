@@ -30,13 +30,13 @@ from hive.runtime.protocol import (
     Call,
     Deliver,
     Done,
-    Doorbell,
     Failed,
     Hello,
     Joined,
     Left,
     Member,
     Note,
+    Notify,
     Ready,
     Reply,
 )
@@ -575,7 +575,7 @@ def test_a_call_has_a_deadline() -> None:
         begun = loop.time()
         with pytest.raises(TimeoutError) as caught:
             await counter.hang(deadline_s=2.0)
-        assert str(caught.value) == "`counter-0.hang` did not answer within 2.0 s"
+        assert str(caught.value) == "`counter-0.hang` did not reply within 2.0 s"
         assert await counter.add(1) == 1
         return loop.time() - begun
 
@@ -632,10 +632,10 @@ def test_a_call_to_nobody_of_this_run(more: int) -> None:
         with pytest.raises(TopologyError) as caught:
             await worker.handles["counter"].add(1)
         times.append(loop.time() - begun)
-        assert str(caught.value) == "`teacher.add` is called, and there is no `teacher` in this run"
+        assert str(caught.value) == "cannot call `teacher.add`: this run has no actor `teacher`"
         there = ", ".join(f"counter-{number}" for number in range(min(more, 20)))
         others = f" and {more - 19} more" if more > 20 else ", worker-0"
-        assert caught.value.hint == f"there are: {there}{others}"
+        assert caught.value.hint == f"its actors are: {there}{others}"
         worker.end_run("called")
 
     t = Topology()
@@ -1101,8 +1101,8 @@ def test_garbage_in_any_inbox_hurts_nobody(caplog: pytest.LogCaptureFixture) -> 
 WILD: list[Message] = [
     *(
         Reply(77, 0, None, "", "", ""),
-        Doorbell(99),
-        Doorbell(-5),
+        Notify(99),
+        Notify(-5),
         Left(99, 0, ""),
         Left(0, 7, "", with_run=True),
         Begin(),
@@ -1140,7 +1140,7 @@ def test_a_call_for_an_actor_that_is_not_here_hurts_nobody() -> None:
     assert posting(everywhere).reason == "unharmed"
 
 
-def test_an_answer_that_comes_too_late_is_nobody_elses() -> None:
+def test_a_late_reply_does_not_answer_a_newer_call() -> None:
     class Slow(Idle):
         @endpoint
         async def echo(self, value: int) -> int:

@@ -18,7 +18,7 @@ from hive.runtime.memory import PAGE, REASONS, Bytes, Layout, SlabPlan
 from hive.runtime.messages import Frames, Message, encode
 from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.protocol import Ack, Deliver, Doorbell, Drain, Hello, Left, RunOver
+from hive.runtime.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
 from hive.runtime.topology import Topology
 from hive.testing.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 from hive.testing.simulated_process import Killed, SimulatedLoop, SimulatedProcess
@@ -193,15 +193,15 @@ def arrivals(faults: Faults, message: Message, count: int = RINGS) -> list[int]:
 
 
 def test_doorbells_are_lost_or_come_twice_as_often_as_they_are_to() -> None:
-    came = arrivals(Faults(lost=0.1), Doorbell(3))
+    came = arrivals(Faults(lost=0.1), Notify(3))
     shares = [came.count(times) / RINGS for times in range(3)]
     assert shares == pytest.approx([0.1, 0.85, 0.05], abs=0.02)  # four standard deviations
     assert sum(shares) == 1
 
 
 def test_all_doorbells_can_be_lost_or_none() -> None:
-    assert set(arrivals(Faults(lost=1.0), Doorbell(3), 100)) == {0}
-    assert set(arrivals(Faults(lost=0.0), Doorbell(3), 100)) == {1}
+    assert set(arrivals(Faults(lost=1.0), Notify(3), 100)) == {0}
+    assert set(arrivals(Faults(lost=0.0), Notify(3), 100)) == {1}
 
 
 MAY_BE_LOST = [Deliver(1, 2, 0, 3, 1), Ack(1, 2, 3, 0, 0, 5, 0, 16)]
@@ -228,7 +228,7 @@ def test_a_full_mailbox_still_takes_what_life_and_death_depend_on(message: Messa
 def test_the_dead_post_nothing_and_nobody_hears_at_an_unknown_address() -> None:
     post = Post(QUIET)
     alive, dead = SimulatedProcess("alive", 0), SimulatedProcess("dead", 0)
-    dead.dead = dead.ghost = True  # a ghost runs, to be taken apart, and is not heard
+    dead.dead = dead.unwinding = True  # a ghost runs, to be taken apart, and is not heard
     said: dict[str, bool] = {}
 
     def send(name: str, address: str = "simulated://a") -> None:
@@ -267,7 +267,7 @@ def test_messages_arrive_in_the_place_that_bound_the_address() -> None:
     """One that is away hears them when it is back, a dead one never."""
     post = Post(QUIET)
     here, away, dead = SimulatedProcess("here", 0), SimulatedProcess("away", 0), SimulatedProcess("dead", 0)
-    away.away, dead.dead = True, True
+    away.preempted, dead.dead = True, True
 
     def work() -> None:
         for place in (here, away, dead):
@@ -275,7 +275,7 @@ def test_messages_arrive_in_the_place_that_bound_the_address() -> None:
         for number in range(3):
             for place in (here, away, dead):
                 post.transport.post(f"simulated://{place}", [bytes([number])])
-        post.loop.call_at(0.5, post.loop.back, away)
+        post.loop.call_at(0.5, post.loop.end_preemption, away)
 
     post.run(work)
     assert [(to, when, frames[0][0]) for to, when, frames in post.received] == [
