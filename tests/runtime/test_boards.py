@@ -108,7 +108,7 @@ def test_versions_never_go_back() -> None:
     channel.publish(5)
     channel.writer.begin()
     for version in (5, 4):
-        with pytest.raises(ValueError, match=f"versions never go back: {version} after 5"):
+        with pytest.raises(ValueError, match=f"versions must increase: {version} after 5"):
             channel.writer.publish(version)
     channel.writer.publish(9)
     assert channel.writer.latest == 9

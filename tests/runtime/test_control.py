@@ -382,7 +382,7 @@ async def test_a_view_that_does_not_read_misses_some(folder: Path) -> None:
             await ask(other, Watch())
             for _ in range(50):
                 await read(other[0], ANSWERS)
-            tasks = [task for task in asyncio.all_tasks() if "_tell" in repr(task)]
+            tasks = [task for task in asyncio.all_tasks() if "_push" in repr(task)]
             waiting = [task.get_coro().cr_frame.f_locals["writer"].transport for task in tasks]  # type: ignore[union-attr]
             assert max(transport.get_write_buffer_size() for transport in waiting) < 3 * len(run.large)
 
@@ -420,7 +420,7 @@ async def test_an_actor_is_inspected(folder: Path) -> None:
 async def test_a_client_watches_inspects_and_kills(folder: Path) -> None:
     def look() -> list[dict[str, Any]]:
         watching, asking = open_control(folder), open_control(folder)
-        seen = [watching.watch(), watching.told(), watching.told()]
+        seen = [watching.watch(), watching.next_status(), watching.next_status()]
         assert asking.inspect("a-0") == ("in run of a-0", ("starting -ready-> ready",))
         asking.kill("a-0", by_hand=False)
         watching.close()
@@ -438,8 +438,8 @@ def test_a_watcher_that_is_told_something_else(folder: Path, listener: socket.so
     line, _ = listener.accept()
     line.sendall(pack(Status(STATUS)) + pack(Accepted()))
     assert client.watch() == STATUS
-    with pytest.raises(UsageError, match="something else than its status"):
-        client.told()
+    with pytest.raises(UsageError, match="unexpected reply to a status request"):
+        client.next_status()
     line.close()
     client.close()
 
@@ -495,7 +495,7 @@ async def test_a_client_asks_and_leaves(folder: Path) -> None:
 
 
 def test_a_change_of_the_messages_is_another_protocol() -> None:
-    """Whoever changes them adds one to PROTOCOL, and writes what they are now here."""
+    """A change of a message increases PROTOCOL and is written down here. Names of fields are not on the wire."""
     said = {name: dict(cls.__annotations__) for name, cls in (REQUESTS | ANSWERS).items()}
     assert (PROTOCOL, said) == (
         1,
@@ -507,7 +507,7 @@ def test_a_change_of_the_messages_is_another_protocol() -> None:
             "Refused": {"text": "str", "hint": "str"},
             **{key: {"sets": "tuple[str, ...]"} for key in ("Set", "Scale")},
             "Status": {"status": "Tree"},
-            "Inspection": {"stack": "str", "story": "tuple[str, ...]"},
+            "Inspection": {"stack": "str", "transitions": "tuple[str, ...]"},
         },
     )
 
@@ -552,7 +552,7 @@ def test_a_supervisor_that_does_not_answer(
     client = open_control(folder)
     with pytest.raises(UsageError, match="the supervisor does not answer") as caught:
         client.status()
-    assert caught.value.hint == "it may be stopped: look at its state with `ps`"
+    assert caught.value.hint == "it may be stopped: check its state with `ps`"
     client.close()
 
 

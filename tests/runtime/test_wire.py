@@ -455,7 +455,7 @@ def test_addresses_of_other_kinds_are_refused(address: str) -> None:
         lambda: transport.bind(address, lambda frames: None),
         lambda: transport.post(address, [b"x"]),
     ):
-        with pytest.raises(WireError, match=r"is not an ipc:// address; hive talks within one machine only"):
+        with pytest.raises(WireError, match=r"is not an ipc:// address; hive runs on one machine only"):
             use()
     transport.close()
 
