@@ -220,7 +220,7 @@ def judged(drawn: Drawn, simulation: Simulation) -> Simulation:
 def everything_arrives(seed: int) -> None:
     """A world in which nothing goes wrong."""
     drawn = Drawn(seed)
-    simulation = judged(drawn, simulate(drawn.topology, seed, Faults(away=0.02)))
+    simulation = judged(drawn, simulate(drawn.topology, seed, Faults(preempted=0.02)))
     assert simulation.outcome is not None
     assert set(simulation.outcome.restarts.values()) == {0}
     for channel, (pattern, full, _) in drawn.promises.items():
@@ -239,7 +239,7 @@ def everything_is_accounted_for(seed: int) -> None:
     """A world with deaths, and messages that come late or not at all."""
     drawn, chance = Drawn(seed), random.Random(seed)
     deaths, stops = chance.randint(0, 4), chance.randint(0, 1)
-    faults = Faults(deaths=deaths, stops=stops, after=300, away=0.05, full=0.05)
+    faults = Faults(deaths=deaths, stops=stops, after=300, preempted=0.05, full=0.05)
     judged(drawn, simulate(drawn.topology, seed, faults))
 
 

@@ -176,7 +176,7 @@ def test_a_wait_for_ever_is_an_error_and_not_a_hang() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(RuntimeError, match="nothing to do and no timer: everything in it waits for ever"):
+    with pytest.raises(RuntimeError, match="deadlock in a simulation: no callback is ready and no timer is set"):
         run(main())
     assert asyncio._get_running_loop() is None
 
@@ -256,11 +256,11 @@ def test_only_callbacks_of_places_are_turns() -> None:
     async def main() -> None:
         loop = here()
 
-        def on_turn(place: SimulatedProcess) -> int:
+        def on_callback(place: SimulatedProcess) -> int:
             asked.append((loop.ran, str(place)))
             return loop.ran + 5
 
-        loop.on_turn, loop.next_turn = on_turn, 3
+        loop.on_callback, loop.next_on_callback = on_callback, 3
         await spin(50)
         assert loop.ran == 0
         one, two = SimulatedProcess("one", 0), SimulatedProcess("two", 0)
@@ -282,7 +282,7 @@ def test_a_turn_comes_before_its_callback() -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
-        loop.on_turn, loop.next_turn = kill, 3
+        loop.on_callback, loop.next_on_callback = kill, 3
         for number in range(5):
             soon(place, seen.append, str(number))
         await asyncio.sleep(1)
@@ -302,13 +302,13 @@ def test_an_away_place_waits_while_the_others_go_on() -> None:
 
     async def main() -> None:
         loop, away, other = here(), SimulatedProcess("away", 0), SimulatedProcess("other", 0)
-        away.away = True
+        away.preempted = True
         soon(away, note, "away 1")
         soon(other, note, "other 1")
         loop.call_at(1, note, "away 2", context=away.context)
         loop.call_at(1, note, "other 2", context=other.context)
         loop.call_at(2, note, "away 3", context=away.context)
-        loop.call_at(3, loop.back, away)
+        loop.call_at(3, loop.end_preemption, away)
         loop.call_at(3, note, "away 4", context=away.context)
         loop.call_at(4, note, "away 5", context=away.context)
         await asyncio.sleep(5)
@@ -337,9 +337,9 @@ def test_a_timeout_does_not_fire_late_because_its_place_was_away() -> None:
         for number, comes_at in enumerate((0.005, 0.02)):
             place, event = SimulatedProcess("place", number), asyncio.Event()
             at(place, wait(event))
-            loop.call_at(0.001, setattr, place, "away", True)
+            loop.call_at(0.001, setattr, place, "preempted", True)
             loop.call_at(comes_at, event.set)
-            loop.call_at(0.1, loop.back, place)
+            loop.call_at(0.1, loop.end_preemption, place)
         await asyncio.sleep(1)
 
     loop = make_loop()
@@ -353,12 +353,12 @@ def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("place", 0)
-        place.away = True
+        place.preempted = True
         handles = [soon(place, seen.append, str(number)) for number in range(4)]
         await asyncio.sleep(1)
         handles[1].cancel()
         handles[2].cancel()
-        loop.back(place)
+        loop.end_preemption(place)
         await asyncio.sleep(0)
 
     run(main())
@@ -437,11 +437,11 @@ def test_a_dead_or_stopped_place_runs_nothing_more(end: str) -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
-        before = place.still
+        before = place.inactive
         tasks = [at(place, victim.work()), at(SimulatedProcess("bystander", 0), bystander.work())]
         loop.call_at(1, setattr, place, end, True)
         await asyncio.sleep(10)
-        assert (before, place.still) == (False, True)
+        assert (before, place.inactive) == (False, True)
         assert [task.done() for task in tasks] == [False, True]
         tasks[0].cancel()  # nothing reaches it any more
         await asyncio.sleep(10)
@@ -458,9 +458,9 @@ def test_a_place_that_died_while_it_was_away_never_comes_back() -> None:
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
         at(place, victim.work())
-        loop.call_at(1, setattr, place, "away", True)
+        loop.call_at(1, setattr, place, "preempted", True)
         loop.call_at(3, setattr, place, "dead", True)
-        loop.call_at(4, loop.back, place)
+        loop.call_at(4, loop.end_preemption, place)
         await asyncio.sleep(10)
 
     run(main())
@@ -476,9 +476,9 @@ def test_a_ghost_can_be_taken_apart() -> None:
         task = at(place, victim.work())
         loop.call_at(1, setattr, place, "dead", True)
         await asyncio.sleep(1.2)
-        place.ghost = True
+        place.unwinding = True
         turns = loop.ran
-        loop.back(place)
+        loop.end_preemption(place)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
@@ -543,7 +543,7 @@ class Leaver:
 
     def die(self) -> None:
         self.place.dead = True
-        here().leave_here()
+        here().abandon_callback()
 
 
 def test_who_leaves_in_the_middle_runs_nothing_more_until_all_is_over() -> None:
@@ -589,6 +589,6 @@ def test_an_end_without_a_result_reaches_who_asked_past_everybody_who_left() -> 
             at(leaver.place, leaver.work())
         await here().create_future()
 
-    with pytest.raises(RuntimeError, match="everything in it waits for ever"):
+    with pytest.raises(RuntimeError, match="deadlock in a simulation"):
         run(main())
     assert [leaver.said for leaver in leavers] == [["begun", "finally"]] * 2
