@@ -45,7 +45,7 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
 def endpoint(method: F) -> F:
-    """Marks an `async` method that other actors may call through a handle. Raises TypeError for a plain method."""
+    """Mark an `async` method that other actors may call through a handle. Raises TypeError for a plain method."""
     is_async: bool = asyncio.iscoroutinefunction(method)
     if not is_async:
         raise TypeError(f"endpoint `{method.__qualname__}` must be `async def`")
@@ -86,7 +86,7 @@ class Actor:
         return cls.role or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
 
     async def setup(self) -> None:
-        """Opens files, builds networks. No actor's `run` starts before every `setup` has returned."""
+        """Open files, build networks. No actor's `run` starts before every `setup` has returned."""
 
     @classmethod
     def serves(cls) -> bool:
@@ -102,7 +102,7 @@ class Actor:
         )
 
     async def run(self) -> None:
-        """Does the actor's work. When it returns, the actor is done; when all actors are done, so is the run.
+        """Do the actor's work. When it returns, the actor is done; when all actors are done, so is the run.
 
         The default of an actor with endpoints answers calls until the other actors are done.
         """
@@ -115,14 +115,14 @@ class Actor:
         self.actor_context.cancel()
 
     async def teardown(self) -> None:
-        """Releases what `setup` acquired. Called after `run` has returned, raised or been cancelled."""
+        """Release what `setup` acquired. Called after `run` has returned, raised or been cancelled."""
 
     def end_run(self, reason: str) -> None:
-        """Ends the run because it has reached its goal: all actors drain, and the run's state becomes `finished`."""
+        """End the run because it has reached its goal: all actors drain, and the run's state becomes `finished`."""
         self.actor_context.end_run(reason)
 
     def note(self, kind: str, text: str, **fields: Tree) -> None:
-        """Writes a line to `events.jsonl`, the run's event log."""
+        """Write a line to `events.jsonl`, the run's event log."""
         self.actor_context.note(kind, text, fields)
 
 

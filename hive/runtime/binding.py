@@ -24,7 +24,7 @@ __all__ = ["bind_ports"]
 
 
 def bind_ports(node: Node, actor: Actor, number: int) -> None:
-    """Sets `actor.<port>` to a bound port for every channel that names this actor."""
+    """Set `actor.<port>` to a bound port for every channel that names this actor."""
     group = node.plan.actors[number].group
     ports = ports_of(type(actor))
     for channel, planned in enumerate(node.plan.channels):

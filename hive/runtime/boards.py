@@ -41,11 +41,11 @@ class BoardWriter:
         return self.view.blocks[self._block]
 
     def seal(self, version: int) -> None:
-        """Marks the block of `begin` as `version`. Readers see it once the shared commit word names that version."""
+        """Mark the block of `begin` as `version`. Readers see it once the shared commit word names that version."""
         self.view.words.seal(self._block, version)
 
     def publish(self, version: int) -> None:
-        """Seals the block of `begin` and makes `version` the latest. Raises ValueError unless versions increase."""
+        """Seal the block of `begin` and make `version` the latest. Raises ValueError unless versions increase."""
         if version <= self.latest:
             raise ValueError(f"versions must increase: {version} after {self.latest}")
         # Sealed before it is published: a reader that sees the new `latest` must find its block.
@@ -54,7 +54,7 @@ class BoardWriter:
         self.notify()
 
     def hold(self, reader: int, version: int) -> bool:
-        """Pins `version` in the name of `reader`, which unpins it after reading. False while it has another one pinned.
+        """Pin `version` in the name of `reader`, which unpins it after reading. False while it has another one pinned.
 
         Only the writer can do this before the version is overwritten. The pin belongs to the reader, so that it is
         released when the reader's process exits.

@@ -52,7 +52,7 @@ class Calls:
         self.made = 0  # calls so far; numbers are never reused, so a late reply cannot match a newer call
 
     async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
-        """Calls endpoint `method` of actor `name` and returns its value.
+        """Call endpoint `method` of actor `name` and return its value.
 
         Raises RemoteError when the endpoint raised, ActorFailed when the actor's process exited before it replied,
         TimeoutError when no reply arrived within `deadline_s`, TopologyError when the plan has no such actor.
@@ -112,7 +112,7 @@ class Calls:
             self.node.post(call.actor, encode(call))
 
     def received(self, call: Call) -> None:
-        """Answers a call in a separate task. Raises KeyError when its actor is in another process."""
+        """Answer a call in a separate task. Raises KeyError when its actor is in another process."""
         self.node.actors[call.actor]  # raises here, where the node counts it as a bad message, and not in the task
         self.node.spawn(self._answer(call))
 
@@ -137,13 +137,13 @@ class Calls:
             self.node.post(call.caller, frames)
 
     def answered(self, reply: Reply) -> None:
-        """Completes the call that `reply` answers; a reply to a call that has ended is dropped."""
+        """Complete the call that `reply` answers; a reply to a call that has ended is dropped."""
         _, future = self.waiting.get(reply.call, (0, None))
         if future is not None and not future.done():
             future.set_result(reply)
 
     def left(self, actor: int, how: str) -> None:
-        """Fails every call to `actor`, whose process has exited. `how` becomes part of the error."""
+        """Fail every call to `actor`, whose process has exited. `how` becomes part of the error."""
         for called, future in self.waiting.values():
             if called == actor and not future.done():
                 future.set_exception(_CalleeExited(how))

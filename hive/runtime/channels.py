@@ -98,12 +98,12 @@ class _Account:
         self.status.add_both(self.consumed, count, self.in_flight, -count)
 
     def drop(self, reason: str, count: float) -> None:
-        """Counts messages in flight as dropped."""
+        """Count messages in flight as dropped."""
         if count:
             self.status.add_both(self._reason(reason), count, self.in_flight, -count)
 
     def refuse(self, reason: str, count: int) -> None:
-        """Counts messages as produced and dropped that were sent to no consumer."""
+        """Count messages as produced and dropped that were sent to no consumer."""
         self.status.add_both(self.produced, count, self._reason(reason), count)
 
     def _reason(self, reason: str) -> int:
@@ -125,7 +125,7 @@ class MessageSender:
         self.queried_s: float | None = None  # loop time of the last query, or of the beginning of this wait
 
     def joined(self, consumer: Identity, window: int) -> None:
-        """Adds a consumer. A later incarnation replaces an earlier one; an earlier one is ignored."""
+        """Add a consumer. A later incarnation replaces an earlier one; an earlier one is ignored."""
         known = self.consumers.get(consumer[0])
         if known is not None and known.identity[1] >= consumer[1]:
             return
@@ -134,14 +134,14 @@ class MessageSender:
         self.waiter.wake()
 
     def left(self, actor: int, why: str = "consumer_died") -> None:
-        """Removes a consumer and counts its unacknowledged messages as dropped under `why`, one of REASONS."""
+        """Remove a consumer and count its unacknowledged messages as dropped under `why`, one of REASONS."""
         gone = self.consumers.pop(actor, None)
         if gone is not None:
             self.account.drop(why, gone.in_flight)
             self.waiter.wake()
 
     def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:
-        """Takes over running totals from a consumer. Older totals, and those of an earlier incarnation, are ignored."""
+        """Take over running totals from a consumer. Older totals, and those of an earlier incarnation, are ignored."""
         known = self.consumers.get(consumer[0])
         if known is None or known.identity != consumer or consumed + dropped > known.sent:
             return
@@ -162,7 +162,7 @@ class MessageSender:
         return None
 
     def _query(self) -> None:
-        """Queries the consumers' totals once per RESCAN_S of waiting, because messages or Acks may have been lost."""
+        """Query the consumers' totals once per RESCAN_S of waiting, because messages or Acks may have been lost."""
         now_s = asyncio.get_running_loop().time()
         if self.queried_s is None:
             self.queried_s = now_s
@@ -173,9 +173,9 @@ class MessageSender:
                     self.deliver(consumer.identity, consumer.sent, ())
 
     async def send_many(self, messages: Sequence[Message]) -> None:
-        """Sends each message to one consumer (balance) or to all (broadcast), in portions that the windows admit.
+        """Send each message to one consumer (balance) or to all (broadcast), in portions that the windows admit.
 
-        Without room it waits or drops the oldest, as `when_full` says, or raises ChannelFull; earlier portions stay
+        In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says; earlier portions remain
         sent.
         """
         rest = messages
@@ -214,7 +214,7 @@ class MessageSender:
         return targets
 
     def _targets(self) -> list[_Consumer] | None:
-        """Return the least loaded consumer (balance) or all (broadcast); None where `when_full` forbids to send now."""
+        """Return the least loaded consumer (balance) or all (broadcast); None if there is no room."""
         if self.pattern == "balance":
             free = [c for c in self.consumers.values() if c.room > 0 or self.when_full == "drop_oldest"]
             return [min(free, key=lambda c: (c.in_flight, c.sent))] if free else None
@@ -238,7 +238,7 @@ class MessageReceiver:
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
     def deliver(self, producer: Identity, sequence: int, messages: Sequence[Message]) -> None:
-        """Queues messages, or answers a query without messages. Beyond the window the oldest are dropped.
+        """Queue messages, or answer a query without messages. Beyond the window the oldest are dropped.
 
         Repeats are ignored. The transport keeps the order, so a full mailbox lost the messages of a gap in the
         sequence. They are counted as dropped and acknowledged at once.
@@ -282,7 +282,7 @@ class MessageReceiver:
         return taken[0] if taken else None
 
     def _take(self, most: int) -> list[Message]:
-        """Removes the oldest messages. Sends one Ack per half window, and one when the queue becomes empty."""
+        """Remove the oldest messages. Sends one Ack per half window, and one when the queue becomes empty."""
         taken: list[Message] = []
         for _ in range(min(most, len(self.queue))):
             producer, message = self.queue.popleft()
@@ -297,7 +297,7 @@ class MessageReceiver:
         return taken
 
     def acknowledge_all(self) -> None:
-        """Acknowledges all outstanding totals, so that the accounts of a quiescent run are exact."""
+        """Acknowledge all outstanding totals, so that the accounts of a quiescent run are exact."""
         for producer in sorted(self.owed):
             self._acknowledge(producer)
 

@@ -203,14 +203,14 @@ class ControlClient:
         self._request(Kill(actor, by_hand))
 
     def pause(self) -> None:
-        """Requests a pause and returns at once. The status shows when the run is paused."""
+        """Request a pause and return at once. The status shows when the run is paused."""
         self._request(Pause())
 
     def resume(self) -> None:
         self._request(Resume())
 
     def save(self) -> None:
-        """Requests a checkpoint and returns at once. The event log shows when it is written."""
+        """Request a checkpoint and return at once. The event log shows when it is written."""
         self._request(Save())
 
     def set(self, sets: Sequence[str]) -> None:
@@ -227,7 +227,7 @@ class ControlClient:
 
 
 def open_run(directory: RunDirectory) -> ControlClient:
-    """Connects to the supervisor of a run. Raises UsageError, and OtherProtocol if another hive started the run."""
+    """Connect to the supervisor of a run. Raises UsageError, and OtherProtocol if another hive started the run."""
     facts = read_run_facts(directory)
     if facts.protocol != PROTOCOL:
         raise OtherProtocol(
@@ -238,7 +238,7 @@ def open_run(directory: RunDirectory) -> ControlClient:
 
 
 def open_control(socket_folder: Path) -> ControlClient:
-    """Connects to the supervisor with this socket folder. Raises UsageError when no supervisor listens there."""
+    """Connect to the supervisor with this socket folder. Raises UsageError when no supervisor listens there."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(ANSWER_S)
     try:

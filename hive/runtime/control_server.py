@@ -86,7 +86,7 @@ class ControlServer:
             asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     def _accept(self) -> None:
-        """Accepts a connection. It is registered here and not when its task first runs, so that `close` closes it too.
+        """Accept a connection. It is registered here and not when its task first runs, so that `close` closes it too.
 
         (asyncio's server loses an accepted connection if it is closed in the next iteration of the loop.)
         """
@@ -123,7 +123,7 @@ class ControlServer:
                 pushing.result()  # raises the error that ended it, in this view's task only
 
     async def _push(self, writer: asyncio.StreamWriter) -> None:
-        """Sends one view the status every PUSH_S. An error closes the connection of this view only."""
+        """Send one view the status every PUSH_S. An error closes the connection of this view only."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -161,7 +161,7 @@ class ControlServer:
             return Refused(str(error), error.hint)
 
     async def close(self) -> None:
-        """Stops accepting and closes every connection, so that no view waits for a reply."""
+        """Stop accepting and close every connection, so that no view waits for a reply."""
         if self.listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.listener)
             self.listener.close()

@@ -62,7 +62,7 @@ class InlineRun:
         self._closed = False
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Lets the actors work until the condition holds; it is checked once per iteration of the event loop.
+        """Let the actors work until the condition holds; it is checked once per iteration of the event loop.
 
         Actors may run a few steps beyond that point, so the condition is no barrier. Raises the exceptions of an actor
         and of the condition, and RuntimeError when the run ends first.
@@ -79,7 +79,7 @@ class InlineRun:
             await asyncio.sleep(0)
 
     def finish(self, begin: Callable[[], None] = lambda: None) -> Outcome:
-        """Lets the actors work until the run ends, and returns its outcome. Raises the exception of an actor.
+        """Let the actors work until the run ends, and return its outcome. Raises the exception of an actor.
 
         begin: called in the loop before the actors continue.
         """
@@ -96,7 +96,7 @@ class InlineRun:
         return outcome
 
     def stop(self, reason: str = "stopped") -> None:
-        """Drains the run and frees its memory. A second call does nothing."""
+        """Drain the run and free its memory. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -138,7 +138,7 @@ class InlineRun:
 
 
 def _outside_any_loop(call: Callable[[], Result]) -> Result:
-    """Calls `call` in a thread without a running event loop: in this one if possible, else in a new one."""
+    """Call `call` in a thread without a running event loop: in this one if possible, else in a new one."""
     if not _runs_a_loop():
         return call()
     with ThreadPoolExecutor(1) as pool:

@@ -215,13 +215,13 @@ class Segment:
         return segment
 
     def close(self) -> None:
-        """Closes the descriptor. The memory is freed when its last mapping is."""
+        """Close the descriptor. The memory is freed when its last mapping is."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def release(self) -> None:
-        """Frees the memory at once, even if views of it exist; these read zeros from now on."""
+        """Free the memory at once, even if views of it exist; these read zeros from now on."""
         self.close()
         self._map.madvise(mmap.MADV_REMOVE)
 

@@ -90,11 +90,11 @@ class ActorContext:
         self.number = number
 
     def end_run(self, reason: str) -> None:
-        """Ends the run because it has reached its goal."""
+        """End the run because it has reached its goal."""
         self.node.report(RunOver(self.number, reason))
 
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
-        """Writes a line to the run's event log."""
+        """Write a line to the run's event log."""
         self.node.report(Note(self.number, kind, text, fields))
 
     @property
@@ -103,7 +103,7 @@ class ActorContext:
         return self.node.resumed_ns
 
     def cancel(self) -> None:
-        """Cancels the actor's `run`, but not its `teardown`."""
+        """Cancel the actor's `run`, but not its `teardown`."""
         if self.number in self.node.running:
             self.node.tasks[self.number].cancel()
 
@@ -139,7 +139,7 @@ class Node:
     # --- actors
 
     async def main(self) -> None:
-        """Hosts the actors until all of them are done. Raises an actor's exception after it was reported."""
+        """Host the actors until all of them are done. Raises an actor's exception after it was reported."""
         c = self.context
         c.transport.bind(c.address, self.receive)
         try:
@@ -168,13 +168,13 @@ class Node:
             c.transport.forget(c.address)
 
     def _pulse(self) -> None:
-        """Records on the status pages that the loop runs, so that an actor in a long await does not count as stuck."""
+        """Record on the status pages that the loop runs, so that an actor in a long await does not count as stuck."""
         for waiter in self.waiters.values():
             waiter.status.page.pulse()
         self.beat = asyncio.get_running_loop().call_later(PULSE_S, self._pulse)
 
     def _build(self, number: int) -> None:
-        """Builds actor `number`. Its page, log and ports are set first, so that its constructor can use them."""
+        """Build actor `number`. Its page, log and ports are set first, so that its constructor can use them."""
         c, planned = self.context, self.plan.actors[number]
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
@@ -217,7 +217,7 @@ class Node:
             self.report(Done(number, self.context.incarnation, taken))
 
     async def _settle(self, number: int) -> None:
-        """Waits for the acknowledgements of the actor's last messages, so that its account ends with none in flight."""
+        """Wait for the acknowledgements of the actor's last messages, so that its account ends with none in flight."""
         waiter = self.waiters[number]
         mine = [sender for (_, producer), sender in self.senders.items() if producer == number]
         try:
@@ -228,7 +228,7 @@ class Node:
             self.log.info("channel `%s` ends with messages in flight", sender.name)
 
     async def _guard(self, number: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Awaits a method of an actor and reports an exception to the supervisor before re-raising it."""
+        """Await a method of an actor and report an exception to the supervisor before re-raising it."""
         try:
             await work()
         except (Exception, SystemExit) as error:
@@ -236,7 +236,7 @@ class Node:
             raise
 
     def _report_failure(self, number: int, error: BaseException) -> None:
-        """Sends the supervisor an actor's exception, before it ends the process."""
+        """Send the supervisor an actor's exception, before it ends the process."""
         doing = self.pages.snapshot(number)["phase"]
         permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (False, "")
         kind, text, trace = describe(error)
@@ -247,11 +247,11 @@ class Node:
     # --- messages
 
     def report(self, message: Message) -> None:
-        """Sends a message to the supervisor."""
+        """Send a message to the supervisor."""
         self.context.transport.post(self.context.supervisor, encode(message))
 
     def post(self, actor: int, frames: Frames) -> None:
-        """Sends frames to the process of an actor. Without a joined incarnation of the actor they are dropped."""
+        """Send frames to the process of an actor. Without a joined incarnation of the actor they are dropped."""
         if (member := self.members.get(actor)) is not None and self.context.transport.post(member.address, frames):
             self.pages.mailed(actor)  # it may be asleep on its notifier, where it does not see the transport
 
@@ -262,7 +262,7 @@ class Node:
         self.calls.answered(message)
 
     def receive(self, frames: Frames) -> None:
-        """Handles a message from the transport. An invalid one is counted, logged and dropped; it is never fatal."""
+        """Handle a message from the transport. An invalid one is counted, logged and dropped; it is never fatal."""
         for waiter in self.waiters.values():
             waiter.received += 1
         try:
@@ -355,7 +355,7 @@ class Node:
     def deliver(
         self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, messages: Sequence[Message]
     ) -> None:
-        """Hands messages, or a query without messages, to an inlet: as objects in this process, else as frames."""
+        """Hand messages, or a query without messages, to an inlet: as objects in this process, else as frames."""
         local = self.receivers.get((channel, consumer[0]))
         if local is not None:
             local.deliver((producer, self.context.incarnation), sequence, messages)
@@ -386,11 +386,11 @@ class Node:
     # --- shared memory
 
     def notify(self, actors: Sequence[int]) -> None:
-        """Wakes these actors after a change of shared memory."""
+        """Wake these actors after a change of shared memory."""
         self._wake_waiting(self.pages.notify_all(actors))
 
     def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
-        """Wakes one of these actors for a message of `channel`: the first from position `first` that requested it."""
+        """Wake one of these actors for a message of `channel`: the first from position `first` that requested it."""
         self._wake_waiting(self.pages.notify_one(actors, channel + 1, first))  # native channel numbers start at 1
 
     def _wake_waiting(self, actors: Sequence[int]) -> None:

@@ -107,14 +107,14 @@ class Outlet(Port[M]):
         self.when_full: WhenFull = when_full or ("wait" if pattern == "balance" else "drop_oldest")
 
     async def send(self, message: M) -> None:
-        """Sends one message. In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says.
+        """Send one message. In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says.
 
         Raises TopologyError for a message of another type than the port's.
         """
         await self.send_many((message,))
 
     async def send_many(self, messages: Sequence[M]) -> None:
-        """Sends messages in order, as many at once as there is room for: a tenth of the cost per message of `send`."""
+        """Send messages in order, as many at once as there is room for: a tenth of the cost per message of `send`."""
         line: MessageSender | SlabSender = self._line()
         for message in messages:
             if not isinstance(message, self.message):
@@ -226,7 +226,7 @@ class Publication(Port[M]):
         return self.board.begin()
 
     def publish(self, version: int) -> None:
-        """Publishes the block of `begin` as `version`. Raises ValueError unless versions increase."""
+        """Publish the block of `begin` as `version`. Raises ValueError unless versions increase."""
         self.board.publish(version)
 
 
@@ -254,7 +254,7 @@ class Subscription(Port[M]):
         return await self.board.pin(version)
 
     def unpin(self) -> None:
-        """Releases the pinned block."""
+        """Release the pinned block."""
         self.board.unpin()
 
 

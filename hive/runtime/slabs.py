@@ -125,13 +125,13 @@ class SlabSender:
         return [view.slots[sequence % view.words.slots] for view, sequence in views]
 
     def commit(self, slot: Slot) -> int:
-        """Hands a reserved slot to the consumers and returns its sequence."""
+        """Hand a reserved slot to the consumers and return its sequence."""
         sequence: int = self.view.words.commit(slot.index, *self.me)
         self.notify()  # after the commit: a consumer that is woken earlier finds nothing and sleeps again
         return sequence
 
     async def send(self, message: Message) -> None:
-        """Copies the message's fields into a slot. Raises TopologyError when a field does not fit the layout."""
+        """Copy the message's fields into a slot. Raises TopologyError when a field does not fit the layout."""
         slot = await self.reserve()
         try:
             for name, array in slot.arrays.items():
@@ -146,7 +146,7 @@ class SlabSender:
             await self.send(message)
 
     def _put(self, message: Message, name: str, array: np.ndarray[Any, Any]) -> None:
-        """Copies one field into a slot. Raises TopologyError, which names both shapes, when it does not fit."""
+        """Copy one field into a slot. Raises TopologyError, which names both shapes, when it does not fit."""
         try:
             value = np.asarray(getattr(message, name))
             np.copyto(array, value, casting="same_kind")
@@ -221,7 +221,7 @@ class SlabReceiver:
         return [*self.producers[first:], *self.producers[:first]]
 
     def retire(self, slot: Slot, reason: str = "consumed") -> None:
-        """Gives the slot back to its producer, counted under `reason`. Raises ValueError for an unknown reason."""
+        """Give the slot back to its producer, counted under `reason`. Raises ValueError for an unknown reason."""
         if (code := CODES.get(reason)) is None:
             raise ValueError(f"unknown reason `{reason}` to retire a slot; use one of {', '.join(REASONS)}")
         slot.view.words.retire(slot.index, *self.me, code)

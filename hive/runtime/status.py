@@ -45,11 +45,11 @@ class Status:
         return self.page.phase(name, kind)
 
     def count(self, name: str, delta: float = 1.0) -> None:
-        """Adds `delta` to the counter `name`. For rare events; hot paths keep the index and call `add`."""
+        """Add `delta` to the counter `name`. For rare events; hot paths keep the index and call `add`."""
         self.add(self.counter(name), delta)
 
     def show_version(self, version: int, lag: int) -> None:
-        """Shows the version of the weights in use, and how many versions they lag behind."""
+        """Show the version of the weights in use, and how many versions they lag behind."""
         self.page.version = version
         self.page.lag = lag
 

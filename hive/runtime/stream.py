@@ -46,7 +46,7 @@ async def read(reader: asyncio.StreamReader, types: Mapping[str, type[Message]])
 
 
 def send(line: socket.socket, message: Message) -> None:
-    """Sends a message; blocks. Raises TypeError for a message with arrays, OSError when the connection is lost."""
+    """Send a message; blocks. Raises TypeError for a message with arrays, OSError when the connection is lost."""
     line.sendall(pack(message))
 
 

@@ -21,19 +21,19 @@ class Transport(Protocol):
     """The interface through which a process sends and receives messages."""
 
     def bind(self, address: str, receive: Receive) -> None:
-        """Opens this process's mailbox. The event loop calls `receive` once per message."""
+        """Open this process's mailbox. The event loop calls `receive` once per message."""
 
     def post(self, address: str, frames: Frames) -> bool:
-        """Sends frames without blocking. Returns False when the mailbox is full or missing."""
+        """Send frames without blocking. Returns False when the mailbox is full or missing."""
 
     def forget(self, address: str) -> None:
-        """Drops the messages queued for `address`, whose process has exited."""
+        """Drop the messages queued for `address`, whose process has exited."""
 
     def poll(self) -> None:
-        """Delivers the messages that have already arrived, before it returns."""
+        """Deliver the messages that have already arrived, before it returns."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Closes all connections after at most `linger_s` seconds, in which unsent messages may still be sent."""
+        """Close all connections after at most `linger_s` seconds, in which unsent messages may still be sent."""
 
 
 class MemoryTransport:
@@ -62,7 +62,7 @@ class MemoryTransport:
         self.boxes.pop(address, None)
 
     def poll(self) -> None:
-        """Does nothing: no message waits outside the event loop."""
+        """Do nothing: no message waits outside the event loop."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Does nothing: each process removes its mailbox with `forget`."""
+        """Do nothing: each process removes its mailbox with `forget`."""

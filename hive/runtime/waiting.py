@@ -89,7 +89,7 @@ class Waiter:
         return bool(self._sleepers)
 
     def wake(self) -> None:
-        """Makes every wait of this actor repeat its attempt."""
+        """Make every wait of this actor repeat its attempt."""
         for sleeper in self._sleepers:
             if not sleeper.done():
                 sleeper.set_result(None)
@@ -154,8 +154,10 @@ class Waiter:
         return CALLS_SLICE_NS if self.calls else int(RESCAN_S * 1e9)
 
     def _request_wake(self) -> None:
-        """Writes the request of the current wait to the page. With several waits it requests every message of all
-        channels, because the page has room for one channel."""
+        """Write the request of the current wait to the page.
+
+        Several simultaneous waits request every message of all channels, because the page has room for one channel.
+        """
         if len(self._requests) == 1:
             self.status.page.request_wake(self._requests[0].channel + 1, self._requests[0].every)
         else:
@@ -172,7 +174,7 @@ class Waiter:
         return False
 
     async def admitted(self, owed: Callable[[], bool]) -> None:
-        """Waits while a pause stops this source, unless `owed`: its peers have already begun the same round."""
+        """Wait while a pause stops this source, unless `owed`: its peers have already begun the same round."""
         if self.paused:
             self._paused_phase = self._paused_phase or self.status.phase(PAUSED, WAIT_OUT)
             await self.until(lambda: True if not self.paused or owed() else None, self._paused_phase)
@@ -182,7 +184,7 @@ class Waiter:
         self._yielded_ns = time.monotonic_ns()
 
     async def _sleep(self) -> None:
-        """Sleeps until `wake`, at most RESCAN_S."""
+        """Sleep until `wake`, at most RESCAN_S."""
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
         self._sleepers[sleeper] = None

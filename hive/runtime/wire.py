@@ -66,7 +66,7 @@ class ZmqTransport:
             self.again = asyncio.get_running_loop().call_soon(self._readable)
 
     def _read(self, limit: int) -> bool:
-        """Reads up to `limit` messages. Returns True when the inbox is empty."""
+        """Read up to `limit` messages. Returns True when the inbox is empty."""
         for number in range(limit):
             if self.inbox is None or self.receive is None:
                 return True

@@ -82,7 +82,7 @@ def _first_word(seed: int, purpose: Purpose, source: int, sequence: int) -> int:
 
 
 def _move(philox: np.random.BitGenerator, seed: int, purpose: Purpose, source: int, sequence: int) -> None:
-    """Moves a bit generator to the beginning of a stream: faster than a new `Philox(key=..., counter=...)`."""
+    """Move a bit generator to the beginning of a stream: faster than a new `Philox(key=..., counter=...)`."""
     philox.state = {
         "bit_generator": "Philox",
         "state": {"counter": (0, 0, source, sequence), "key": (seed, int(purpose))},

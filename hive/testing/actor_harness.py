@@ -102,7 +102,7 @@ def run_actor(
     block_bytes: Mapping[str, int] | None = None,
     **parameters: Any,
 ) -> ActorResult:
-    """Runs one actor, built with `parameters`, on the messages that `feed` maps its inlets and subscriptions to.
+    """Run one actor, built with `parameters`, on the messages that `feed` maps its inlets and subscriptions to.
 
     layouts: the layout of each port that carries slots. block_bytes: the block size of each board. Raises the actor's
     exception, and TopologyError.
@@ -140,7 +140,7 @@ def run_actor(
 
 
 def _end_when_quiet(supervisor: Supervisor, result: ActorResult, before: tuple[float, int], waited_s: float) -> None:
-    """Ends the run once neither the actor's counters nor its output have changed for QUIET_S."""
+    """End the run once neither the actor's counters nor its output have changed for QUIET_S."""
     result.counters = dict(supervisor.pages.snapshot(0)["counters"])
     now = (sum(result.counters.values()), sum(map(len, result.sent.values())))
     if now == before or waited_s >= LIMIT_S:

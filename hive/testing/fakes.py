@@ -199,10 +199,10 @@ class SimulatedTransport:
         self.boxes.pop(address, None)
 
     def poll(self) -> None:
-        """Does nothing: messages on their way arrive at their simulated time."""
+        """Do nothing: messages on their way arrive at their simulated time."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 def _process_at(address: str) -> str:
@@ -225,7 +225,7 @@ class DyingSlab(_native.Slab):
         self.control = memory.view(np.uint64)
 
     def _half(self, slot: int, state: int) -> int:
-        """Puts the slot into a half state and returns its sequence."""
+        """Put the slot into a half state and return its sequence."""
         at = HEADER_WORDS + slot * SLOT_WORDS
         word = int(self.control[at])
         sequence = self.produced & MASK if state == COMMITTING else word & MASK

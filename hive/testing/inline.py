@@ -29,7 +29,7 @@ def run_inline(
     settings: Settings | None = None,
     watch: Callable[[Supervisor], None] | None = None,
 ) -> Outcome:
-    """Runs `topology` until it ends itself, or for `seconds`, and returns the outcome. Raises an actor's exception.
+    """Run `topology` until it ends itself, or for `seconds`, and return the outcome. Raises an actor's exception.
 
     `watch` receives the supervisor before it starts, for tests that inspect it or request its end.
     """

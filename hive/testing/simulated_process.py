@@ -222,7 +222,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 self.problems.append(f"{callback.function!r}: {error!r}")
 
     def _jump(self) -> None:
-        """Advances the time to the next timer."""
+        """Advance the time to the next timer."""
         timers = self._timers
         while timers and timers[0][2].done:
             heapq.heappop(timers)
@@ -233,7 +233,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._ready.append(heapq.heappop(timers)[2])
 
     def _preempt(self, process: SimulatedProcess) -> None:
-        """Delays the callbacks of this process for up to `preempted_s`."""
+        """Delay the callbacks of this process for up to `preempted_s`."""
         process.preempted = True
         self._next_preemption = self.ran + self._gap()
         self.call_later(
@@ -245,7 +245,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return round(self.chance.expovariate(self.preempted)) + 1 if self.preempted else NEVER
 
     def end_preemption(self, process: SimulatedProcess) -> None:
-        """Gives the processor back to a process, which first runs its waiting callbacks."""
+        """Give the processor back to a process, which first runs its waiting callbacks."""
         process.preempted = False
         self._ready.extendleft(reversed(process.waiting))
         process.waiting.clear()

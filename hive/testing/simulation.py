@@ -107,7 +107,7 @@ class SimulatedProcesses:
         return self.pids
 
     async def _lose(self, simulated: SimulatedProcess) -> NoReturn:
-        """Kills a started process after a while. The supervisor never receives its exit, because the start is lost."""
+        """Kill a started process after a while. The supervisor never receives its exit, because the start is lost."""
         await asyncio.sleep(self.world.chance.random() * LOST_START_S)
         simulated.dead = True
         self.world.history.append(f"{self.world.loop.time():.4f} lost the start of {simulated}")
@@ -143,7 +143,7 @@ class SimulatedProcesses:
         return {}
 
     async def close(self) -> None:
-        """Cancels the tasks of all processes, after the end of the simulation."""
+        """Cancel the tasks of all processes, after the end of the simulation."""
         for simulated, task in self.tasks:
             simulated.dead = simulated.unwinding = True
             self.world.loop.end_preemption(simulated)
@@ -201,7 +201,7 @@ class _World:
         self.memory.pages.notified = self.notify
 
     def plan_faults(self, faults: Sequence[At]) -> None:
-        """Registers faults at known moments. Raises ValueError for an unknown channel or an impossible fault."""
+        """Register faults at known moments. Raises ValueError for an unknown channel or an impossible fault."""
         names = [channel.name for channel in self.plan.channels]
         for fault in faults:
             if fault.channel not in names:
@@ -213,7 +213,7 @@ class _World:
         self.transport.kill = self.processes.kill
 
     def committed(self, slab: DyingSlab) -> None:
-        """Kills the producer of a slot if a fault is planned for this commit."""
+        """Kill the producer of a slot if a fault is planned for this commit."""
         simulated, transport = current_process(), self.transport
         if not transport.at or simulated is None or simulated.dead:
             return
@@ -229,7 +229,7 @@ class _World:
         return any(self.memory.open(name).ctypes.data == own for name in planned.segments)
 
     def notify(self, actor: int) -> None:
-        """Delivers a notification to an actor in a dedicated process. Other actors do not sleep on a notifier."""
+        """Deliver a notification to an actor in a dedicated process. Other actors do not sleep on a notifier."""
         process = self.plan.actors[actor].process
         simulated = self.processes.incarnations.get(process)
         if simulated is None or simulated.inactive or process in self.crowded or (actor, simulated) in self.notified:
@@ -248,7 +248,7 @@ class _World:
             waiter.wake()
 
     def _end_here(self, simulated: SimulatedProcess) -> int:
-        """Stops or kills the process of this callback; returns the number of the callback at which to do so again."""
+        """Stop or kill the process of this callback; return the number of the callback at which to do so again."""
         _, how, torn = self.ends.pop()
         if how == "stop":
             simulated.stopped = True
@@ -267,7 +267,7 @@ class _World:
         return self.torn_due and simulated is not None and not simulated.dead and self.chance.random() < 0.5
 
     def tear(self, what: str, half: Half) -> NoReturn:
-        """Kills the current process within a transition, an entry in an account, or a store of a board."""
+        """Kill the current process within a transition, an entry in an account, or a store of a board."""
         self.torn_due = False
         self.torn += 1
         simulated = current_process()
@@ -283,7 +283,7 @@ class _World:
     # --- invariants
 
     def check(self) -> None:
-        """Checks the invariants that hold between any two callbacks: accounts of slabs, versions of boards, windows."""
+        """Check the invariants that hold between any two callbacks: accounts of slabs, versions of boards, windows."""
         for name, slab in self.slabs.items():
             counts = slab.counts()
             gone = counts["consumed"] + sum(counts["dropped"].values())
@@ -305,7 +305,7 @@ class _World:
                         self.result.wrong.append(f"{where} holds {held} messages of {producer}, beyond its window")
 
     def check_end(self, outcome: Outcome) -> None:
-        """Checks the invariants that hold at the end of a run: every account adds up, with nothing in flight."""
+        """Check the invariants that hold at the end of a run: every account adds up, with nothing in flight."""
         self.result.outcome = outcome
         pages = _native.Status(self.memory.open("status"))
         for name, account in channel_accounts(self.plan, self.memory.views, pages).items():
@@ -323,7 +323,7 @@ def simulate(
     plan: Plan | None = None,
     at: Sequence[At] = (),
 ) -> Simulation:
-    """Runs `topology` in virtual time until it ends itself, with the schedule that `seed` determines.
+    """Run `topology` in virtual time until it ends itself, with the schedule that `seed` determines.
 
     By default actors are restarted without limit. `at`: faults at known moments, beside the random ones. Raises
     ValueError for an impossible one.
@@ -345,7 +345,7 @@ def simulate(
 
 @contextmanager
 def _kills_within_operations(world: _World) -> Iterator[None]:
-    """Replaces slot words, status pages and board words by classes that can kill their caller."""
+    """Replace slot words, status pages and board words by classes that can kill their caller."""
     words = SlabView.Words
     dies = staticmethod(world.dies_torn)
     hooks = {

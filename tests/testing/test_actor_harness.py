@@ -112,7 +112,7 @@ def test_boards_are_fed_and_heard_as_versions() -> None:
 
 
 def test_a_board_needs_its_size() -> None:
-    with pytest.raises(TopologyError, match="of no size"):
+    with pytest.raises(TopologyError, match="has no block size"):
         run_actor(Mirror)
 
 
