@@ -106,7 +106,7 @@ async def test_an_actor_need_not_define_anything() -> None:
     assert Actor.numbered
 
 
-async def test_an_actor_asks_its_process() -> None:
+async def test_an_actor_uses_its_actor_context() -> None:
     actor, host = Actor(), Host()
     actor.actor_context = host  # type: ignore[assignment]
     await actor.drain()

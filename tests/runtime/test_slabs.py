@@ -151,7 +151,7 @@ async def test_the_receiver_waits_for_a_commit() -> None:
     assert (await task).version == 5
 
 
-async def test_the_oldest_or_exactly_the_one_asked_for() -> None:
+async def test_the_oldest_or_the_requested_sequence() -> None:
     channel = Channel()
     sender, receiver = channel.senders[0], channel.receivers[0]
     for version in range(SLOTS):

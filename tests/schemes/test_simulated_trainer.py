@@ -99,7 +99,7 @@ def test_from_one_to_64_workers_occur(table: str) -> None:
 def test_all_kinds_of_faults_and_cuts_occur() -> None:
     assert set(counted(lambda planned, _: planned.faults.deaths)) == {0, 1, 2, 4}
     assert set(counted(lambda planned, _: planned.faults.stops)) == {0, 1}
-    for fault in ("away", "full"):
+    for fault in ("preempted", "full"):
         rates = [getattr(planned.faults, fault) for planned, _ in configs()]
         assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 100, fault
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}

@@ -186,7 +186,7 @@ def test_another_process_draws_the_same() -> None:
 
 
 @given(seeds, sources, sequences)
-def test_seeds_fit_those_who_take_them(seed: int, source: int, sequence: int) -> None:
+def test_seeds_are_within_the_range_of_their_users(seed: int, source: int, sequence: int) -> None:
     """torch takes 64 bits with a sign, environments 32."""
     assert 0 <= stream_seed(seed, Purpose.acting_forward, source, sequence) < 2**63
     assert all(0 <= s < 2**31 for s in stream_seeds(seed, Purpose.environment, source, 3, sequence))

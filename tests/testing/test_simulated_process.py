@@ -1,4 +1,4 @@
-"""The loop of a simulation: order, virtual time, and what it does to places that are away, stopped, dead or ghosts."""
+"""The loop of a simulation: order, virtual time, and processes that are preempted, stopped, dead or unwinding."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def here() -> SimulatedLoop:
 
 
 def at(place: SimulatedProcess, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Starts `work` in a place."""
+    """Start `work` in a simulated process."""
     task: asyncio.Task[Any] = here().create_task(work, context=place.context)
     return task
 
 
 def soon(place: SimulatedProcess, function: Callable[..., Any], *arguments: Any) -> Any:
-    """A callback of a place."""
+    """Schedule a callback of a simulated process."""
     return here().call_soon(function, *arguments, context=place.context)
 
 
 # --- order and time
 
 
-def test_callbacks_of_one_moment_run_in_the_order_they_were_asked_for() -> None:
+def test_callbacks_of_one_moment_run_in_the_order_of_scheduling() -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_callbacks_of_one_moment_run_in_the_order_they_were_asked_for() -> None:
     assert seen == ["first", "second", "asked by first", "timer of this moment"]
 
 
-def test_timers_fire_by_their_times_and_equal_ones_as_they_were_asked_for() -> None:
+def test_timers_fire_by_time_and_then_in_the_order_of_scheduling() -> None:
     fired: list[tuple[float, int]] = []
 
     async def main() -> None:
@@ -213,13 +213,13 @@ def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPa
     assert loop.ran > 9_000
 
 
-def test_a_spin_of_nobodys_callbacks_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_callbacks_of_no_process_are_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
     with pytest.raises(RuntimeError, match="something still spins"):
         run(spin(20_000))
 
 
-# --- places
+# --- processes
 
 
 def test_a_callback_knows_whose_it_is() -> None:
@@ -291,7 +291,7 @@ def test_a_turn_comes_before_its_callback() -> None:
     assert seen == ["0", "1"]
 
 
-# --- away
+# --- preempted
 
 
 def test_an_away_place_waits_while_the_others_go_on() -> None:
@@ -320,8 +320,8 @@ def test_an_away_place_waits_while_the_others_go_on() -> None:
     ]
 
 
-def test_a_timeout_does_not_fire_late_because_its_place_was_away() -> None:
-    """What it waited for came in time, but while it was away: back again, that is what it finds first."""
+def test_a_preemption_does_not_make_a_timeout_fire() -> None:
+    """The event came in time, during the preemption, so its callback runs before that of the timeout."""
     seen: list[str] = []
 
     async def wait(event: asyncio.Event) -> None:
@@ -366,7 +366,7 @@ def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
 
 
 def journey(seed: int, away: float) -> tuple[list[tuple[float, str]], float]:
-    """Three places that count to 100: what they said and when, and how long it took."""
+    """Let three processes count to 100; return their lines with times, and the time it took."""
     seen: list[tuple[float, str]] = []
 
     async def count(place: SimulatedProcess) -> None:
@@ -388,18 +388,18 @@ def test_places_are_taken_away_by_chance_and_keep_their_own_order() -> None:
     for number in range(3):
         own = [text for _, text in seen if text.startswith(f"place-{number} ")]
         assert own == [f"place-{number} {n}" for n in range(100)]
-    assert 0.02 < took < 100 * 0.005, "some 60 absences of 2.5 ms, of three places side by side"
+    assert 0.02 < took < 100 * 0.005, "some 60 preemptions of 2.5 ms, of three processes side by side"
     assert journey(seed=3, away=0.2) == (seen, took), "the seed is the schedule"
     assert journey(seed=4, away=0.2) != (seen, took)
 
 
-def test_nobody_is_taken_away_in_a_world_that_works() -> None:
+def test_no_process_is_preempted_at_rate_zero() -> None:
     seen, took = journey(seed=3, away=0.0)
     assert took == 0
     assert [text for _, text in seen] == [f"place-{number} {n}" for n in range(100) for number in range(3)]
 
 
-# --- stopped, dead, ghosts
+# --- stopped, dead, unwinding
 
 
 class Talker:
@@ -467,7 +467,7 @@ def test_a_place_that_died_while_it_was_away_never_comes_back() -> None:
     assert victim.said == ["begun"]
 
 
-def test_a_ghost_can_be_taken_apart() -> None:
+def test_the_tasks_of_a_dead_process_can_be_cancelled() -> None:
     """At the end of a simulation the tasks of the dead are cancelled, as a loop does with what is left."""
     victim = Talker()
 
@@ -482,7 +482,7 @@ def test_a_ghost_can_be_taken_apart() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        assert loop.ran == turns, "a ghost has no turns"
+        assert loop.ran == turns, "the callbacks of an unwinding process are not counted"
 
     run(main())
     assert victim.said == ["begun", "child finally", "cancelled", "finally"]
@@ -580,7 +580,7 @@ def test_a_callback_that_leaves_is_no_problem_and_those_behind_it_run() -> None:
     assert loop.problems == []
 
 
-def test_an_end_without_a_result_reaches_who_asked_past_everybody_who_left() -> None:
+def test_a_deadlock_is_raised_past_abandoned_callbacks() -> None:
     """It is raised on top of two callbacks that left, where it would be taken for an error of theirs."""
     leavers = Leaver(), Leaver()
 

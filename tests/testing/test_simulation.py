@@ -116,7 +116,7 @@ def topology(total: int = 60, *, shared: bool = False, patient: bool = True, **c
 
 
 def told(simulation: Simulation) -> tuple[Any, ...]:
-    """All that a simulation tells. What a dead one was doing `since` is real time, on its page, and differs."""
+    """Return the whole result of a simulation, except `since`, which is real time on a killed process's page."""
     events = [re.sub(r" since \d+\.\d s", "", event) for event in simulation.events]
     s = simulation
     return s.history, events, s.callbacks, s.virtual_s, s.outcome, s.wrong, [repr(error) for error in s.errors]
@@ -192,8 +192,8 @@ def test_the_seed_decides_the_order_of_two_waits_of_one_actor_too() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_mailboxes_that_are_full_lose_messages_and_block_nobody(seed: int) -> None:
-    """Also the last of a window, and the one answer of a queue that is empty: nobody would say it again by himself."""
+def test_full_mailboxes_lose_messages_and_block_no_process(seed: int) -> None:
+    """Queries recover even the last message of a window and the one Ack of an empty queue, which are not repeated."""
 
     class Herald(Speaker):
         async def run(self) -> None:
@@ -250,7 +250,7 @@ def test_the_killed_come_back_and_everything_is_accounted_for(seed: int) -> None
     assert backs or not sum(outcome.restarts.values())
 
 
-def test_over_many_seeds_everybody_dies_in_all_ways() -> None:
+def test_over_many_seeds_every_process_is_killed_in_all_ways() -> None:
     names: set[str] = set()
     ways: set[str] = set()
     for seed in range(40):
@@ -294,8 +294,8 @@ def test_more_may_die_in_the_middle_than_lie_on_top_of_each_other() -> None:
     assert sum("torn" in line for line in simulation.history) == MOST_TORN
 
 
-def test_an_entry_that_nobody_finishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the supervisor nor a successor: an account is then off by what was half done."""
+def test_an_unfinished_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If neither the supervisor nor the next incarnation finishes it, the account does not add up."""
 
     def add_one_by_one(page: Any, first: int, by: float, second: int, by_second: float) -> None:
         if page.dies():
@@ -312,7 +312,7 @@ def test_an_entry_that_nobody_finishes_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 class Deaf(Sink):
-    """Listens to nobody, for a while."""
+    """Receives nothing for a while."""
 
     async def run(self) -> None:
         if self.progress.latest < 0:
@@ -362,7 +362,7 @@ def test_the_dead_do_and_say_nothing_more() -> None:
     assert not any(dead for _, dead in said)
 
 
-def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
+def test_a_process_killed_in_a_transition_does_nothing_more() -> None:
     said: list[str] = []
 
     class Loud(Collector):
@@ -382,7 +382,7 @@ def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["notifiers", "doorbells"])
-def test_with_every_bell_lost_a_run_still_ends(shared: bool) -> None:
+def test_with_every_notification_lost_a_run_still_ends(shared: bool) -> None:
     heard, deaf = (
         finished(simulate(topology(shared=shared), 2, Faults(preempted=0.0, slow=0.0, lost=lost)))
         for lost in (0.0, 1.0)
@@ -585,7 +585,7 @@ class Tells(Actor):
 
 
 class Hears(Actor):
-    """Notes what it hears, and in which life."""
+    """Notes the numbers that it receives, and its incarnation."""
 
     numbers = Inlet(Number)
 
@@ -617,7 +617,7 @@ def test_the_fifth_message_is_dropped() -> None:
     assert account == {"produced": 10, "consumed": 9, "dropped": {"overflow": 1}, "in_flight": 0}
 
 
-def test_a_message_that_comes_twice_is_heard_once() -> None:
+def test_a_duplicated_message_is_received_once() -> None:
     assert heard(At("numbers", 1, "duplicate"), At("numbers", 7, "duplicate"))[0] == calm()
 
 
@@ -682,7 +682,7 @@ def test_what_cannot_be_planned_is_refused() -> None:
 
 
 class Oracle(Actor):
-    """Says that it was asked; in its first life it dies of it."""
+    """Reports each call; the first incarnation is killed by it."""
 
     asked = Outlet(Number)
 
@@ -710,7 +710,7 @@ class Asks(Actor):
         self.note("second", f"{await self.oracle.ask()}")
 
 
-def test_a_call_ends_when_its_actor_dies_over_it_and_the_next_is_answered() -> None:
+def test_a_call_fails_when_its_actor_is_killed_and_the_next_is_answered() -> None:
     t = Topology()
     oracle = t.add(Oracle)
     asks = t.add(Asks, oracle=oracle.handle())
