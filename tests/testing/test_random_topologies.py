@@ -1,8 +1,8 @@
 """Random topologies in the simulator: each delivers as declared, accounts for every message, and ends.
 
 A topology has layers of groups of actors, in dedicated or shared processes. Channels lead from a layer to later ones,
-with every pattern, carrier, window and `when_full`. Sources send numbers, relays hand them on,
-and every actor records what it receives. With kills, delayed or lost messages, and without.
+with every pattern, carrier, window and `when_full`. Sources send numbers, relays forward them, and every actor records
+what it receives. With kills, delayed or lost messages, and without.
 """
 
 from __future__ import annotations
