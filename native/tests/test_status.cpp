@@ -1,4 +1,4 @@
-// Status pages: names, times, notifiers, whom a message wakes, and counters that change together whenever their actor dies.
+// Status pages: names, times, notifiers, wake requests, and counters that change together even if their actor is killed.
 // The optional argument multiplies the length of the hammers.
 #include "hive/status.hpp"
 
@@ -105,7 +105,7 @@ void a_doze_is_ended_once_and_never_missed(int changes) {
     hive::set_waiting(*page);
     const int before = changed.load();
     if (before == kRingers * changes) break;
-    // Whatever changes from here on is told: were it not, this would never return.
+    // Every later change sends a message; otherwise this loop would never end.
     sent.wait(heard);
     CHECK(changed.load() > before || sent.load() > heard);
     heard = sent.load();
@@ -159,7 +159,7 @@ struct Pool {
       taken = take();
       if (taken || eaten.load() == each * kProducers) break;
       const auto begin = now();
-      if (!page.notifier.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // nobody may sleep through
+      if (!page.notifier.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // no consumer may miss an item
     }
     if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));  // here it may be picked in vain
     if (hive::withdraw_wake(page)) committed(static_cast<std::size_t>(me + 1) % kConsumers);
@@ -173,7 +173,7 @@ struct Pool {
       while (items.load() > 0 && working.load() < kConsumers) std::this_thread::yield();
       working.fetch_sub(1);
       if (eaten.fetch_add(1) + 1 == each * kProducers) {
-        for (auto& page : pages) page->notifier.notify();  // all is eaten: everybody goes home
+        for (auto& page : pages) page->notifier.notify();  // all items are consumed: wake all consumers, so that they end
       }
     }
   }
@@ -250,7 +250,7 @@ void a_death_at_any_store_leaves_both_or_neither() {
     hive::complete(*half.page);
     CHECK(half.is(12.0, 3.0));
   }
-  Pair torn;  // of a page that somebody else wrote over: it does no harm beyond the page
+  Pair torn;  // a corrupt page: `complete` must not write beyond it
   torn.page->change.which = 0xffffffff;
   hive::complete(*torn.page);
   CHECK(torn.is(10.0, 5.0) && torn.page->change.which == 0);
