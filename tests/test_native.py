@@ -57,13 +57,13 @@ def test_the_digest_is_of_every_source_and_of_nothing_else(tmp_path: Path) -> No
 def test_a_missing_one_is_an_error_with_the_way_out(copy: Path) -> None:
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
-    assert done.stderr.startswith(f"error: the native part of hive is not built: there is none in {copy / 'hive'}\n")
+    assert done.stderr.startswith(f"error: the native part of hive is not built: {copy / 'hive'} contains none\n")
     assert "hint: install hive again, for this Python\n" in done.stderr
     (copy / "native" / "include" / "hive").mkdir(parents=True)  # now it is a source folder
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
     assert "hint: run scripts/build (it needs cmake" in done.stderr
-    assert "in another folder the hive that is installed is found" in done.stderr
+    assert "leave this folder to use the installed hive" in done.stderr
     assert not (copy / "runs").exists()
 
 

@@ -89,7 +89,7 @@ class Look:
 
     def _told(self) -> dict[str, Any]:
         if self.client is not None:
-            return self.client.told()
+            return self.client.next_status()
         self.client = open_run(self.directory)
         self.client.line.settimeout(SILENT_S)
         return self.client.watch()

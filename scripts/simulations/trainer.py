@@ -102,8 +102,8 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         stops=int(chance.random() < 0.1),
         after=round(math.exp(chance.uniform(math.log(20), math.log(200 + 60 * total * per_round)))),
         full=chance.choice((0.0, 0.0, 0.1)),
-        away=chance.choice((0.0, 0.02, 0.2)),
-        unsaid=chance.choice((0.0, 0.2)),
+        preempted=chance.choice((0.0, 0.02, 0.2)),
+        lost_starts=chance.choice((0.0, 0.2)),
     )
     if chance.random() < WITH_TARGET:  # last, so that all the other choices of a seed are what they were
         sets += ["algorithm.name=nstep-q", f"algorithm.target_interval={chance.randint(1, 3)}"]
@@ -329,7 +329,7 @@ def _recorder_was_hunted(simulation: Simulation) -> bool:
     """Whether it was killed in all of its tries to save at the end, which fails the run, as it should."""
     outcome = simulation.outcome
     assert outcome is not None
-    killed = sum(f" {word} recorder-" in line for line in simulation.story for word in ("killed", "start of"))
+    killed = sum(f" {word} recorder-" in line for line in simulation.history for word in ("killed", "start of"))
     return outcome.error == KILLED_AT_THE_END and killed > LAST_TRIES
 
 

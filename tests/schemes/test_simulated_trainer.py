@@ -55,7 +55,7 @@ def told(simulation: Simulation) -> tuple[Any, ...]:
     outcome = simulation.outcome
     assert outcome is not None
     ending = outcome.state, outcome.reason, outcome.exact, outcome.restarts, outcome.channels, outcome.digest
-    return simulation.story, events, ending, simulation.wrong, simulation.callbacks, simulation.virtual_s
+    return simulation.history, events, ending, simulation.wrong, simulation.callbacks, simulation.virtual_s
 
 
 # --- what the schedules cover
@@ -99,7 +99,7 @@ def test_from_one_to_64_workers_occur(table: str) -> None:
 def test_all_kinds_of_faults_and_cuts_occur() -> None:
     assert set(counted(lambda planned, _: planned.faults.deaths)) == {0, 1, 2, 4}
     assert set(counted(lambda planned, _: planned.faults.stops)) == {0, 1}
-    for fault in ("away", "full"):
+    for fault in ("preempted", "full"):
         rates = [getattr(planned.faults, fault) for planned, _ in configs()]
         assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 100, fault
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}
@@ -168,7 +168,7 @@ def test_every_rollout_of_an_exact_run_is_applied_once(
 def test_the_order_of_the_world_changes_nothing_of_an_exact_run() -> None:
     endings = set()
     for seed in range(5):
-        outcome = run(dataclasses.replace(small(faults=Faults(away=0.3)), seed=seed)).outcome
+        outcome = run(dataclasses.replace(small(faults=Faults(preempted=0.3)), seed=seed)).outcome
         assert outcome is not None
         endings.add((outcome.digest, outcome.results["mean_return_100"], outcome.channels["gradients"]["consumed"]))
     assert len(endings) == 1
@@ -241,7 +241,7 @@ def test_sound_slots_break_no_promise(quick: pytest.MonkeyPatch) -> None:
         assert simulation.wrong == [], f"harsh({seed})"
         assert simulation.outcome is not None
         assert simulation.outcome.results["env_steps"] > 0
-        deaths += sum("killed" in line for line in simulation.story)
+        deaths += sum("killed" in line for line in simulation.history)
     assert deaths > 5 * len(DOZENS)
 
 
@@ -373,7 +373,7 @@ class CommitsUncounted(Broken):
 
 
 HANGS = "the run ended as stopped: it did not end within|something still spins"
-UNBALANCED = r"the account of \w+ does not add up|has given away more than was produced"
+UNBALANCED = r"the account of \w+ does not add up|has retired more than was produced"
 RAISED = "an actor raised RuntimeError.'cannot (retire|commit) slot"
 TWICE = "rollouts that were applied twice"
 MUTANTS: list[tuple[type[Broken], str]] = [
@@ -425,7 +425,7 @@ def test_a_learner_may_die_between_any_two_stores_of_a_target(quick: pytest.Monk
     for seed in range(120):
         simulation = run(with_target(seed))
         assert simulation.wrong == [], f"with_target({seed})"
-        torn += sum("torn a store of learner-0" in line for line in simulation.story)
+        torn += sum("torn a store of learner-0" in line for line in simulation.history)
     assert torn >= 10
 
 
