@@ -308,7 +308,7 @@ class _Worker(GradientWorkerActor):
             await self.seen.wake.wait()
         return await super()._state(sequence)
 
-    def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
+    def _dump(self, finding: Finding, header: NDArray[np.int64]) -> None:
         """A set has no directory where it would keep what the gradient was made of."""
         self.log.warning("%s, found by %s", finding.text, self.name)
 
@@ -327,14 +327,14 @@ class _Learner(LearnerActor):
         self.seen.ready = True
         await super().run()
 
-    def _turn(self, held: list[Slot]) -> None:
-        infos = [self._info(slot) for slot in held]
-        super()._turn(held)
+    def _turn(self, claimed: list[Slot]) -> None:
+        infos = [self._info(slot) for slot in claimed]
+        super()._turn(claimed)
         seen, block = self.seen, self.weights.board.read(self.turn)
         seen.infos, seen.weights = infos, Snapshot.of(seen.first + self.turn, self.blueprint.state.weights(block))
 
-    def _judge_finite(self) -> None:
-        super()._judge_finite()
+    def _check_finite(self) -> None:
+        super()._check_finite()
         self.seen.turns += 1  # only now: a step raises what its turn raises
 
     def _info(self, slot: Slot) -> Info:
@@ -349,13 +349,13 @@ class _Learner(LearnerActor):
             worker.algo, Gradients(worker, slot.arrays, first + turn), collected_with=first + collected_with
         )
 
-    def _publish_behaviour(self, held: list[Slot]) -> None:
-        super()._publish_behaviour(held)
+    def _publish_behaviour(self, claimed: list[Slot]) -> None:
+        super()._publish_behaviour(claimed)
         latest = self.behaviour.latest
         self.turn_of.setdefault(latest, self.turn)
         self.turn_of.pop(latest - VERSIONS_KEPT, None)
 
-    def _over(self) -> None:
+    def _stop_reason(self) -> None:
         """A set has no goal of its own."""
 
 

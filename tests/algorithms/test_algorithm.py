@@ -205,7 +205,7 @@ def test_what_a_gradient_slot_cannot_hold_is_refused(schedule: Any, cause: str) 
 def test_a_gradient_outside_of_a_round_is_refused() -> None:
     algorithm = Reinforce()
     worker_for(algorithm, values_for(3))
-    with pytest.raises(NetworkError, match="no gradient is wanted now"):
+    with pytest.raises(NetworkError, match="no gradient slot is open"):
         algorithm.learn(Rollout(SHARE[0]))
 
 

@@ -262,9 +262,9 @@ def test_the_version_of_an_asynchronous_rollout_is_that_of_its_weights() -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.pop(next(iter(w))), "these are not the weights of this network"),
-        (lambda w: w.update(extra=torch.zeros(1)), "these are not the weights of this network"),
-        (lambda w: w.update({next(iter(w)): torch.zeros(3)}), r"is float32 \[3\], this network has"),
+        (lambda w: w.pop(next(iter(w))), "the weights are of another network"),
+        (lambda w: w.update(extra=torch.zeros(1)), "the weights are of another network"),
+        (lambda w: w.update({next(iter(w)): torch.zeros(3)}), r"is float32 \[3\], expected"),
         (lambda w: next(iter(w.values())).fill_(np.nan), "are not finite"),
     ],
 )

@@ -181,7 +181,7 @@ def test_what_cannot_be_applied_is_told() -> None:
         with pytest.raises(RuntimeError, match="no gradient has been computed yet"):
             made.apply_gradients()
         grads, _ = made.step()
-        with pytest.raises(NetworkError, match="the network has"):
+        with pytest.raises(NetworkError, match="expected gradients of shapes"):
             made.apply_gradients(list(grads)[1:])
         bad = [torch.full_like(tensor, float("nan")) for tensor in grads]
         before = made.get_weights().block.tobytes()
@@ -198,10 +198,10 @@ def test_what_does_not_fit_changes_nothing() -> None:
         grads, _ = made.step()
         before = made.get_weights().block.tobytes()
         for given, cause in (
-            ([], "there are no gradients to apply"),
+            ([], "the sequence of gradients is empty"),
             ([grads, other.step()[0]], "of different compressions"),
-            (stranger.step()[0], "not gradients of this network"),
-            ([grads, grads[0]], "the network has"),
+            (stranger.step()[0], "the gradients are of another network"),
+            ([grads, grads[0]], "expected gradients of shapes"),
         ):
             with pytest.raises(NetworkError, match=cause):
                 made.apply_gradients(given)
@@ -403,10 +403,10 @@ def test_what_does_not_go_together_is_refused_at_once() -> None:
 def test_one_of_a_run_has_neither_rollouts_nor_weights_of_its_own() -> None:
     with GWorker.of_run(blueprint_of(), 3) as made:
         assert (made.collector, made.inqueue, made.remote_workers, made.actor_version) == (None, None, [], 0)
-        with pytest.raises(RuntimeError, match="rollouts of gradient worker 3 come through its run"):
+        with pytest.raises(RuntimeError, match="gradient worker 3 receives its rollouts through its run"):
             made.step()
         for attempt in (made.get_weights, lambda: made.set_weights({}), lambda: made.save_model("model")):
-            with pytest.raises(RuntimeError, match="learner of its run has the weights of gradient worker 3"):
+            with pytest.raises(RuntimeError, match="weights of gradient worker 3 belong to the learner of its run"):
                 attempt()
         with pytest.raises(TopologyError, match="other actors of its run"):
             made.local_worker.get_weights()

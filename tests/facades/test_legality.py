@@ -31,10 +31,10 @@ def test_the_matrix(modes: tuple[str, str, int, float]) -> None:
 @pytest.mark.parametrize(
     ("modes", "message", "hint"),
     [
-        (("central", "synchronous", 0), "col_execution is 'central', and can be Central or Parallel", "`Central`"),
-        (("Central", "sync", 0), "col_communication is 'sync', and can be", "`synchronous`"),
+        (("central", "synchronous", 0), "col_execution is 'central': expected Central or Parallel", "`Central`"),
+        (("Central", "sync", 0), "col_communication is 'sync': expected", "`synchronous`"),
         (("Central", "pipelined", 0), "col_communication is 'pipelined'", "[collection] of a config"),
-        (("Parallel", "synchronous", 2, 0.0), "col_fraction_workers is 0.0, and must be in (0, 1]", ""),
+        (("Parallel", "synchronous", 2, 0.0), "col_fraction_workers is 0.0: expected a number in (0, 1]", ""),
         (("Parallel", "synchronous", 2, 1.0, 0), "broadcast_interval is 0", ""),
     ],
 )

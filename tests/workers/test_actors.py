@@ -397,7 +397,7 @@ def test_gradients_that_are_not_finite_are_named_and_not_applied(tmp_path: Path)
     assert all(np.isfinite(array).all() for array in weights.values())
     (found,) = [event for event in run.events if event[0] == "not finite"]
     kept = run.directory.nan_dumps / "gradient-worker-0-000002"
-    assert found[1] == f"the loss is inf, found by gradient-worker-0; what made it lies in {kept}"
+    assert found[1] == f"the loss is inf, found by gradient-worker-0; its rollouts, inputs and weights are in {kept}"
     assert {"cause": "loss", "actor": "gradient-worker-0"}.items() <= found[2].items()
     (skipped,) = [event for event in run.events if event[0] == "skipped"]
     assert skipped[1] == "turn 3 was not applied: the loss of gradient 2 of gradient-worker-0 is not finite"

@@ -289,7 +289,7 @@ def test_between_two_steps_gradients_can_be_made() -> None:
 
 
 def test_more_environments_than_episodes() -> None:
-    with pytest.raises(ValueError, match="2 episodes leave some of 3 environments without any"):
+    with pytest.raises(ValueError, match="2 episodes are fewer than the 3 environments"):
         scripted(Scripted([1], [1], [1]), 2)
 
 

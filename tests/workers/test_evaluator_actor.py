@@ -198,7 +198,7 @@ def test_while_it_plays_what_falls_due_is_skipped_and_counted(tmp_path: Path) ->
     assert run.counters("learner-0")["evaluations_skipped"] == 7
     assert run.outcome.channels["evaluations_due"]["consumed"] == 1
     skipped = [text for kind, text in run.events if kind == "skipped"]
-    assert skipped == ["evaluation 8: the one before is still being made"]
+    assert skipped == ["evaluation 8 was skipped: the previous one is still running"]
 
 
 def test_one_that_is_asked_to_stop_stops(tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def test_what_was_kept_back_comes_later_unless_it_is_let_go() -> None:
     assert worker.slot.residual.any()
     second = slot_for(worker, blueprint, share, 1)
     assert second["values"].tobytes() != first["values"].tobytes()
-    worker.let_go()
+    worker.clear_residual()
     assert not worker.slot.residual.any()
     again = slot_for(worker, blueprint, share)
     assert again["values"].tobytes() == first["values"].tobytes()

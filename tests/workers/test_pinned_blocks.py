@@ -11,7 +11,7 @@ from small_trainer import LIMIT_S
 from hive.errors import VersionGone
 from hive.runtime import Actor, Inlet, Message, Outlet, Publication, Subscription, Topology
 from hive.testing import run_inline
-from hive.workers.pinned_blocks import UNHEARD_S, held_block, next_due
+from hive.workers.pinned_blocks import LOST_AFTER_S, held_block, next_due
 
 
 class Due(Message):
@@ -100,11 +100,11 @@ def test_a_reader_that_is_busy_gets_nothing_else_and_loses_nothing() -> None:
 
 def test_a_pin_whose_message_was_lost_is_let_go() -> None:
     """As when nobody was there to hear it. Each after that is heard."""
-    pause = UNHEARD_S / 4
+    pause = LOST_AFTER_S / 4
     held, read = exchange(versions=20, pause_s=pause, lost=1)
     first, *others = held
     assert first == 0
-    assert UNHEARD_S <= others[0] * pause <= 3 * UNHEARD_S
+    assert LOST_AFTER_S <= others[0] * pause <= 3 * LOST_AFTER_S
     assert others == list(range(others[0], 20))
     assert read == [(turn, [turn, turn]) for turn in others]
 
@@ -119,7 +119,7 @@ class Slow(Writer):
                 board.begin()[:] = version
                 board.publish(version)
                 assert version > 0 or board.hold(0, version)
-            await asyncio.sleep(0.15 * UNHEARD_S)
+            await asyncio.sleep(0.15 * LOST_AFTER_S)
         await self.due.send(Due(0))
         await asyncio.sleep(1.0)
         self.end_run("all is said")
@@ -128,7 +128,7 @@ class Slow(Writer):
 @pytest.mark.parametrize("begins", [0.05, 0.5, 0.95])
 def test_a_pin_is_not_let_go_while_its_message_is_under_way(begins: float) -> None:
     """Whenever the reader looks in between, which it does in two of these."""
-    _, read = exchange(versions=6, pause_s=begins * UNHEARD_S, writing=Slow)
+    _, read = exchange(versions=6, pause_s=begins * LOST_AFTER_S, writing=Slow)
     assert read == [(0, [0, 0])]
 
 
@@ -151,5 +151,5 @@ def test_a_message_without_its_pin_is_answered_if_the_version_is_there() -> None
     assert read == [
         (5, [5, 5]),
         (0, "version 0 has been overwritten; the latest is 5"),
-        (9, "version 9 was never there; the latest is 5"),
+        (9, "version 9 does not exist yet; the latest is 5"),
     ]

@@ -19,7 +19,7 @@ from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.workers.messages import CheckpointDue
-from hive.workers.pinned_blocks import UNHEARD_S
+from hive.workers.pinned_blocks import LOST_AFTER_S
 
 
 class Source(Actor):
@@ -254,7 +254,7 @@ class LosesAMessage(Source):
                 assert self.optimizer_state.board.hold(0, version)
                 if version != self.versions[0]:
                     await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
-            await asyncio.sleep(1.1 * UNHEARD_S)  # looks are between two versions
+            await asyncio.sleep(1.1 * LOST_AFTER_S)  # looks are between two versions
         self.end_run("all is said")
 
 
