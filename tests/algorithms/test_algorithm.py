@@ -191,7 +191,7 @@ def unnamed_statistics(own: As, rollouts: Sequence[Rollout], noise: np.random.Ge
     ("schedule", "cause"),
     [
         (two_in_one, "a second gradient was made before a yield"),
-        (without_samples, "does not say of how many samples"),
+        (without_samples, "the number of samples is missing"),
         (unnamed_statistics, "reports 3 statistics, the algorithm names 2"),
     ],
 )

@@ -127,6 +127,6 @@ def test_an_algorithm_of_ones_own_says_whether_it_takes_changes() -> None:
         def __init__(self) -> None:
             self.config = A2CConfig()
 
-    with pytest.raises(ConfigError, match=r"Own takes no change of `discount`") as caught:
+    with pytest.raises(ConfigError, match=r"`discount` of Own cannot be changed") as caught:
         update_parameter(Own(), "discount", 0.5)  # type: ignore[arg-type]
     assert "Configured" in caught.value.hint

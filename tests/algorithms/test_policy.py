@@ -150,7 +150,7 @@ def test_of_a_run_the_newest_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 1, 3)])
 def test_observations_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
     policy = hive.load(str(saved(tmp_path)[0]))
-    text = re.escape(f"observations of shape {list(shape)}, expected [3] or a batch of those")
+    text = re.escape(f"got observations of shape {list(shape)}, expected [3] or a batch of these")
     with pytest.raises(ValueError, match=text):
         policy(np.zeros(shape, np.float32))
 
@@ -198,7 +198,7 @@ def test_code_of_ones_own_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(tmp_path))
     place, module = saved(tmp_path, network=OWN)
     monkeypatch.delitem(sys.modules, "small_policy")
-    with pytest.raises(RecordError, match=r"is made of `small_policy:Own`, which would be imported") as caught:
+    with pytest.raises(RecordError, match=r"uses `small_policy:Own`, which would be imported") as caught:
         hive.load(str(place))
     assert "own_code=True" in caught.value.hint
     assert "small_policy" not in sys.modules

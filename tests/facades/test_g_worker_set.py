@@ -45,7 +45,7 @@ def test_it_is_the_run_of_the_config_byte_for_byte(
     outcome = run_of(tmp_path, **values)
     with set_of(workers, collectors=collectors, **values) as made:
         made.step(distributed)
-        (per_round,) = {worker.algo.gradients_per_round for worker in made._seen.workers.values()}
+        (per_round,) = {worker.algo.gradients_per_round for worker in made._exchange.workers.values()}
         for _ in range(5 * per_round - 1):
             infos = made.step(distributed)
             assert len(infos) == max(workers, 1)
@@ -193,9 +193,9 @@ def test_every_worker_is_used(distributed: bool) -> None:
 def test_a_distributed_set_has_replicas_even_if_it_was_looked_at_before() -> None:
     with set_of(2) as made:
         made.remote_workers()
-        assert len(made._seen.learners) == 1
+        assert len(made._exchange.learners) == 1
         made.step(distribute_gradients=True)
-        assert len(made._seen.learners) == 3
+        assert len(made._exchange.learners) == 3
 
 
 def test_no_two_sets_share_what_is_random() -> None:
@@ -246,7 +246,7 @@ def test_a_parameter_changes_for_all(distributed: bool, when: int) -> None:
                         made.update_algorithm_parameter(name, value)
                 made.step(distributed)
                 ends.append(sha256(made.local_worker().get_weights()))
-            everybody = [*(worker.algo for worker in made.remote_workers()), *made._seen.learners]
+            everybody = [*(worker.algo for worker in made.remote_workers()), *made._exchange.learners]
             assert len(everybody) == (5 if distributed else 3)
             for name, value in values.items():
                 assert {getattr(one.config, name) for one in everybody} == {value}
@@ -267,7 +267,7 @@ def test_a_parameter_that_is_refused_changes_nothing() -> None:
             made.update_algorithm_parameter("discount", 1.5)
         with pytest.raises(ConfigError, match="no parameter `lr`"):
             made.update_algorithm_parameter("lr", 0.1)
-        everybody = [made.local_worker().algo, *(w.algo for w in made.remote_workers()), *made._seen.learners]
+        everybody = [made.local_worker().algo, *(w.algo for w in made.remote_workers()), *made._exchange.learners]
         assert {one.config.discount for one in everybody} == {0.5}  # type: ignore[attr-defined]
 
 
@@ -278,16 +278,16 @@ def test_a_parameter_that_is_refused_changes_nothing() -> None:
 def test_what_does_not_go_together_is_refused(distributed: bool) -> None:
     with set_of(2) as made:
         made.step(distributed)
-        with pytest.raises(TopologyError, match="all distributed, or none"):
+        with pytest.raises(TopologyError, match="either all updates of a set are distributed or none"):
             made.step(not distributed)
         made.step(distributed)
         factory = made.worker_params["col_workers_factory"]
     for arguments in ((-1, 0, "cpu", "Central"), (1, 0, "cuda", "Central"), (1, 0, "cpu", "Parallel")):
         with pytest.raises(TopologyError):
             GWorkerSet(*arguments, "synchronous", factory, 1.0, {})  # type: ignore[arg-type]
-    with pytest.raises(TopologyError, match="grad_worker_resources has no `gpus`"):
+    with pytest.raises(TopologyError, match="grad_worker_resources has an unknown key `gpus`"):
         GWorkerSet(1, 0, "cpu", "Central", "synchronous", factory, 1.0, {"gpus": 1})
-    with pytest.raises(TopologyError, match="the set has 1200 collectors, and may have 1024"):
+    with pytest.raises(TopologyError, match="the set has 1200 collectors, the maximum is 1024"):
         set_of(300, collectors=4)
 
 

@@ -87,5 +87,5 @@ def test_a_folder_that_is_no_run_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["NUMBER", "nothing"])
 def test_a_scheme_that_gives_no_topology(name: str, tmp_path: Path) -> None:
-    with pytest.raises(TopologyError, match=rf"the scheme `own_schemes:{name}` gives no hive.Topology"):
+    with pytest.raises(TopologyError, match=rf"the scheme `own_schemes:{name}` did not return a hive.Topology"):
         build(config_of("small_environments:OneState", run__scheme=f'"own_schemes:{name}"'), tmp_path)

@@ -222,7 +222,7 @@ def test_workers_that_hold_all_rollouts_are_refused(scheme: str) -> None:
         "gradients__workers": 3,
     }
     with pytest.raises(
-        TopologyError, match="3 gradient workers hold a rollout each, and there are slots for 2"
+        TopologyError, match="3 gradient workers hold a rollout each, but there are only 2 slots"
     ) as caught:
         plan_of(**values)
     assert caught.value.hint == "set collection.slots to 3 or more"

@@ -75,8 +75,16 @@ def test_options_of_the_environment_may_be_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("id", "options", "text"),
     [
-        ("small_environments:Launch", "{}", r"observations .* of `small_environments:Launch` differ in shape: \(3,\) and"),
-        ("small_environments:Drift", '{actions="box"}', "the actions .* of `small_environments:Drift` differ in kind: Discrete and"),
+        (
+            "small_environments:Launch",
+            "{}",
+            r"observations .* of `small_environments:Launch` differ in shape: \(3,\) and",
+        ),
+        (
+            "small_environments:Drift",
+            '{actions="box"}',
+            "the actions .* of `small_environments:Drift` differ in kind: Discrete and",
+        ),
     ],
 )
 def test_an_environment_of_other_spaces_is_refused(tmp_path: Path, id: str, options: str, text: str) -> None:
