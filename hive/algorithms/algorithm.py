@@ -5,8 +5,8 @@
 
 An algorithm holds objects of hive.approximation and calls them: `no_grad`, `eval`, `target`, or the network itself.
 Each `yield` is one gradient: `yield self.model.reinforce(loss, samples=n)`, or `yield jointly(...)` for several
-networks. A bare `yield` is a gradient of zero samples. Weights may change while the generator is suspended, so a graph must not be
-used after a `yield`; arrays computed before it are constants after it.
+networks. A bare `yield` is a gradient of zero samples. Weights may change while the generator is suspended, so a graph
+must not be used after a `yield`; arrays computed before it are constants after it.
 
 In a plain script `optimizer` is torch's, `target` is a FixedTarget or PolyakTarget, and each `reinforce` is an update.
 In a run `optimizer` is a gradient slot, each `reinforce` fills it, and the learner updates. The algorithm's code is the

@@ -244,6 +244,6 @@ def test_exploration_steps_are_those_of_all_collectors(values: dict[str, Any], r
 
 def test_only_single_choices_have_action_values() -> None:
     for kind in ("multi-discrete", "box"):
-        with pytest.raises(TopologyError, match="not a single choice") as caught:
+        with pytest.raises(TopologyError, match="needs a single discrete action") as caught:
             NStepQ(NStepQConfig(), distribution_for(SPECS[kind]))
         assert "ppo" in caught.value.hint
