@@ -88,7 +88,7 @@ class CollectorActor(Actor):
 
     async def run(self) -> None:
         while True:
-            slot = await self.rollouts.reserve()
+            slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
             wanted = LATEST if self.async_collection else self.barriers.behaviour_version(slot.sequence)
             if self.barriers.last(slot.sequence) != self.reset_round:
                 self.reset_round = self.barriers.last(slot.sequence)
@@ -165,7 +165,7 @@ class GradientWorkerActor(Actor):
                     barrier = self.barriers.last(number)
                     self.worker.clear_residual()
                 share = [await self._claim_fresh()] if self.async_collection else await self._claim_round(number, first)
-            slot = await self.gradients.reserve()
+            slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
             moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
             version, weights = await self._state(sequence)
             self.status.show_version(version, self.state.latest - version)
