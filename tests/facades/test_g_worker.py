@@ -44,14 +44,14 @@ def trained(worker: GWorker, steps: int) -> float:
 @synchronous
 @pytest.mark.parametrize("compress", [False, True, "fp16", "top-k"])
 def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
-    """Guessing earns 0.5; the last episodes are what tells."""
+    """Guessing earns 0.5; the last episodes must earn more."""
     made = worker_of(workers, execution, compress_grads_to_send=compress, **LEARN)
     assert trained(made, 150) >= 0.95
 
 
 @asynchronous
 @pytest.mark.parametrize("compress", [False, True])
-def test_it_learns_from_whatever_is_ready(workers: int, execution: str, compress: bool) -> None:
+def test_it_learns_asynchronously(workers: int, execution: str, compress: bool) -> None:
     """IMPALA, since rollouts are some updates old."""
     made = worker_of(
         workers, execution, "asynchronous", compress_grads_to_send=compress, algorithm__name='"impala"', **LEARN
@@ -176,7 +176,7 @@ def test_applying_tensors_gradients_or_the_last_is_the_same() -> None:
     assert len(set(ends)) == 1
 
 
-def test_what_cannot_be_applied_is_told() -> None:
+def test_gradients_that_cannot_be_applied_are_refused() -> None:
     with worker_of() as made:
         with pytest.raises(RuntimeError, match="no gradient has been computed yet"):
             made.apply_gradients()
@@ -189,7 +189,7 @@ def test_what_cannot_be_applied_is_told() -> None:
         assert made.get_weights().block.tobytes() == before
 
 
-def test_what_does_not_fit_changes_nothing() -> None:
+def test_gradients_that_do_not_fit_change_nothing() -> None:
     with (
         worker_of() as made,
         worker_of(compress_grads_to_send="fp16") as other,
@@ -301,7 +301,7 @@ def test_collectors_get_the_weights_of_whole_rounds(workers: int, execution: str
         assert versions[-1] > 0
 
 
-def test_a_round_that_is_cut_short_counts_by_its_samples() -> None:
+def test_a_round_that_ends_early_is_weighted_by_its_samples() -> None:
     with worker_of(4, "Parallel", col_fraction_workers=0.5, fraction_samples=0.25) as made:
         for _ in range(3):
             grads, info = made.step()
@@ -309,7 +309,7 @@ def test_a_round_that_is_cut_short_counts_by_its_samples() -> None:
             assert sorted(one.steps for one in made.storage.rollouts) == [2, 2, 8, 8]
 
 
-def test_no_two_parents_share_what_is_random() -> None:
+def test_no_two_parents_share_seeds() -> None:
     """Neither the first observations of their environments nor the minibatches of their rounds."""
     values = {"algorithm__name": '"ppo"', "algorithm__epochs": 1, "algorithm__minibatches": 4}
     starts: set[bytes] = set()
@@ -344,7 +344,7 @@ def test_nothing_is_left_of_a_stopped_worker(workers: int, execution: str, commu
 
 
 @every_mode
-def test_what_an_environment_raises_comes_out_of_the_step(workers: int, execution: str, communication: str) -> None:
+def test_an_environments_error_comes_out_of_the_step(workers: int, execution: str, communication: str) -> None:
     before = in_use()
     with worker_of(workers, execution, communication, env="Counted", env__options="{when=20}") as made:
         steps = [made.step() for _ in range(2 * max(workers, 1) if communication == "asynchronous" else 2)]
@@ -386,7 +386,7 @@ def test_it_works_inside_a_running_loop() -> None:
     assert threading.enumerate() == before
 
 
-def test_what_does_not_go_together_is_refused_at_once() -> None:
+def test_invalid_modes_are_refused_at_once() -> None:
     for options in (
         {"execution": "Parallel"},
         {"workers": 2},

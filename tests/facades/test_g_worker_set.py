@@ -86,7 +86,7 @@ def test_it_learns(distributed: bool, compress: bool | str) -> None:
 
 @distributed_or_not
 @pytest.mark.parametrize("collectors", [0, 2])
-def test_it_learns_from_whatever_is_ready(distributed: bool, collectors: int) -> None:
+def test_it_learns_asynchronously(distributed: bool, collectors: int) -> None:
     values = {"collection__envs": 8, "algorithm__learning_rate": 0.01, "algorithm__name": '"impala"'}
     assert learned(set_of(2, "Bandit", collectors, communication="asynchronous", **values), distributed) >= 0.95
 
@@ -102,7 +102,7 @@ def learned(made: GWorkerSet, distributed: bool) -> float:
 
 
 @distributed_or_not
-def test_what_all_have_seen_is_merged(distributed: bool) -> None:
+def test_observation_moments_of_all_workers_are_merged(distributed: bool) -> None:
     """Observations are normalised by the same numbers everywhere, and each is counted once."""
     with set_of(2, network__normalize_observations="true") as made:
         seen = sum(info["NumberSamples"] for _ in range(6) for info in made.step(distributed))
@@ -198,7 +198,7 @@ def test_a_distributed_set_has_replicas_even_if_it_was_looked_at_before() -> Non
         assert len(made._exchange.learners) == 3
 
 
-def test_no_two_sets_share_what_is_random() -> None:
+def test_no_two_sets_share_seeds() -> None:
     """First observations differ, and so do the streams of their gradient workers."""
     starts: set[int] = set()
     workers: set[int] = set()
@@ -216,7 +216,7 @@ def test_no_two_sets_share_what_is_random() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_it_goes_on_from_given_weights(workers: int) -> None:
+def test_it_continues_from_given_weights(workers: int) -> None:
     with set_of(workers) as one:
         for _ in range(3):
             one.step()
@@ -275,7 +275,7 @@ def test_a_parameter_that_is_refused_changes_nothing() -> None:
 
 
 @distributed_or_not
-def test_what_does_not_go_together_is_refused(distributed: bool) -> None:
+def test_invalid_combinations_are_refused(distributed: bool) -> None:
     with set_of(2) as made:
         made.step(distributed)
         with pytest.raises(TopologyError, match="either all updates of a set are distributed or none"):
@@ -318,7 +318,7 @@ def test_it_has_no_threads_and_nothing_is_left_of_it(
     assert made.actor_version == 1
 
 
-def test_one_that_never_stepped_can_be_stopped() -> None:
+def test_a_set_that_never_stepped_can_be_stopped() -> None:
     before = in_use()
     for looks in (False, True):
         made = set_of(2, "Counted")
@@ -338,7 +338,7 @@ def steps(made: GWorkerSet, count: int, distributed: bool) -> None:
 
 @distributed_or_not
 @communications
-def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, communication: str) -> None:
+def test_an_environments_error_comes_out_of_the_step(distributed: bool, communication: str) -> None:
     before = in_use()
     with set_of(2, "Counted", communication=communication, env__options="{when=20}") as made:
         with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
@@ -350,8 +350,8 @@ def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, com
     assert in_use() == before
 
 
-def test_what_the_learner_raises_comes_out_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the gradient was made of is not kept: a set has no directory."""
+def test_the_learners_error_comes_out_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dump of the gradient is written, because a set has no directory."""
     monkeypatch.chdir(tmp_path)
     values = {"env__options": "{when=12}", "supervision__non_finite": '"stop"'}
     with set_of(2, "Explodes", **values) as made:

@@ -1,4 +1,4 @@
-"""What goes together in library mode, all combinations; and how what does not is told."""
+"""All combinations of modes in library mode, and the errors of the invalid ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_matrix(modes: tuple[str, str, int, float]) -> None:
         (("Parallel", "synchronous", 2, 1.0, 0), "broadcast_interval is 0", ""),
     ],
 )
-def test_what_is_wrong_is_named(modes: tuple[str, str, int], message: str, hint: str) -> None:
+def test_the_wrong_mode_is_named(modes: tuple[str, str, int], message: str, hint: str) -> None:
     with pytest.raises(TopologyError) as caught:
         check_modes(*modes)
     assert message in str(caught.value)

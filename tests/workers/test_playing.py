@@ -58,7 +58,7 @@ def test_actions_may_be_drawn(tmp_path: Path) -> None:
     assert likeliest.mean_return != drawn.mean_return
 
 
-def test_it_says_how_far_it_is_and_never_plays_more_at_a_time_than_there_are(tmp_path: Path) -> None:
+def test_it_reports_its_progress_and_makes_no_more_environments_than_episodes(tmp_path: Path) -> None:
     config = config_of("small_environments:OneState", env__options="{truncates=3}")
     told: list[int] = []
     played = evaluate(saved(tmp_path, config), config, episodes=3, envs=2, progress=told.append)
