@@ -150,9 +150,7 @@ class LearnerActor(Actor):
             [self._factor(lag) for lag in lags],
         )
         after = self.learner.views(optimizer_state_out)
-        for slot in (
-            claimed
-        ):  # written into the block, so one store commits the weights and the numbers of the gradients applied
+        for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
         if self.algorithm.asks_for_moments:
@@ -161,7 +159,7 @@ class LearnerActor(Actor):
                 self.blueprint.state.moments(weights_out)[:] = merged(parts)
         self.turn += 1
         weights.seal(self.turn)  # before the commit, which promises readers that the weights of this turn are complete
-        optimizer_state.publish(self.turn)  # the commit; a learner killed before it has changed nothing
+        optimizer_state.publish(self.turn)  # the commit: a learner killed before it leaves the state unchanged
         weights.notify()  # after the commit: a reader woken earlier would not find the version yet
         record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
         self.window.append(record)
