@@ -156,7 +156,7 @@ class GradientWorkerActor(Actor):
         barrier = self.barriers.last(sequence // self.per_round)
         share: list[Slot] = []
         if self.async_gradients and not self.rollouts.producers:
-            self.note("idle", f"{self.name} has no collector in its share and exits")
+            self.note("idle", f"{self.name} has no collector in its share, so it makes no gradients")
             return  # an asynchronous learner does not wait for the gradients of a particular worker
         while True:
             number, step = divmod(sequence, self.per_round)
