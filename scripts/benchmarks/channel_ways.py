@@ -304,7 +304,7 @@ def zmq_call(seconds: float) -> dict[str, float]:
 
 WAYS: dict[str, Callable[[float], dict[str, float]]] = {
     "arrays/hive": lambda s: _by_hive(arrays, viewer={"seconds": s}),
-    "arrays/bare notify": bare_ring,
+    "arrays/bare ring": bare_ring,
     "arrays/pyzmq": zmq_arrays,
     "arrays/multiprocessing.Queue": queue_arrays,
     "small/hive": lambda s: _by_hive(small, adder={"seconds": s}),

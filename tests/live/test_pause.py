@@ -152,7 +152,7 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     assert (done.returncode, done.stdout) == (0, f"cart-1 goes on with {' '.join(keys)}\n"), done.stderr
     house.until(lambda: learning_rate(house) == 1e-5)
     again = house.hive("set", "cart-1", keys[0])
-    assert (again.returncode, again.stderr) == (2, f"error: cart-1 has that already: {keys[0]}\n")
+    assert (again.returncode, again.stderr) == (2, f"error: cart-1 already has these values: {keys[0]}\n")
     slip = house.hive("set", "cart-1", "algorithm.lerning_rate=1")
     assert (slip.returncode, "did you mean `algorithm.learning_rate`?" in slip.stderr) == (2, True)
     for name in ("learner-0", "gradient-worker-0"):

@@ -151,7 +151,7 @@ async def test_a_live_run_is_steered(directory: RunDirectory, supervisor: FakeSu
 
 
 async def test_what_is_refused_is_said(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    supervisor.refusal = "collector-0 does not live just now"
+    supervisor.refusal = "collector-0 is not running"
     app = Monitor(directory, Look(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "env steps/s" in shown(app))
