@@ -89,7 +89,7 @@ def test_a_topology_that_cannot_be_built_is_taken_back(house: House) -> None:
     house.until_steps("cart-1", 1_000)
     done = house.hive("scale", "cart-1", "gradients.workers=3")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "error: cart-1 goes on as it was: 3 gradient workers hold a rollout each" in done.stderr
+    assert "error: cart-1 continues unchanged: 3 gradient workers hold a rollout each" in done.stderr
     assert workers(house)["gradient-worker"] == 2
     steps = house.ps("cart-1")["learner-0"]["counters"]["env_steps"]
     house.until_steps("cart-1", int(steps) + 1_000)

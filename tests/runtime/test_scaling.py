@@ -97,7 +97,7 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
         (
             ["algorithm.optimizer=sgd"],
             ConfigError,
-            "is fixed for a run: its moments lie in the learner's optimizer state",
+            "is fixed for a run: it determines which moments the learner's optimizer state holds",
         ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
         (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
