@@ -91,7 +91,7 @@ class Pupil(CollectorActor):
         async for message in self.levels:
             if message.digits != self.level:
                 self.level = message.digits
-                self.collector.rebuild(self.vector(), self.started)
+                self.collector.rebuild(self.vector(), self.reset_round)
 
 
 def topology(config: hive.Config) -> hive.Topology:

@@ -106,7 +106,7 @@ def _run_trial(config: Path, sets: list[str]) -> dict[str, Any]:
         faults = [event["text"] for event in read_jsonl(directory.events_file) if event["kind"] == "not finite"]
     if faults and not summary.updates:
         raise ActorFailed(
-            f"no gradient could be applied: {faults[-1].partition('; what made it')[0]}",
+            f"no gradient could be applied: {faults[-1].partition('; its rollouts, inputs and weights')[0]}",
             hint="look for a division by zero, a logarithm of zero, or initial weights that are too large",
         )
     if summary.error:

@@ -120,6 +120,7 @@ def test_a_network_that_learns_nothing_is_found(place: Place) -> None:
     done = place.hive("check", place.config(SMALL), "-s", "network.module=nan_in_check:Net")
     assert done.code == 1
     assert done.err.startswith("error: no gradient could be applied: the loss is nan, found by gradient-wo")
+    assert "; its" not in done.err  # the folder of the dump is deleted with the trial run
 
 
 NOT_A_NUMBER = """

@@ -86,7 +86,9 @@ def test_for_programs(place: Place, run: RunDirectory) -> None:
 def test_keys_of_the_environment_can_be_set(place: Place, run: RunDirectory) -> None:
     done = place.hive("eval", "-s", "env.id=Acrobot-v1")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: the policy has other observations than `Acrobot-v1`: shape (4,), not (6,)\n")
+    assert done.err.startswith(
+        "error: the observations of the policy and of `Acrobot-v1` differ in shape: (4,) and (6,)\n"
+    )
     assert "unknown key" in place.hive("eval", "-s", "env.nothing=1").err
 
 
