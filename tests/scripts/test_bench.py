@@ -252,7 +252,7 @@ def test_every_promise_is_judged_where_it_was_measured() -> None:
         "python-16: hive 1-collector >= 0.8 x sketch-1-collector": ("0.75 (0.75..0.75)", False),
         "python-16: the best of hive (1-collector) > sketch-fused": ("1.20 (1.20..1.20)", True),
         "python-16: the best of hive (1-collector) > sb3": ("3.00 (3.00..3.00)", True),
-        "python-16: a collector that binds spends >= 85% in environment + policy": ("80.0%", False),
+        "python-16: a bottleneck collector spends >= 85% in environment + policy": ("80.0%", False),
         "python-16: the runtime of hive single takes <= 5% of the CPU": ("4.0%", True),
         "python-16: the runtime of hive 1-collector takes <= 5% of the CPU": ("4.0%", True),
     }
@@ -260,8 +260,8 @@ def test_every_promise_is_judged_where_it_was_measured() -> None:
 
 def test_a_collector_that_waits_for_others_is_not_judged() -> None:
     found = verdicts({"python-16/1-collector": run(90.0, share=0.5, waits=0.4)})
-    assert found["python-16: a collector that binds spends >= 85% in environment + policy"] == (
-        "50.0%, waits 40.0%: does not bind",
+    assert found["python-16: a bottleneck collector spends >= 85% in environment + policy"] == (
+        "50.0%, waits 40.0%: not the bottleneck",
         None,
     )
 
@@ -270,7 +270,7 @@ def test_an_upper_bound_is_not_held_against_the_runtime() -> None:
     promise = "python-16: the runtime of hive single takes <= 5% of the CPU"
     results = {"python-16/single": run(90.0, runtime=0.2)}
     assert verdicts(results, cores=2)[promise] == ("20.0%", False)
-    assert verdicts(results, cores=1)[promise] == ("20.0%, no core to spare: an upper bound", None)
+    assert verdicts(results, cores=1)[promise] == ("20.0%, all cores in use: an upper bound", None)
 
 
 def test_the_document_holds_everything_and_is_json() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from chaotic.command import parser, sets_of, target_of
-from chaotic.house import House, segments_of, users_of
 from chaotic.leaks import Growth, Sample, descendants, growth_of, memory_in, name_of, sample
-from chaotic.looks import Events, results_of
 from chaotic.promises import Outcome, Promise, promises_of
 from chaotic.report import document_of, quantile, recoveries_of
+from chaotic.sandbox import Sandbox, segments_of, users_of
 from chaotic.strikes import SIGNALS, Rhythm, Strike, Victim, role_of, victims_of
 from chaotic.trial import Observation, pidfd_of
+from chaotic.watched import Events, results_of
 
 from hive.config import load_config
 
@@ -167,23 +167,23 @@ def test_segments_are_found_in_whoever_maps_them(child: subprocess.Popen[str]) -
     assert users_of(set()) == []
 
 
-# --- house and looks
+# --- sandbox and looks
 
 
 def test_a_house_finds_its_processes_and_ends_them() -> None:
-    house = House()
-    process = subprocess.Popen([sys.executable, "-P", "-c", "input()"], env=house.environment, stdin=subprocess.PIPE)
+    sandbox = Sandbox()
+    process = subprocess.Popen([sys.executable, "-P", "-c", "input()"], env=sandbox.environment, stdin=subprocess.PIPE)
     try:
-        assert list(house.processes()) == [process.pid]
-        (house.folder / f"hive-{os.getuid()}" / "abc").mkdir(parents=True)
-        left = house.left_behind(set())
+        assert list(sandbox.processes()) == [process.pid]
+        (sandbox.folder / f"hive-{os.getuid()}" / "abc").mkdir(parents=True)
+        left = sandbox.left_behind(set())
         assert left["processes"][0].startswith(f"{process.pid} ")
-        assert left["sockets"] == house.sockets() != []
+        assert left["sockets"] == sandbox.sockets() != []
     finally:
-        house.close()
+        sandbox.close()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert not house.folder.exists()
+    assert not sandbox.folder.exists()
 
 
 def test_events_come_once_and_whole(tmp_path: Path) -> None:
@@ -239,12 +239,12 @@ def test_a_run_that_went_well_keeps_all_promises() -> None:
     [
         ({"hung": "no step for 45 s"}, "hang"),
         ({"silent": ["at 3 s: no answer"]}, "answers"),
-        ({"accounts": ["at 3 s: rollouts"]}, "live accounts"),
-        ({"back": ["version of learner-0 went from 5 to 4"]}, "never go back"),
-        ({"strikes": [strike("learner-0", back_ms=None)]}, "back within"),
-        ({"strikes": [strike("learner-0", back_ms=31e3)]}, "back within"),
-        ({"deaths": [{"actor": "recorder", "pid": 7, "text": "recorder died"}]}, "nobody else"),
-        ({"lost_updates": [0, 2]}, "costs at most"),
+        ({"accounts": ["at 3 s: rollouts"]}, "balance during"),
+        ({"back": ["version of learner-0 went from 5 to 4"]}, "never decrease"),
+        ({"strikes": [strike("learner-0", back_ms=None)]}, "recovers within"),
+        ({"strikes": [strike("learner-0", back_ms=31e3)]}, "recovers within"),
+        ({"deaths": [{"actor": "recorder", "pid": 7, "text": "recorder died"}]}, "no other process"),
+        ({"lost_updates": [0, 2]}, "loses at most"),
     ],
 )
 def test_each_thing_that_was_seen_breaks_its_own_promise(seen: dict[str, Any], text: str) -> None:
@@ -263,8 +263,8 @@ def test_who_was_hit_may_die_and_who_met_the_end_of_the_run_need_not_come_back()
     [
         ({"state": "stopped"}, "target"),
         ({"env_steps": 999}, "target"),
-        ({"channels": {"rollouts": ACCOUNT | {"produced": 10}}}, "account holds"),
-        ({"channels": {"rollouts": ACCOUNT | {"produced": 10, "in_flight": 1}}}, "account holds"),
+        ({"channels": {"rollouts": ACCOUNT | {"produced": 10}}}, "account balances"),
+        ({"channels": {"rollouts": ACCOUNT | {"produced": 10, "in_flight": 1}}}, "account balances"),
     ],
 )
 def test_the_summary_is_judged(change: dict[str, Any], text: str) -> None:
@@ -359,7 +359,7 @@ def test_the_document_is_json_and_says_what_is_broken() -> None:
     document = json.loads(json.dumps(document_of([outcome(strikes=STRIKES)], {"seed": "1"}, {"cpu": "A CPU"})))
     assert document["machine"] == {"cpu": "A CPU"}
     (line,) = document["broken"]
-    assert line.startswith("run.toml: whoever is hit is back within 30 s: learner-0")
+    assert line.startswith("run.toml: every victim recovers within 30 s: learner-0")
     (run,) = document["runs"]
     assert [one["role"] for one in run["strikes"]] == ["collector", "collector", "collector", "learner"]
     assert run["growth"]["descriptors"] == {"second": 100.0, "last": 100.0, "share": 0.0}
@@ -407,4 +407,4 @@ def test_a_config_that_is_not_there_is_an_error() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "error: there is no config `nowhere.toml`\n"
+    assert done.stderr == "error: the config `nowhere.toml` does not exist\n"

@@ -25,7 +25,7 @@ from benchmarks.timed_learner import (
     BORN,
     CHECKPOINT,
     LAYOUT,
-    PUBLICATIONS_OF_A_UNIT,
+    PUBLICATIONS_PER_UNIT,
     PUBLISH,
     SETUP,
     TIMES,
@@ -128,9 +128,9 @@ def test_what_is_published_while_it_takes_up_was_due_anyway() -> None:
 
 
 def test_what_was_not_measured_is_an_error() -> None:
-    with pytest.raises(BenchError, match="nothing was measured of: pause, turn"):
+    with pytest.raises(BenchError, match="the run was too short to measure pause, turn"):
         figures_of(learner(0.0), [])
-    with pytest.raises(BenchError, match="1 learners were killed, and 1 have left times"):
+    with pytest.raises(BenchError, match="1 learners were killed, but 1 have recorded times"):
         figures_of(learner(0.0), [5])
     with pytest.raises(BenchError, match="made no turn"):
         figures_of([*incarnations(a_run())[0], *life(5000.0, (BORN, 0.0, 30.0, 0))], [4000 * MS])
@@ -167,7 +167,7 @@ def test_the_timed_learner_writes_down_what_it_does(tmp_path: Path) -> None:
     assert set(handed_over) <= {10, 20, 30, 40}
     published = sum(r.kind == PUBLISH for r in records)
     assert published >= 40
-    assert sum(r.kind == UNIT for r in records) == published // PUBLICATIONS_OF_A_UNIT
+    assert sum(r.kind == UNIT for r in records) == published // PUBLICATIONS_PER_UNIT
 
 
 @pytest.mark.full(reason="measures for seconds")
@@ -211,7 +211,7 @@ def test_the_longest_pause_counts() -> None:
 
 def test_others_turn_on_its_core_is_not_the_learners_pause() -> None:
     long = results(pause=[0.2, 0.2, 6.0], pause_cpu=[0.2, 0.2, 0.3])
-    assert verdicts(long, cores=2)[0] == ("0.20 ms, at most 6.00 ms, 0.30 ms of CPU: no core to spare", None)
+    assert verdicts(long, cores=2)[0] == ("0.20 ms, at most 6.00 ms, 0.30 ms of CPU: fewer cores than processes", None)
     assert verdicts(long, cores=4)[0][1] is False
     assert verdicts(results(pause=[6.0], pause_cpu=[5.5]), cores=2)[0][1] is False
 
