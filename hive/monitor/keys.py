@@ -68,8 +68,8 @@ OVERVIEW, LIST, LOGS, LEARNING, DETAIL, REPORT = (
 MOVING = (*LIST, *LOGS, *DETAIL, *REPORT)
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "detail", lambda state: state.open(), LIST),
-    Action("comma", ",", "sort by the previous column", lambda state: state.sort(-1), LIST),
-    Action("full_stop", ".", "sort by the next column", lambda state: state.sort(1), LIST),
+    Action("comma", ",", "sort by previous column", lambda state: state.sort(-1), LIST),
+    Action("full_stop", ".", "sort by next column", lambda state: state.sort(1), LIST),
     Action("r", "r", "reverse", _toggle("reverse"), LIST),
     Action("s", "s", "refresh the stack", lambda state: state.inspect(), DETAIL),
     Action("R", "R", "restart", lambda state: state.confirm_actor("restart"), (*LIST, *DETAIL), changes=True),
