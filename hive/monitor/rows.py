@@ -63,7 +63,7 @@ class ActorRow:
 
     @property
     def role(self) -> str:
-        """`collector` of `collector-3`."""
+        """The name without its number: `collector` for `collector-3`."""
         role, _, number = self.name.rpartition("-")
         return role if role and number.isdecimal() else self.name
 

@@ -95,7 +95,10 @@ class Snapshot:
 
 
 def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
-    """From the supervisor's answer, which `history` has seen last, if there is one. Raises KeyError."""
+    """Make a snapshot from the supervisor's document, which must be the last one added to `history`, if that is given.
+
+    Raises KeyError where the document lacks a part.
+    """
     extras = extras or Extras()
     reports = _exit_reports(extras.events)
     rows = tuple(

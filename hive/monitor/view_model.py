@@ -140,15 +140,16 @@ class MonitorState:
             if self._available(action) and all(word in action.text.lower() or word == action.shown for word in words)
         ]
 
-    # --- what keys do
+    # --- actions of keys
 
     def go(self, screen: str) -> None:
         self.screen, self.opened, self.reading = screen, "", None
         if screen == "logs":
             self.log.read()
 
-    def type_into(self, what: str) -> None:
-        self.typing, self.typed, self.chosen = what, "", 0
+    def type_into(self, target: str) -> None:
+        """Start typing into the "search" or the "palette"."""
+        self.typing, self.typed, self.chosen = target, "", 0
 
     def rows(self) -> list[ActorRow]:
         return sorted_rows(self.snapshot, self.column, self.reverse) if self.snapshot else []
@@ -163,6 +164,7 @@ class MonitorState:
             self.back = max(self.back - by, 0)
 
     def sort(self, by: int) -> None:
+        """Sort the table by the column `by` columns further on; one of the positions is the topology's order."""
         self.column = (self.column + 1 + by) % (len(COLUMNS) + 1) - 1
 
     def open(self) -> Effect | None:
@@ -175,6 +177,7 @@ class MonitorState:
         return self.inspect()
 
     def inspect(self) -> Effect | None:
+        """Request the stack and the transition history of the opened actor, if the run can supply them."""
         if self.snapshot is None or self.snapshot.state not in ("running", "draining", "paused"):
             self.inspected = Inspection(self.opened, error="the run is not running")
         elif all(row.name != self.opened for row in self.snapshot.actors):
@@ -218,7 +221,7 @@ class MonitorState:
         self.page += 1
 
     def next_overlay(self) -> None:
-        """Compare with the next of the other runs; after the last one with none."""
+        """Compare with the next of the other runs, and with none after the last one."""
         runs = [run for run in self.others() if run.path != self.directory.path]
         names = [run.name for run in runs]
         index = names.index(self.overlay_name) + 1 if self.overlay_name in names else 0

@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
 def role_of(name: str) -> str:
-    """`gradient-worker-1` -> `gradient-worker`; `fork-server` is its own role."""
+    """Return the name without its number; the role of `fork-server` is `fork-server`."""
     head, _, tail = name.rpartition("-")
     return head if tail.isdecimal() else name
 
