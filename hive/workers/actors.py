@@ -40,7 +40,7 @@ from hive.algorithms import Configured, Moments, merged, update_parameter
 from hive.envs import VectorEnvironment
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
-from hive.records import JSON, RunDirectory, write_specimen
+from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoint
 from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
@@ -221,7 +221,7 @@ class GradientWorkerActor(Actor):
         name = f"{self.name}-{int(header[SEQUENCE]):06d}"
         facts: dict[str, JSON] = {"cause": finding.cause, "text": finding.text, "state_version": int(header[VERSION])}
         try:
-            kept = write_specimen(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
+            kept = write_nan_dump(RunDirectory(self.directory).nan_dumps, name, finding.arrays, facts)
         except RecordError as error:  # a full disk costs a nan_dump, not the run
             self.log.warning("%s", error)
             kept = None

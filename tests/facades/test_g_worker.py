@@ -94,17 +94,16 @@ def test_of_another_number_it_is_another_run(tmp_path: Path) -> None:
 
 
 @asynchronous
-def test_asynchronous_training_is_the_same_every_time(workers: int, execution: str) -> None:
-    ends = []
-    for _ in range(2):
-        with worker_of(workers, execution, "asynchronous") as made:
-            infos = []
-            for _ in range(20):
-                infos.append(made.step()[1]["Version"])
-                made.apply_gradients()
-            ends.append((sha256(made.get_weights()), infos))
-    assert ends[0] == ends[1]
-    assert max(version["Gradient"] - version["Collection"] for version in ends[0][1]) in range(1, 6)
+def test_asynchronous_rollouts_are_older_than_the_weights_but_not_by_much(workers: int, execution: str) -> None:
+    """How much older depends on timers of the event loop, so two such runs need not agree."""
+    with worker_of(workers, execution, "asynchronous") as made:
+        lags = []
+        for _ in range(20):
+            version = made.step()[1]["Version"]
+            lags.append(version["Gradient"] - version["Collection"])
+            made.apply_gradients()
+    assert min(lags) >= 0
+    assert max(lags) in range(1, 6)
 
 
 # --- gradients

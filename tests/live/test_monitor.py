@@ -68,6 +68,7 @@ def helps(snapshot: Snapshot, key: str) -> bool:
     return snapshot.bound_by.endswith((f" - {key}", " cores are busy"))
 
 
+@pytest.mark.full(reason="watches a run for ten seconds; tests/monitor has the sentence without a run")
 def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
     directory = started(house, step_s=0.005)
     with closing(Poller(directory)) as poller:
@@ -124,7 +125,7 @@ def restarted_by_hand(house: House, directory: RunDirectory) -> None:
     with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
         house.until(lambda: "slow_learner.py" in client.inspect("learner-0")[0])
         assert client.inspect("learner-0")[1] == ("starting -ready-> ready", "ready -begin-> running")
-        with pytest.raises(UsageError, match="patient-1 has no actor `lerner-0` just now"):
+        with pytest.raises(UsageError, match="patient-1 has no actor `lerner-0`"):
             client.inspect("lerner-0")
         client.kill("collector-0", by_hand=True)
         house.until(lambda: house.ps("patient-1")["collector-0"]["restarts"] == 1)

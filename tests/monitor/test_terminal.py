@@ -151,7 +151,7 @@ async def test_a_live_run_is_paused_saved_and_resumed(directory: RunDirectory, s
 
 
 async def test_a_refusal_is_shown(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    supervisor.refusal = "collector-0 does not live just now"
+    supervisor.refusal = "collector-0 is not running"
     app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "env steps/s" in shown(app))

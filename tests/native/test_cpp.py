@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +26,16 @@ SANITIZERS = {
     "address": ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
 }
 LENGTH = os.environ.get("HIVE_SANITIZE", "")
-CASES = (
+SANITIZED = ("boards", "slots", "status")  # lock-free code, which only ThreadSanitizer judges
+CASES: list[Any] = (
     [(unit, sanitizer) for sanitizer in SANITIZERS for unit in UNITS]
     if LENGTH
-    else [*((unit, "plain") for unit in UNITS), ("boards", "thread"), ("slots", "thread"), ("status", "thread")]
+    else [
+        *((unit, "plain") for unit in UNITS),
+        *(pytest.param(unit, "thread", marks=pytest.mark.full(reason="slow to build")) for unit in SANITIZED),
+    ]
 )
 NEEDS = {"gather": ("accumulator",)}  # sources that a unit calls besides its own
-BUILDS_AT_A_TIME = 2  # a compiler takes some 300 MB
 LIMIT_S = 240 * int(LENGTH or 1)  # for one program; a few seconds are normal, ten times that on a busy machine
 # TSan cannot live with addresses that are randomised by more than 28 bits (vm.mmap_rnd_bits), so its programs
 # get fixed ones (ADDR_NO_RANDOMIZE). Where a container forbids that, they run all the same: 28 is common.
@@ -46,8 +48,6 @@ HINTS = {
     "unexpected memory mapping": "too random for TSan: set vm.mmap_rnd_bits=28 or allow personality(2)",
     "cannot find": "the sanitizer's library is missing: install libtsan, libasan, libubsan (parts of gcc)",
 }
-
-Programs = dict[tuple[str, str], Future[Path]]
 
 
 def run(command: list[str | Path]) -> None:
@@ -70,16 +70,8 @@ def build(folder: Path, unit: str, sanitizer: str) -> Path:
     return program
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    folder = tmp_path_factory.mktemp("native")
-    builders = ThreadPoolExecutor(BUILDS_AT_A_TIME)
-    yield {case: builders.submit(build, folder, *case) for case in CASES}
-    builders.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize(("unit", "sanitizer"), CASES)
-def test_unit(programs: Programs, unit: str, sanitizer: str) -> None:
-    program = programs[unit, sanitizer].result()
+def test_unit(tmp_path: Path, unit: str, sanitizer: str) -> None:
+    program = build(tmp_path, unit, sanitizer)
     launcher = [sys.executable, "-P", "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
     run([*launcher, program, LENGTH or "1"])

@@ -196,7 +196,7 @@ def test_a_layout_that_does_not_fit_is_refused_where_it_is_connected(fields: dic
     with pytest.raises(TopologyError) as caught:
         t.connect(sends.out, takes.into, layout=hive.Layout(good | fields))
     assert str(caught.value).startswith(f"the layout of `sends.out` does not fit Fixed: {text}")
-    assert caught.value.hint == "Layout.of(Fixed, ...) makes one that does"
+    assert caught.value.hint == "Layout.of(Fixed, ...) makes one that fits"
 
 
 def test_a_layout_without_one_of_the_fields_is_refused() -> None:

@@ -817,7 +817,7 @@ def test_an_actor_that_raises_ends_the_run_and_is_named(where: str) -> None:
     assert supervisor.reason == "faulty-0 failed"
     assert named(supervisor, "faulty-0", "the box is shut")
     assert supervisor.hint == "open it"
-    assert [any("-died-> failed" in line for line in machine.story) for machine in supervisor.machines] == [
+    assert [any("-died-> failed" in line for line in machine.history) for machine in supervisor.machines] == [
         False,
         False,
         True,
@@ -923,7 +923,7 @@ def test_a_request_to_stop_now_does_not_wait_for_anybody() -> None:
             await asyncio.Event().wait()
 
     async def ask(worker: Worker) -> None:
-        supervisors[0].request("now", now=True)
+        supervisors[0].request("now", at_once=True)
 
     supervisors: list[Supervisor] = []
     t = Topology()
@@ -971,7 +971,7 @@ def test_a_drain_has_a_deadline() -> None:
     supervisors: list[Supervisor] = []
     outcome = run(t, virtual=True, seconds=1, settings=Settings(drain_s=3), watch=supervisors.append)
     assert outcome.state == "stopped"
-    assert supervisors[0].machines[0].story[-1].endswith("-died-> finished (it did not stop in time)")
+    assert supervisors[0].machines[0].history[-1].endswith("-died-> finished (it did not stop in time)")
 
 
 def test_who_does_not_stop_costs_the_last_nothing_of_what_they_save() -> None:

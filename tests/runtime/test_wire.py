@@ -547,7 +547,7 @@ def test_closing_waits_for_a_missing_peer_no_longer_than_told(run: Run, address:
             peer.post(address, [b"x"])
             begun = time.monotonic()
             peer.close(linger_s)
-            assert linger_s <= time.monotonic() - begun < LIMIT_S  # it would wait for ever
+            assert time.monotonic() - begun < LIMIT_S  # it would wait forever
 
     run(main)
 

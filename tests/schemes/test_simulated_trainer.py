@@ -35,7 +35,7 @@ from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa
 
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(1_000)  # what CI simulates
-FIRST = 200  # of them, in the everyday tier
+FIRST = 100  # of them, in the everyday tier
 PATIENCE_S = 20.0  # of virtual time; what ends takes less than 2, and what hangs need not do so for five minutes
 LIMIT_S = 3_600  # of a program; only one that hangs takes so long
 

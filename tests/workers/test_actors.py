@@ -18,7 +18,7 @@ from hive.config import Config
 from hive.errors import EnvironmentFailed, NotFinite
 from hive.gradients import SAMPLES, VERSION
 from hive.networks import aligned_block
-from hive.records import RunDirectory, read_jsonl, read_specimen
+from hive.records import RunDirectory, read_jsonl, read_nan_dump
 from hive.records.weights import load_weights
 from hive.runtime import Topology
 from hive.runtime.accounting import holds
@@ -401,7 +401,7 @@ def test_gradients_that_are_not_finite_are_named_and_not_applied(tmp_path: Path)
     assert {"cause": "loss", "actor": "gradient-worker-0"}.items() <= found[2].items()
     (skipped,) = [event for event in run.events if event[0] == "skipped"]
     assert skipped[1] == "turn 3 was not applied: the loss of gradient 2 of gradient-worker-0 is not finite"
-    arrays, facts = read_specimen(kept)
+    arrays, facts = read_nan_dump(kept)
     assert facts == {"cause": "loss", "text": "the loss is inf", "state_version": 2, "left_out": []}
     assert arrays["rollout-0-2.rewards"].max() == np.float32(3e38)
     assert {f"weights.{name}" for name in weights} <= arrays.keys()

@@ -178,7 +178,7 @@ def test_heads_of_ones_own() -> None:
     with pytest.raises(NetworkError) as caught:
         Blueprint(config(network__value_head='"small_environments:Hot"'))
     assert str(caught.value).startswith("[network] value_head `small_environments:Hot` cannot be loaded")
-    with pytest.raises(ConfigError, match=r"network\.policy_head.*network\.module.* has outputs of its own"):
+    with pytest.raises(ConfigError, match=r"network\.policy_head.*network\.module.* replaces the heads too"):
         config(network__policy_head='"a:B"', network__module='"c:D"')
 
 

@@ -243,7 +243,7 @@ def test_it_shows_what_it_does() -> None:
 
 
 def test_a_block_of_another_network_is_refused() -> None:
-    with pytest.raises(NetworkError, match="does not hold"):
+    with pytest.raises(NetworkError, match="is too small for"):
         worker_of(blueprint_of()).bind(aligned_block(64))
 
 
