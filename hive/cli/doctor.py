@@ -267,11 +267,11 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
 
 
 def _live(directory: RunDirectory) -> Iterator[Finding]:
-    from hive.monitor.poller import look_once
+    from hive.monitor.poller import poll_once
 
     facts = read_run_facts(directory)
     try:
-        snapshot = look_once(directory)
+        snapshot = poll_once(directory)
     except HiveError as error:
         stopped = is_alive(facts)
         yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)

@@ -45,16 +45,16 @@ def run_monitor(options: argparse.Namespace) -> int:
     os.nice(max(NICE - os.nice(0), 0))
     if options.json:
         from hive.monitor import as_data
-        from hive.monitor.poller import look_once
+        from hive.monitor.poller import poll_once
 
-        print(json_text(as_data(look_once(run)), indent=2))
+        print(json_text(as_data(poll_once(run)), indent=2))
         return 0
     if options.once:
         from hive.monitor.drawing import plain
-        from hive.monitor.overview_screen import house
-        from hive.monitor.poller import look_once
+        from hive.monitor.overview_screen import overview
+        from hive.monitor.poller import poll_once
 
-        print(plain(house(look_once(run), *SIZE), ascii_only=options.ascii))
+        print(plain(overview(poll_once(run), *SIZE), ascii_only=options.ascii))
         return 0
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("`monitor` needs a terminal", hint="without one, use `hive monitor --once` or `--json`")

@@ -42,7 +42,7 @@ from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
-from hive.monitor.poller import look_once
+from hive.monitor.poller import poll_once
 from hive.records import (
     RunDirectory,
     Summary,
@@ -248,7 +248,7 @@ class _Foreground:
             return 0
         self.events.show(self.line)
         if self.lines is not None and began(self.directory):
-            self.lines.draw(look_once(self.directory), last=True)
+            self.lines.draw(poll_once(self.directory), last=True)
         if not began(self.directory):
             if self.process.returncode < 0:
                 how = signal_name(-self.process.returncode)
@@ -273,7 +273,7 @@ class _Foreground:
     def show(self) -> None:
         try:
             status = self.client.status()
-            self.history.see(status, time.time())
+            self.history.add(status, time.time())
             snapshot = snapshot_of(status, self.history)
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
