@@ -1,10 +1,10 @@
-"""An actor-critic on shared features in a plain script: two heads learn, then the features from the gradients of both.
+"""An actor-critic with shared features in a plain script: two heads learn, then the features from both gradients.
 
     states ── features ──┬── v        the value of a state, 0 after a terminal one
                          └── policy   logits of the actions
 
-Each episode of CartPole is one update. Losses and checkpoints lie in a folder, and a second call resumes training from
-the newest checkpoint. With an Identity in the place of the features, each head is a whole network.
+Each episode of CartPole is one update. Losses and checkpoints are written to a folder, and a second call resumes
+training from the newest checkpoint. If an Identity replaces the features, each head is a whole network.
 
     python examples/actor_critic.py      the last 100 episodes of 600 have a mean return of 235: 10 s
 """
@@ -37,7 +37,7 @@ OBSERVATION, ACTIONS = 4, 2
 
 
 class Agent:
-    """Saves after every `saved_every` updates below `folder`. shared: whether the heads have features in common."""
+    """An actor-critic that saves every `saved_every` updates to `folder`. shared: whether the heads share features."""
 
     def __init__(self, folder: Path, seed: int, shared: bool = True, saved_every: int = 100) -> None:
         torch.manual_seed(seed)
@@ -68,7 +68,7 @@ class Agent:
         return int(Categorical(logits=logits).sample())
 
     def learn(self, states: Tensor, actions: Tensor, rewards: list[float], last: dict[str, Tensor]) -> None:
-        """One update of an episode. last: the state after it, with a mask of 0 if it is terminal."""
+        """Make one update from an episode. last: the state after it, with a mask of 0 if it is terminal."""
         value, returns = float(self.v.target(self.features.target(last))), []
         for reward in reversed(rewards):
             value = reward + DISCOUNT * value
@@ -84,7 +84,7 @@ class Agent:
 
 
 def train(agent: Agent, episodes: int, seed: int) -> list[float]:
-    """Returns the returns of the episodes; resumes from checkpoints of the agent's folder."""
+    """Train, resuming from checkpoints in the agent's folder; return the returns of the episodes."""
     for checkpointer in agent.checkpointers:
         checkpointer.restore()
     env, returns = gymnasium.make("CartPole-v1"), []

@@ -1,7 +1,6 @@
 """C51 in a plain script: the distribution of the return on 51 atoms instead of its mean (Bellemare et al. 2017).
 
-The loop is that of dqn.py. What differs is the loss: the cross-entropy to the target's distribution, projected on the
-atoms.
+The loop is that of dqn.py. The loss differs: the cross-entropy to the target's distribution, projected onto the atoms.
 
     python examples/c51.py      the last 100 episodes of CartPole have a mean return of 180 after 20,000 steps: 25 s
 """
@@ -25,7 +24,7 @@ ACTIONS, ATOMS, LOWEST, HIGHEST = 2, 51, 0.0, 55.0  # a return of CartPole is at
 
 
 def train(steps: int, seed: int) -> list[float]:
-    """Returns the returns of all episodes."""
+    """Train for this many environment steps; return the returns of all complete episodes."""
     torch.manual_seed(seed)
     random.seed(seed)
     network = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, ACTIONS * ATOMS))

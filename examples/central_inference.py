@@ -1,12 +1,12 @@
-"""Central batched inference (SEED RL, Espeholt et al. 2020): collectors without a network, and one player for them all.
+"""Central batched inference (SEED RL, Espeholt et al. 2020): one player computes the actions of all collectors.
 
     learner ── behaviour ──> player <── act(observations) ── steppers ── rollouts ──> gradient workers
 
-The built-in trainer with other collectors: a stepper holds environments and nothing else, and asks the player what to
-do. The player answers all who ask in one forward pass: while it computes one batch, the next one gathers. Gradient
-workers, learner and recorder do not notice, and any of the actors may be killed. Collection is synchronous: no stepper
-begins a rollout before the policy of its number is there, which comes when all are through with the one before. So
-everybody who asks means the latest.
+This is the built-in trainer with other collectors. A stepper holds environments but no network, and requests actions
+from the player. The player answers all waiting requests in one forward pass, while the next ones arrive. Gradient
+workers, learner and recorder are unchanged, and any actor may be killed. Collection is synchronous: a stepper begins
+rollout n only when policy version n is published, which requires all rollouts n - 1. So every request is for the latest
+version.
 
     python examples/central_inference.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 49 s
 """
@@ -44,7 +44,7 @@ class Player(hive.Actor):
 
     @hive.endpoint
     async def act(self, observations: bytes) -> bytes:
-        """The policy's outputs, float32 [B, width], for observations [B, ...]."""
+        """Return the policy's outputs, float32 [B, width], for observations [B, ...], both as bytes."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.asked.append((observations, answer))
         self.some.set()
@@ -52,7 +52,7 @@ class Player(hive.Actor):
 
     async def run(self) -> None:
         while True:
-            self.status.enter(self.idle)  # so `hive ps` shows it, and nobody takes it for stuck
+            self.status.enter(self.idle)  # shown by `hive ps`; a declared wait never counts as stuck
             await self.some.wait()
             self.status.enter(self.busy)
             self.some.clear()
@@ -101,7 +101,7 @@ class Stepper(hive.Actor):
             self.rollouts.commit(slot)
 
     def noise(self, number: int, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Of the rollout of that number, for any kind of action: whoever makes it again makes the same one."""
+        """Return the noise of a rollout's actions. It depends on the number only, so a repeated rollout is equal."""
         random = stream(self.seed, Purpose.action, self.index, number)
         return self.policy.draw_noise(random, *shape)
 

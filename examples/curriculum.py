@@ -1,11 +1,11 @@
-"""A curriculum: the evaluator says how far the policy gets, and the collectors practise what comes next.
+"""A curriculum: the evaluator measures how far the policy gets, and the collectors practise the next level.
 
     evaluator ── evaluations ──> curriculum ── levels (broadcast) ──> collectors
 
-The lock opens after the right one of four actions, sixteen times in a row, and tells nothing before: whoever tries at
-random opens it once in four billion episodes. But fewer digits can be practised. The evaluator always plays the whole
-lock, until its first mistake: the mean length of its episodes is how many digits the policy knows, and one more. That
-many the collectors are given.
+The lock opens after the right one of four actions, sixteen times in a row, and gives no reward before that: random
+actions open it once in four billion episodes. But locks with fewer digits can be practised. The evaluator always plays
+the whole lock, until its first mistake, so the mean length of its episodes is the number of digits that the policy
+knows plus one. The collectors practise with that many digits.
 
     python examples/curriculum.py      the whole lock, opened by every episode of an evaluation, in 20 s
 """
@@ -27,7 +27,10 @@ DIGITS, CHOICES = 16, 4
 
 
 class Lock(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Sees how many digits are right so far. A wrong one ends the episode; a reward of 1 for the last of `digits`."""
+    """The observation is how many digits are right so far, one-hot. A wrong digit ends the episode without a reward.
+
+    The last of `digits` right ones gives a reward of 1.
+    """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (DIGITS + 1,), np.float32)
     action_space = gymnasium.spaces.Discrete(CHOICES)
@@ -52,7 +55,7 @@ class Lock(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 class SetLevel(hive.Message):
-    """curriculum -> collectors. Practise with so many digits; said again with every evaluation."""
+    """curriculum -> collectors. The number of digits to practise with; sent after every evaluation."""
 
     digits: int
 
@@ -76,7 +79,7 @@ class Curriculum(hive.Actor):
 
 
 class Pupil(CollectorActor):
-    """A collector whose environments are of the level that it was told last."""
+    """A collector whose environments have the level that it received last."""
 
     levels = hive.Inlet(SetLevel)
     level = 1
@@ -91,7 +94,7 @@ class Pupil(CollectorActor):
         async for message in self.levels:
             if message.digits != self.level:
                 self.level = message.digits
-                self.collector.rebuild(self.vector(), self.started)
+                self.collector.rebuild(self.vector(), self.reset_round)
 
 
 def topology(config: hive.Config) -> hive.Topology:

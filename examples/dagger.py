@@ -1,12 +1,12 @@
-"""A scripted expert as a collector: imitation on the student's own states (DAgger, Ross et al. 2011).
+"""A scripted expert labels the student's own states (DAgger, Ross et al. 2011).
 
     drivers ── lessons (slabs: one a version) ──> student
        ^                                            │
        └───────── weights (a board) ────────────────┘
 
-MountainCar-v0 gives -1 a step until the car is on the hill, which it never is by chance. A rule of two lines can do it.
-In the first lesson the rule drives; from then on the student does, and the rule says at every step what it would have
-done. So the student also learns to get out of where its own mistakes lead to.
+MountainCar-v0 gives -1 per step until the car is on the hill, which random actions never reach. A rule of two lines
+does. The rule drives in the first lesson, and the student in all others, where the rule labels every state with the
+action that it would take. So the student also learns to recover from its own mistakes.
 
     python examples/dagger.py      a mean return of -110 ("solved"), driven by the student alone, in 34 s
 """
@@ -22,21 +22,21 @@ import hive
 from hive.envs import StepRow, describe, make_vector
 from hive.networks import FlatParameters
 
-SHAPE = STEPS, ENVS = 200, 16  # of a lesson; an episode takes 200 steps at most
-SCALE = np.array((1, 15), np.float32)  # of what the network sees: speeds are below 0.07
+SHAPE = STEPS, ENVS = 200, 16  # steps and environments of a lesson; an episode takes 200 steps at most
+SCALE = np.array((1, 15), np.float32)  # factors of the network's inputs, position and speed: speeds are below 0.07
 LESSON = hive.Layout({"seen": ("float32", (*SHAPE, 2)), "answers": ("int64", SHAPE), "mean": ("float64", ())})
 
 
 class Weights(hive.Message):
-    """student -> drivers. Its network after so many lessons."""
+    """student -> drivers. The student's network; the version is the number of lessons."""
 
 
 class Lesson(hive.Message):
-    """driver -> student. What was seen, what the expert says to that, and how well whoever drove did."""
+    """driver -> student. Scaled observations, the expert's actions for them, and the mean return of the lesson."""
 
 
 def expert(observations: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Push the way the car rolls (0: left, 2: right), if it is fast enough for where it is."""
+    """Return actions (0: left, 2: right) for observations [B, 2]: push the way the car rolls if it is fast enough."""
     x, v = observations.T
     least = np.minimum(0.03 - 0.09 * (x + 0.25) ** 2, 0.3 * (x + 0.9) ** 4 - 0.008)
     return np.where((least < v) & (v < 0.07 - 0.07 * (x + 0.38) ** 2), 2, 0)
@@ -94,7 +94,7 @@ class Student(hive.Actor):
             slots = [await self.lessons.claim(driver, version) for driver in lines.producers]
             seen = np.concatenate([seen, *(slot.arrays["seen"].reshape(-1, 2) for slot in slots)])
             answers = np.concatenate([answers, *(slot.arrays["answers"].ravel() for slot in slots)])
-            mean = float(np.mean([slot.arrays["mean"] for slot in slots])) if version else mean  # not the expert's
+            mean = float(np.mean([slot.arrays["mean"] for slot in slots])) if version else mean  # 0: the expert drove
             for slot in slots:
                 lines.retire(slot)
             for _ in range(self.updates):

@@ -1,4 +1,4 @@
-"""DDPG in a plain script: a critic of continuous actions and an actor, in one update by `jointly`, on Pendulum.
+"""DDPG in a plain script on Pendulum: `jointly` updates a critic of continuous actions and an actor together.
 
 The actor's loss is the critic's value of its actions. Its graph contains the critic, but `jointly` lets a loss reach
 only the parameters of its own approximation. Both targets follow by a Polyak step.
@@ -28,7 +28,7 @@ def layers(inputs: int, *last: nn.Module) -> nn.Sequential:
 
 
 def agent(seed: int) -> tuple[QContinuous, Approximation]:
-    """The critic of observation and action, and the actor, whose actions lie between -1 and 1."""
+    """Return the critic of observations and actions, and the actor, whose actions are between -1 and 1."""
     torch.manual_seed(seed)
     networks = layers(3 + 1), layers(3, nn.Tanh())
     adams = [torch.optim.Adam(network.parameters(), lr=1e-3) for network in networks]
@@ -44,7 +44,7 @@ def learn(critic: QContinuous, actor: Approximation, batch: list[Tensor]) -> Non
 
 
 def train(steps: int, seed: int) -> list[float]:
-    """Returns the returns of all episodes."""
+    """Train for this many environment steps; return the returns of all complete episodes."""
     random.seed(seed)
     critic, actor = agent(seed)
     env, replay, returns = gymnasium.make("Pendulum-v1"), deque[Any](maxlen=50_000), [0.0]

@@ -1,6 +1,6 @@
 """DQN in a plain script: torch's Adam and a loop, no run and no processes.
 
-The target network is a copy of the network that is made equal every 100 updates.
+The target network is a copy of the network, updated every 100 updates.
 
     python examples/dqn.py      the last 100 episodes of CartPole have a mean return of 185 after 20,000 steps: 20 s
 """
@@ -24,7 +24,7 @@ BATCH, DISCOUNT, EXPLORATION, WARM_UP = 64, 0.98, 4_000, 1_000
 
 
 def train(steps: int, seed: int, target_updates: int = 100) -> list[float]:
-    """Returns the returns of all episodes."""
+    """Train for this many environment steps; return the returns of all complete episodes."""
     torch.manual_seed(seed)
     random.seed(seed)
     network = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2))

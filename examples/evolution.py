@@ -1,15 +1,15 @@
-"""Evolution strategies (Salimans et al. 2017): a policy is learned by trying, without a gradient or a network library.
+"""Evolution strategies (Salimans et al. 2017): learn a policy by trial, without gradients or a network library.
 
     breeder ── parents (a board: one version a generation) ──> testers
        ^                                                          │
        └───────────── results (slabs: one a candidate) ───────────┘
 
-A candidate is the parent plus noise, and its mirror image the parent minus the same noise. Noise follows from the
-candidate's number, so that only numbers travel: how much better it did than its mirror image. The next parent is the
-old one, moved towards what did better.
+A candidate is the parent plus noise, and its mirror image the parent minus the same noise. The candidate's number
+determines the noise, so a result is only two numbers: the difference of the returns, and their mean. The next parent is
+the old one, moved towards the better candidates.
 
 Each tester has a fixed share of every generation, and its next candidate is the number of results it has committed. So
-it does not matter who is killed when: the same seed gives the same parents.
+the same seed gives the same parents, whichever actor is killed at any time.
 
     python examples/evolution.py      CartPole-v1 to a mean of 475 over a generation, in 8 s
 """
@@ -30,11 +30,11 @@ RESULT = hive.Layout({"difference": ("float64", ()), "mean_return": ("float64", 
 
 
 class Parent(hive.Message):
-    """breeder -> testers. The policy that a generation varies, and how the generation before did."""
+    """breeder -> testers. The policy that a generation varies, and the mean return of the previous generation."""
 
 
 class Result(hive.Message):
-    """tester -> breeder. How one candidate did: its return less its mirror image's, and the mean of both."""
+    """tester -> breeder. The return of one candidate less its mirror image's, and the mean of both."""
 
 
 def noise(seed: int, generation: int, candidate: int) -> NDArray[np.float64]:
@@ -42,7 +42,7 @@ def noise(seed: int, generation: int, candidate: int) -> NDArray[np.float64]:
 
 
 def play(environment: Any, policy: NDArray[np.float64], seed: int) -> float:
-    """The return of one episode."""
+    """Return the return of one episode."""
     total, (observation, _), over = 0.0, environment.reset(seed=seed), False
     while not over:
         observation, reward, terminated, truncated, _ = environment.step(int((policy @ observation).argmax()))
@@ -55,7 +55,7 @@ class Tester(hive.Actor):
     results = hive.Outlet(Result)
 
     def __init__(self, seed: int, share: int, sigma: float) -> None:
-        self.seed, self.share, self.sigma = seed, share, sigma  # share: candidates of a generation that it tests
+        self.seed, self.share, self.sigma = seed, share, sigma  # share: candidates per generation
         self.environment = make_environment("CartPole-v1", {})
 
     async def run(self) -> None:
@@ -66,8 +66,8 @@ class Tester(hive.Actor):
             candidate = turn + self.index * self.share
             step = self.sigma * noise(self.seed, generation, candidate)
             policy, start = PARENT.views(block)["policy"], candidate + generation * 1000
-            there, back = (play(self.environment, policy + way * step, start) for way in (1, -1))
-            slot.arrays["difference"][...], slot.arrays["mean_return"][...] = there - back, (there + back) / 2
+            plus, minus = (play(self.environment, policy + way * step, start) for way in (1, -1))
+            slot.arrays["difference"][...], slot.arrays["mean_return"][...] = plus - minus, (plus + minus) / 2
             self.parents.unpin()
             self.results.commit(slot)
 
@@ -80,14 +80,14 @@ class Breeder(hive.Actor):
         self.seed, self.share, self.rate, self.goal = seed, share, rate, goal
 
     async def setup(self) -> None:
-        if self.parents.latest < 0:  # else an earlier incarnation has begun
+        if self.parents.latest < 0:  # otherwise an earlier incarnation has published it
             self.parents.begin()[:] = 0
             self.parents.publish(0)
 
     async def run(self) -> None:
         generation, lines = self.parents.latest, self.results.lines
         for tester in lines.producers:
-            while lines.first_left(tester) < generation * self.share:  # used, but not retired, when another one died
+            while lines.first_left(tester) < generation * self.share:  # used, but not retired before a kill
                 lines.retire(await self.results.claim(tester))
         while (parent := PARENT.views(self.parents.board.read(generation)))["mean_return"] < self.goal:
             first, share = generation * self.share, range(self.share)
@@ -100,7 +100,7 @@ class Breeder(hive.Actor):
             child["mean_return"][...] = np.mean([slot.arrays["mean_return"] for slot in slots])
             generation += 1
             self.parents.publish(generation)
-            for slot in slots:  # only now: what is not retired is offered to a successor
+            for slot in slots:  # retired only after publication: slots not retired are offered to a successor
                 lines.retire(slot)
         self.end_run(f"mean return {parent['mean_return']:.1f} after {generation} generations")
 

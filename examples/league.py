@@ -1,10 +1,10 @@
-"""Self-play against a league of frozen policies: the learner's own past, picked at random for every game.
+"""Self-play against a league of earlier policies, one of them picked at random for every game.
 
     learner ── metrics, behaviour ──> league ── opponents (broadcast) ──> collectors
 
-The game is Nim: two players take one, two or three of up to 21 stones in turn, and whoever takes the last one wins. A
-policy that beats the league joins it, as the table of its choices. Playing all of its past keeps the learner from going
-in circles. Perfect play is known: leave a multiple of four. So the league knows when to stop.
+The game is Nim: two players take one, two or three of up to 21 stones in turn, and the player who takes the last one
+wins. A policy that beats the league joins it, as the table of its choices. Playing against all earlier policies keeps
+the learner from going in circles. Perfect play is known (leave a multiple of four), so the league can end the run.
 
     python examples/league.py      the right move in all 16 positions that can be won, in 23 s
 """
@@ -24,13 +24,13 @@ from hive.envs import VectorEnvironment
 from hive.networks import FlatParameters
 from hive.workers import Blueprint, CollectorActor, Metrics, Weights
 
-STONES, CHOICES, MEMBERS, BETTER = 21, 3, 100, 0.2  # a mean return of 0.2 over the league, and a policy joins it
-SEEN = np.eye(STONES + 1, dtype=np.float32)  # [stones]: what a player sees
-ANYTHING = np.full((1, STONES + 1, CHOICES), 1 / CHOICES)  # a league of one table: how likely is what, by stones
+STONES, CHOICES, MEMBERS, BETTER = 21, 3, 100, 0.2  # a policy with a mean return above BETTER joins
+SEEN = np.eye(STONES + 1, dtype=np.float32)  # [stones]: the observation
+ANYTHING = np.full((1, STONES + 1, CHOICES), 1 / CHOICES)  # a league of one table of probabilities, by stones
 
 
 class Nim(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """A reward of 1 for the last stone, of -1 if the opponent takes it: one of `league`, another for every game."""
+    """Nim: a reward of 1 for the last stone, -1 if the opponent takes it. Each game draws an opponent of `league`."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (STONES + 1,), np.float32)
     action_space = gymnasium.spaces.Discrete(CHOICES)
@@ -52,7 +52,7 @@ class Nim(gymnasium.Env[NDArray[np.float32], np.int64]):
         return SEEN[self.stones], winner * (self.stones == 0), self.stones == 0, False, {}
 
 
-class Opponents(hive.Message):  # league -> collectors; said again with every report
+class Opponents(hive.Message):  # league -> collectors; sent with every report
     tables: np.ndarray  # float64 [members, STONES + 1, CHOICES]
 
 
@@ -86,7 +86,7 @@ class Player(CollectorActor):
     opponents = hive.Inlet(Opponents)
 
     def vector(self) -> VectorEnvironment:
-        self.league = list(ANYTHING)  # until it is told
+        self.league = list(ANYTHING)  # until the first message
         return self.blueprint.vector(league=self.league)
 
     async def run(self) -> None:

@@ -1,12 +1,12 @@
-"""Population-based training (Jaderberg et al. 2017): members learn side by side, and the bad ones become the good ones.
+"""Population-based training (Jaderberg et al. 2017): members train in parallel, and the worst copies the best.
 
     members ── report(name, score, rate, state) ──> population
-            <── rate and state to go on with ──────
+            <── next learning rate and state ──────
 
-Each member is a whole trainer in one process, put together from the objects that the built-in actors wrap. They begin
-with learning rates from anywhere between 1e-5 and 1e-1. After every generation a member tells how it does. If it is the
-worst of those heard of, it goes on with the whole state of the best, the optimizer's moments too, and with that one's
-learning rate, a bit changed. Nobody waits for anybody, and a member that is killed goes on from its last report.
+Each member is a whole trainer in one process, built from the objects that the built-in actors wrap. Initial learning
+rates are random between 1e-5 and 1e-1. After every generation a member reports its score. If it is the worst member, it
+continues with the whole state of the best, including the optimizer's moments, and with the best one's learning rate,
+slightly changed. No member waits for another, and a member that is killed continues from its last report.
 
     python examples/population.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 50 s
 """
@@ -24,7 +24,7 @@ from hive.workers import Blueprint, GWorker
 
 
 class Population(hive.Actor):
-    """Knows of every member how it did last, and says what it is to go on with."""
+    """Keeps the last report of every member, and replies with the state to continue from."""
 
     numbered = False
 
@@ -34,19 +34,19 @@ class Population(hive.Actor):
 
     @hive.endpoint
     async def last(self, name: str) -> tuple[float, bytes] | None:
-        """What that member last went on with, if it has ever reported."""
+        """Return the learning rate and state that the member last continued from; None before its first report."""
         return self.known[name][1:] if name in self.known else None
 
     @hive.endpoint
     async def report(self, name: str, score: float, rate: float, state: bytes) -> tuple[float, bytes]:
-        """The learning rate and the state to go on with: its own, or those of a better one."""
+        """Return the learning rate and state to continue from: the member's own, or those of the best."""
         self.known[name] = score, rate, state
         ranking = sorted(self.known, key=lambda member: self.known[member][0])
         if score >= self.goal:
             self.end_run(f"mean return {score:.1f} with a learning rate of {rate:.1e}")
         elif name == ranking[0] != ranking[-1]:
             best, (_, good, state) = ranking[-1], self.known[ranking[-1]]
-            self.note("exploited", f"{name} ({score:.1f}, {rate:.1e}) goes on as {best} ({good:.1e})")
+            self.note("exploited", f"{name} ({score:.1f}, {rate:.1e}) continues as {best} ({good:.1e})")
             self.known[name] = score, float(good * self.random.choice([0.8, 1.25])), state
         return self.known[name][1:]
 
@@ -55,7 +55,7 @@ class Member(hive.Actor):
     """A trainer in one process."""
 
     def __init__(self, blueprint: Blueprint, population: hive.Handle, updates: int = 50) -> None:
-        self.population, self.updates = population, updates  # updates: of a generation
+        self.population, self.updates = population, updates  # updates: updates per generation
         self.collector = blueprint.collector(self.index, self.incarnation, self.status)
         self.worker = GWorker.of_run(blueprint, self.index, self.status)
         self.learner = blueprint.learner(self.status)
@@ -85,7 +85,7 @@ class Member(hive.Actor):
             )
 
     def train(self, sequence: int) -> None:
-        """One rollout, its gradient, one update."""
+        """Collect one rollout, compute its gradient, make one update."""
         weights, _ = self.before
         self.collector.bind(weights)
         self.collector.collect(self.rollout, sequence=sequence, version=sequence)

@@ -1,14 +1,14 @@
-"""A tap in the trainer's metrics: it sees each report before the recorder does, adds to it, and may end the run.
+"""A tap in the trainer's metrics: it receives each report before the recorder, adds to it, and may end the run.
 
     learner ── metrics ──> tap ── metrics ──> recorder ──> metrics.jsonl, TensorBoard
 
-`Topology.insert` puts an actor into a channel of the built-in trainer; neither end knows of it. This one keeps the best
-mean return, writes it into every report as `tap/best`, leaves a line in the run's diary when there is a new one, and
-ends the run when there has been none for `patience` steps: early stopping, whatever the algorithm. An actor that only
-looks needs no `insert`: `t.connect(t["learner"].metrics, mine.metrics)` makes it one more consumer of the broadcast.
+`Topology.insert` puts an actor into a channel of the built-in trainer without a change at either end. This one keeps
+the best mean return, adds it to every report as `tap/best`, writes a line into the event log when it improves, and ends
+the run when it has not improved for `patience` steps: early stopping for any algorithm. An actor that only reads needs
+no `insert`: `t.connect(t["learner"].metrics, mine.metrics)` adds it as a consumer of the broadcast.
 
     python examples/tap.py                                          CartPole-v1: ends at a mean return of 499.9, in 23 s
-    hive up examples/pendulum.toml --topology examples/tap.py       or whatever you train
+    hive up examples/pendulum.toml --topology examples/tap.py       or any other config
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hive.workers import Metrics
 
 
 class Tap(hive.Actor):
-    """Passes metrics on, with something added."""
+    """Passes metrics on with two more values, and ends the run when the mean return stops improving."""
 
     reports = hive.Inlet(Metrics)
     passed = hive.Outlet(Metrics, pattern="broadcast")

@@ -1,7 +1,7 @@
 """hive: reinforcement learning on one machine with many processes.
 
-`import hive` is lazy: a name's module is imported when the name is first used (PEP 562), so that commands which need
-no torch never load it.
+`import hive` is lazy: the module of a name is imported when the name is first used (PEP 562), so that commands that do
+not need torch never load it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ __all__ = [
     "train",
     "workers",
 ]
-_HOMES = {  # of the names that are no packages
+# Public name -> the module that defines it. Names in `__all__` that are missing here are packages.
+_HOMES = {
     "Actor": "hive.runtime",
     "Config": "hive.config",
     "Handle": "hive.runtime",
@@ -61,7 +62,7 @@ _HOMES = {  # of the names that are no packages
     "train": "hive.cli.scripting",
 }
 
-if TYPE_CHECKING:  # what is lazy below, for type checkers and editors
+if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editors
     from hive import (
         algorithms,
         approximation,
@@ -101,7 +102,7 @@ else:
             return getattr(importlib.import_module(_HOMES[name]), name)
         if name in __all__:
             return importlib.import_module(f"hive.{name}")
-        if name == "_native":  # for `from hive import _native`, which without this would say too little
+        if name == "_native":  # `from hive import _native` without a build: `load_native` raises a helpful error
             from hive.native import load_native
 
             return load_native()

@@ -1,8 +1,8 @@
 """hive._native, the C++ part: slots, boards, status pages, gradient reduction and codecs, optimizers, returns, rows.
 
-The headers under native/include/hive say how each unit works; this file gives the types. Arrays of numeric
-functions are C-contiguous and never converted: another dtype is a TypeError; another shape, a read-only or an
-overlapping output is a ValueError; each names the argument. The GIL is released meanwhile.
+The headers under native/include/hive document each unit; this file declares the types. Numeric functions take
+C-contiguous arrays and never convert them. Another dtype raises TypeError; another shape, a read-only output or an
+overlapping output raises ValueError; both name the argument. These functions release the GIL.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 SOURCES: str
-"""The digest of the C++ files that it was built from (hive.native)."""
+"""The digest of the C++ files from which the module was built (hive.native)."""
 
 # Gradient reduction (accumulator.hpp). Blocks are float32 [P].
 
 class Reduction:
-    """What a pass over gradients found."""
+    """The findings of a pass over gradients."""
 
     @property
     def norm(self) -> float:
@@ -30,19 +30,19 @@ class Reduction:
         """The first gradient that holds a NaN or infinity, or -1."""
     @property
     def bad_index(self) -> int:
-        """Its first bad element; the result's, where finite gradients overflowed; or -1."""
+        """The first bad element of that gradient, or of the result if finite gradients overflowed; or -1."""
 
 def norm_and_finite(block: NDArray[np.float32]) -> tuple[float, bool]:
-    """The Euclidean norm of a block, and whether every element is finite."""
+    """Return the Euclidean norm of a block, and whether every element is finite."""
 
-# Compressed gradients (codec.hpp). Gradients are float32 [P], 16-bit floats travel as uint16 [P]. Encoders return the
-# relative error: the norm of what is missing over the norm of what was to be sent.
+# Compressed gradients (codec.hpp). Gradients are float32 [P], 16-bit floats are stored as uint16 [P]. Encoders return
+# the relative error: the norm of (gradient - decoded gradient) over the norm of the gradient.
 
 def encode_bf16(gradient: NDArray[np.float32], out: NDArray[np.uint16]) -> float:
-    """Narrow a finite gradient to bfloat16."""
+    """Narrow a finite gradient to bfloat16; return the relative error."""
 
 def encode_fp16(gradient: NDArray[np.float32], out: NDArray[np.uint16]) -> tuple[float, float]:
-    """Narrow a finite gradient, times a power of two, to float16; (that scale, error)."""
+    """Narrow a finite gradient, times a power of two, to float16; return (that scale, relative error)."""
 
 def encode_top_k(
     gradient: NDArray[np.float32],
@@ -55,26 +55,26 @@ def encode_top_k(
 # Gradients of a model in one block (gather.hpp). Blocks are uint8 [bytes], aligned to 8 bytes.
 
 class GradAccumulator:
-    """Gathers and reduces gradients; `hive.gradients.GradAccumulator` is its face."""
+    """Gathers and reduces gradients; the C++ part of `hive.gradients.GradAccumulator`."""
 
     def __init__(self) -> None: ...
     def lay_out(self, types: Sequence[str], counts: Sequence[int]) -> None:
-        """Say what the gradients are: `float32`, `float64`, `bfloat16` or `float16`, and their elements."""
+        """Declare each gradient's type (`float32`, `float64`, `bfloat16` or `float16`) and number of elements."""
     @property
     def offsets(self) -> list[int]:
-        """Of the gradients in a block, in bytes."""
+        """The byte offset of each gradient in a block."""
     @property
     def bytes(self) -> int:
-        """The size of a block."""
+        """The size of a block in bytes."""
     @property
     def sum_bytes(self) -> int:
-        """The size of a block of running sums, of float32 and float64."""
+        """The size in bytes of a block of running sums, which are float32 and float64."""
     def gather(self, addresses: Sequence[int], block: NDArray[np.uint8]) -> int:
-        """Copy the gradients into a block; the first that is not finite, or -1. Address 0 gives zeros."""
+        """Copy the gradients into a block; return the first that is not finite, or -1. Address 0 gives zeros."""
     def first_bad(self, addresses: Sequence[int]) -> int:
-        """The first gradient that is not finite, or -1."""
+        """Return the first gradient that is not finite, or -1."""
     def add(self, addresses: Sequence[int], weight: float, sums: NDArray[np.uint8], onto: bool) -> None:
-        """Add the weighted gradients to a block of running sums, or without `onto` begin it."""
+        """Add the weighted gradients to a block of running sums; without `onto` overwrite it."""
     def reduce(
         self,
         blocks: Sequence[NDArray[np.uint8]],
@@ -86,17 +86,21 @@ class GradAccumulator:
     def finish(self, sums: NDArray[np.uint8], divisor: float, out: NDArray[np.uint8]) -> Reduction:
         """Write running sums, divided once, to `out`. `bad_index` counts gradients."""
     def lay_out_slots(self, elements: int, compression: str) -> None:
-        """Say how gradients lie in slots, after `lay_out` of float32 fields; `compression` is `none`, `bf16`, ..."""
+        """Declare the encoding of gradients in slots, after `lay_out` of float32 fields.
+
+        `compression` is `none`, `bf16`, `fp16` or `top-k`.
+        """
     def adopt(self, slot: Mapping[str, NDArray[Any]], samples: int, factor: float) -> None:
-        """Take the gradient in a slot as a round, in place and unread. The slot is kept alive until `release`."""
+        """Add the gradient in a slot as a round, without reading or copying it. `release` frees the slot."""
     def reduce_adopted(self, out: NDArray[np.float32], mean: bool) -> Reduction:
         """Write the mean of the adopted rounds by samples, or the sum of samples * gradient, to `out`.
 
-        Each is multiplied by its factor. A round of zero samples is not read; without samples the result is zeros.
-        `bad_input` is the first round with a NaN, an infinity or an index beyond `out`; `bad_index` counts fields.
+        Each round is multiplied by its factor. A round of zero samples is not read; without samples the result is
+        zeros. `bad_input` is the first round with a NaN, an infinity or an index beyond `out`; `bad_index` counts
+        fields.
         """
     def release(self) -> None:
-        """Let the adopted rounds go."""
+        """Release the adopted rounds."""
 
 # Optimizers (optimizers.hpp). Blocks are float32 [P]; an `_out` block may be its `_in` block.
 
@@ -118,9 +122,9 @@ def adam_step(
     decoupled: bool,
     gradient_scale: float,
 ) -> bool:
-    """One step of torch.optim.Adam, or of AdamW if `decoupled`; `step` counts from 1.
+    """Make one step of torch.optim.Adam, or of AdamW if `decoupled`; `step` counts from 1.
 
-    Returns whether all that it wrote is finite.
+    Kingma and Ba 2015; Loshchilov and Hutter 2019. Returns whether all outputs are finite.
     """
 
 def rmsprop_step(
@@ -139,9 +143,9 @@ def rmsprop_step(
     weight_decay: float,
     gradient_scale: float,
 ) -> bool:
-    """One step of torch.optim.RMSprop, not centred; `decay` is torch's alpha. Both buffers or none.
+    """Make one step of torch.optim.RMSprop, not centred; `decay` is torch's alpha. Pass both buffers or neither.
 
-    Returns whether all that it wrote is finite.
+    Tieleman and Hinton 2012. Returns whether all outputs are finite.
     """
 
 def sgd_step(
@@ -156,9 +160,9 @@ def sgd_step(
     weight_decay: float,
     gradient_scale: float,
 ) -> bool:
-    """One step of torch.optim.SGD without dampening and Nesterov. Both buffers or none.
+    """Make one step of torch.optim.SGD without dampening and Nesterov. Pass both buffers or neither.
 
-    Returns whether all that it wrote is finite.
+    Returns whether all outputs are finite.
     """
 
 def polyak(
@@ -216,13 +220,13 @@ def vtrace(
 ) -> None:
     """Write V-trace targets (Espeholt et al. 2018, equation 1), and the advantages of their policy gradient.
 
-    `log_ratios`: the log probability of each action now, minus that when it was taken.
+    `log_ratios`: the log probability of each action under the current policy, minus that under the behaviour policy.
     """
 
-# Rows (rows.hpp). These keep the GIL: a row is a matter of microseconds.
+# Rows (rows.hpp). These keep the GIL, because a row takes microseconds.
 
 class Row:
-    """All of a StepRow but its observations and finals; arrays are [B]."""
+    """The fields of a StepRow except its observations and finals; arrays are [B]."""
 
     def __init__(
         self,
@@ -236,113 +240,116 @@ class Row:
     ) -> None: ...
 
 class Episodes:
-    """The episodes that B environments are in; with a `limit` those of so many steps are truncated."""
+    """The current episodes of B environments. With a `limit`, episodes are truncated after `limit` steps."""
 
     def __init__(self, envs: int, resets_in_next_step: bool, limit: int = 0) -> None: ...
     def reset(self) -> None:
-        """All environments begin an episode; open ones are dropped."""
+        """Start an episode in every environment and discard the current ones."""
     def finish(self, rewards: Any, terminated: Any, truncated: Any, row: Row) -> tuple[list[int], list[int]] | None:
-        """Write a row from what one step returned; which environments ended, and which of them truncated.
+        """Write a row from the results of one step; return (environments that ended, those of them truncated).
 
-        None, the row then undefined and the episodes as before, where a reward is not finite or something is
-        neither an array (rewards float32 or float64, flags bool) nor a tuple (plain numbers, objects with a truth).
+        Returns None, with the row undefined and the episodes unchanged, if a reward is not finite, or an argument is
+        neither an array (rewards float32 or float64, flags bool) nor a tuple (plain numbers, flags of any type).
         """
 
 def columns(
     results: list[Any],
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]] | None:
-    """The observations, rewards, terminated and truncated of single environments' results.
+    """Return tuples of the observations, rewards, terminated and truncated of single environments' results.
 
-    None where a result is not a tuple of five.
+    None if a result is not a tuple of five.
     """
 
 def store_observations(observations: Any, out: NDArray[Any]) -> bool:
     """Copy observations, one array or B in a list or tuple, to `out` [B, ...] of float32 or uint8.
 
-    False, `out` then undefined, where they are not of float32 or float64 (or uint8, for uint8), have another
+    Returns False, with `out` undefined, if they are not float32 or float64 (for uint8: not uint8), have another
     shape, or hold a number that is not finite.
     """
 
 # Slabs (slots.hpp). `memory` is writable, starts at a multiple of 64 bytes and stays alive with its slab.
 
 class Slab:
-    """The words of a slab: who holds which slot. Indices are -1 where there is none."""
+    """The slot words of a slab, which record the actor that holds each slot. A slot is an index, or -1 for none.
+
+    `commit`, `abandon` and `retire` raise RuntimeError unless the caller holds the slot.
+    """
 
     def __init__(self, memory: NDArray[np.uint8]) -> None: ...
     @staticmethod
     def control_bytes(slots: int) -> int:
-        """Bytes that the words of so many slots take."""
+        """Return the size in bytes of the words of `slots` slots."""
     @staticmethod
     def format(memory: NDArray[np.uint8], slots: int, first: int = 0) -> None:
-        """Lay out an empty slab whose first commit gets the sequence `first`."""
+        """Write the header of an empty slab, whose first commit gets the sequence `first`."""
     @property
     def slots(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
     @property
     def produced(self) -> int:
-        """Commits so far; the sequence of the next one."""
+        """The number of commits, which is the sequence of the next one."""
     def reserve(self, actor: int, incarnation: int, only: int = -1) -> int:
-        """Producer: a free slot, now being filled; with `only` that one or none."""
+        """Producer: reserve a free slot for filling; with `only` that slot or none."""
     def commit(self, slot: int, actor: int, incarnation: int) -> int:
-        """Producer: the slot is full; its sequence. RuntimeError when it is not the caller's."""
+        """Producer: mark a reserved slot as full; return its sequence."""
     def abandon(self, slot: int, actor: int, incarnation: int) -> None:
-        """Producer: the slot is free again, uncounted."""
+        """Producer: free a reserved slot without counting it."""
     def claim(self, actor: int, incarnation: int, sequence: int = -1) -> int:
-        """Consumer: the full slot of this sequence, or the oldest, now claimed."""
+        """Consumer: claim the full slot of this sequence, by default the oldest."""
     def first_left(self) -> int:
-        """The first sequence that nobody has claimed: one that is there, or the next to come."""
+        """Return the first unclaimed sequence: of a full slot, or else of the next commit."""
     def retire(self, slot: int, actor: int, incarnation: int, reason: int = 0) -> None:
-        """Consumer: the slot is free again, counted under `reason`."""
+        """Consumer: free a claimed slot and count it under `reason`."""
     def recover(self, actor: int, incarnation: int, reoffer: bool, reason: int) -> int:
-        """Supervisor: put right what a dead owner held; how many claimed slots it held."""
+        """Supervisor: reclaim the slots of an owner that has exited; return the number of its claimed slots."""
     def drain(self, reason: int) -> int:
-        """Supervisor, when nobody is left: retire everything in flight; how many slots."""
+        """Supervisor, after all actors have exited: retire every slot in flight; return their number."""
     def counts(self) -> tuple[int, list[int], int]:
-        """(produced, [retired by reason], in flight)."""
+        """Return (produced, [retired by reason], in flight)."""
     def sequence(self, slot: int) -> int:
-        """The sequence of what was last committed in a slot."""
+        """Return the sequence of the last commit of a slot."""
     def state(self, slot: int) -> tuple[int, int, int, int]:
-        """(SlotState, actor, incarnation, sequence modulo 2^32)."""
+        """Return (SlotState, actor, incarnation, sequence modulo 2^32) of a slot."""
 
 # Boards (boards.hpp).
 
 class Board:
-    """The versions and pins of a board. Blocks are indices, -1 where there is none."""
+    """The versions and pins of a board. A block is an index, or -1 for none."""
 
     def __init__(self, memory: NDArray[np.uint8], commit: Board | None = None) -> None: ...
     @staticmethod
     def control_bytes(blocks: int, readers: int) -> int:
-        """Bytes that the words of so many blocks and readers take."""
+        """Return the size in bytes of the words of `blocks` blocks and `readers` readers."""
     @staticmethod
     def format(memory: NDArray[np.uint8], blocks: int, readers: int, keep: int) -> None:
-        """Lay out an empty board. ValueError below readers + keep + 1 blocks."""
+        """Write the header of an empty board. Raises ValueError below readers + keep + 1 blocks."""
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
     @property
     def readers(self) -> int:
-        """How many readers there are."""
+        """The number of readers."""
     @property
     def latest(self) -> int:
         """The newest published version, or -1."""
     def version(self, block: int) -> int:
-        """What the block holds, or held before the writer took it; -1 for nothing."""
+        """Return the version in a block, or the one before it if the writer has taken the block; -1 for none."""
     def begin(self) -> int:
-        """Writer: a block to write; the same again until it is sealed."""
+        """Writer: take a block to write; returns the same block until it is sealed."""
     def seal(self, block: int, version: int) -> None:
-        """Writer: the block holds `version`, which nobody sees before it is published."""
+        """Writer: mark the block as `version`, which readers cannot pin before it is published."""
     def publish(self, version: int) -> None:
-        """Writer: `version` is the latest."""
+        """Writer: make `version` the latest."""
     def find(self, version: int) -> int:
-        """Writer: the block that holds `version`; needs no pin."""
+        """Writer: return the block that holds `version`, without a pin."""
     def pin(self, reader: int, version: int = -1) -> int:
-        """Reader: the block that holds `version`, or the latest, pinned."""
+        """Reader: pin the block that holds `version`, by default the latest, and return it."""
     def pinned(self, reader: int) -> bool:
-        """Whether this reader holds a block."""
+        """Whether this reader has pinned a block."""
     def unpin(self, reader: int) -> None:
-        """Reader, or the supervisor for a dead one: gives up the pin."""
+        """Reader, or the supervisor after its exit: release the pin."""
     def recover_writer(self) -> None:
-        """Supervisor: what a dead writer began or sealed and did not publish is gone."""
+        """Supervisor, after the writer's exit: remove blocks that it began, and versions that it did not publish."""
 
 # Status pages (status.hpp), 4096 bytes each.
 
@@ -352,63 +359,70 @@ class Status:
     def __init__(self, memory: NDArray[np.uint8]) -> None: ...
     @property
     def pages(self) -> int:
-        """How many pages there are."""
+        """The number of pages."""
     def page(self, index: int) -> StatusPage:
-        """One page, for the actor that owns it."""
+        """Return a page for the actor that owns it."""
     def notify(self, index: int) -> None:
-        """Ring the notifier of a page: wakes its actor if it sleeps on it."""
+        """Wake the actor that sleeps on the notifier of this page, if it does."""
     def mailed(self, index: int) -> None:
-        """A message to its process is on its way: counts it, and rings."""
+        """Count a message that was sent to the actor's process, and notify the actor."""
     def notify_all(self, indices: Sequence[int]) -> list[int]:
-        """Notify these actors; returns those that called `set_waiting` since, which need a message instead."""
+        """Notify these actors; return those that called `set_waiting` since, which need a message instead."""
     def notify_one(self, indices: Sequence[int], channel: int, first: int) -> list[int]:
-        """The same for the first of these, from position `first` on and around, that asks for `channel`, and for all
-        that ask for every message of it; see `StatusPage.ask`."""
+        """Notify one of these actors, and return those that need a message instead.
+
+        It is the next one from position `first`, in rotation, that requested `channel`. Actors that requested every
+        message of the channel are notified as well; see `StatusPage.request_wake`.
+        """
     def snapshot(self, index: int) -> dict[str, Any]:
-        """A copy of a page; hive.runtime.status.read_status gives it types."""
+        """Return a copy of a page; hive.runtime.status.read_status types it."""
 
 class StatusPage:
-    """One actor's own page; only that actor writes it."""
+    """The page of one actor, which alone writes it."""
 
     state: int
     version: int
     lag: int
     @property
     def mail(self) -> int:
-        """How many messages were sent to this actor's process, whoever heard them."""
+        """The number of messages sent to the actor's process, in all its incarnations."""
     def __init__(self, pages: Status, index: int) -> None: ...
     def open(self, name: str, pid: int, incarnation: int) -> None:
-        """Take the page over, for a new incarnation as well: times and counters go on."""
+        """Take over the page for an incarnation. Times and counters of earlier incarnations remain."""
     def phase(self, name: str, kind: int) -> int:
-        """The index of a phase, made at first use. ValueError when there is no room or the name too long."""
+        """Return the index of a phase, added at first use. Raises ValueError for a full page or a long name."""
     def counter(self, name: str) -> int:
-        """The index of a counter, likewise."""
+        """Return the index of a counter, likewise."""
     def enter(self, phase: int) -> None:
-        """Begin a phase; the time since the last `enter` goes to the one before."""
+        """Begin a phase; the time since the last `enter` is added to the previous one."""
     def pulse(self) -> None:
-        """The event loop of its process runs now."""
+        """Record that the event loop of the process runs."""
     def set(self, counter: int, value: float) -> None:
         """Set a counter."""
     def add(self, counter: int, delta: float) -> None:
         """Add to a counter."""
     def add_both(self, first: int, by: float, second: int, by_second: float) -> None:
-        """Add to two counters as one: of an actor that is killed within, `complete` makes both or neither."""
+        """Add to two counters. If the actor is killed within the call, `complete` leaves both changed or neither."""
     def complete(self) -> None:
-        """Finish what the page's actor was at when it was killed. `open` does so too."""
+        """Finish an `add_both` within which the actor was killed. `open` does so, too."""
     def get(self, counter: int) -> float:
-        """The value of a counter."""
+        """Return the value of a counter."""
     def seen(self) -> int:
-        """The notifier's word, to be read before one looks at what one waits for."""
+        """Return the notifier's word; read it before checking the condition of a wait."""
     def notify(self) -> None:
-        """Wake whoever waits on this page."""
+        """Wake all threads that wait on this page."""
     def set_waiting(self) -> None:
-        """From now on the actor waits for a message; called before it looks at what it waits for."""
-    def ask(self, channel: int, every: bool = False) -> None:
-        """From now on any message of `channel`, numbered from 1, wakes it or another who asks, or it at every one.
+        """Announce that the actor waits for a Notify message; call it before checking the condition of the wait."""
+    def request_wake(self, channel: int, every: bool = False) -> None:
+        """Request to be woken for a message of `channel`, numbered from 1; call it before checking for one.
 
-        Called before it looks for one. Channel 0: every message of every channel.
+        Each message wakes one of the actors that requested it, and all that requested it with `every`. Channel 0 with
+        `every` requests every message of all channels.
         """
-    def unask(self) -> bool:
-        """It asks no more; whether it was picked since it asked last: then another who asks is to be told instead."""
+    def withdraw_wake(self) -> bool:
+        """Withdraw the request; return whether the actor was picked since. It must then notify another one instead."""
     def wait(self, seen: int, limit_ns: int) -> bool:
-        """Sleep until the notifier rings after `seen`, at most `limit_ns`; whether it rang. May return early."""
+        """Sleep until the notifier is notified after `seen`, at most `limit_ns` ns; return whether it was.
+
+        May return early.
+        """

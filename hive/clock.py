@@ -1,11 +1,12 @@
-"""Time, real and virtual: the first of the three seams (clock, process table, transport).
+"""Real and virtual time. Tests can replace three parts of the runtime: the clock, the process table and the transport.
 
-Every wait of the runtime goes through its event loop (`asyncio.sleep`, `call_later`) and every reading of time through
-a `Clock`. Under `RealClock` that is the machine's time. `VirtualLoop` is an event loop whose time stands still while
-anything is ready and jumps to the next timer when nothing is: a test of an hour of waiting takes milliseconds, and
-the same seed gives the same schedule.
+The runtime waits only through its event loop (`asyncio.sleep`, `call_later`) and reads the time only from a `Clock`.
+`RealClock` reads the machine's time. `VirtualLoop` is an event loop whose time stands still while a callback is ready,
+and otherwise jumps to the next timer. A test of an hour of waiting takes milliseconds, and the same seed gives the same
+schedule.
 
-What decides in deterministic modes reads no clock at all; clocks serve limits, metrics and views.
+In synchronous and pipelined modes no decision of the trainer depends on a clock; clocks serve limits, metrics and
+views.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ __all__ = ["Clock", "RealClock", "VirtualClock", "VirtualLoop"]
 
 
 class Clock(Protocol):
-    """Where the runtime reads the time."""
+    """The runtime's source of time."""
 
     def now_ns(self) -> int:
-        """Nanoseconds of a monotonic clock."""
+        """Return the monotonic time in nanoseconds."""
 
     def wall(self) -> float:
-        """Seconds since 1970, for people."""
+        """Return the wall-clock time in seconds since 1970."""
 
 
 class RealClock:
-    """The machine's clocks."""
+    """Reads the machine's clocks."""
 
     def now_ns(self) -> int:
         return time.monotonic_ns()
@@ -52,19 +53,19 @@ class VirtualClock:
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: where a real selector would sleep, it tells the loop to move its time on."""
+    """Advances the loop's time by the timeout for which a real selector would sleep."""
 
     skipped_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("a virtual loop has nothing to do and no timer: everything in it waits for ever")
+            raise RuntimeError("deadlock in a virtual loop: no callback is ready and no timer is set")
         self.skipped_s += max(timeout, 0.0)
         return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time. Raises RuntimeError when all tasks wait and no timer is set (a deadlock)."""
+    """An event loop in virtual time. Raises RuntimeError when no callback is ready and no timer is set (a deadlock)."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()

@@ -1,23 +1,23 @@
-"""Every exception hive raises on purpose, in one tree.
+"""The tree of hive's exceptions.
 
     HiveError                       exit code
     ├─ UsageError               2   a wrong command line: unknown command, run, option
     ├─ ConfigError              2   the TOML file; carries every problem found, with its line
     ├─ TopologyError            2   a topology that cannot run: unconnected port, wrong type, too little memory
-    ├─ EnvironmentMissing       2   no such environment, or its package is not installed
-    ├─ EnvironmentFailed        1   an environment raised, or broke its contract (shape, NaN)
+    ├─ EnvironmentMissing       2   an unknown environment, or its package is not installed
+    ├─ EnvironmentFailed        1   an environment raised, or violated its contract (shape, NaN)
     ├─ NetworkError             1   a network that cannot be built or loaded
-    ├─ NotFinite                1   NaN or infinity where a run was told to stop at it, or too often in a row
-    ├─ ActorFailed              1   an actor died; carries who, how and what it was doing
+    ├─ NotFinite                1   NaN or infinity in training, and the config does not allow to continue
+    ├─ ActorFailed              1   an actor failed; the text names it, the cause and its phase
     ├─ RemoteError              1   an endpoint of another actor raised; carries the remote type and traceback
-    ├─ WireError                1   a message that may not be read
-    ├─ VersionGone              1   a board no longer holds the version asked for
-    ├─ BadTransition            1   a state machine was given an event that its state does not know: our bug
+    ├─ WireError                1   an invalid message
+    ├─ VersionGone              1   a board no longer holds the requested version
+    ├─ BadTransition            1   a state machine received an event that its state does not allow: a bug in hive
     ├─ RecordError              1   a file of a run directory that cannot be read or written
     └─ PlatformError            3   not Linux, or the native part is not built
 
-Errors name the thing, the cause and the way out. `str(error)` is the cause in one sentence, lower case, without a
-full stop; `hint` is the way out. The command line prints them as `error: ...`, a blank line, `hint: ...`.
+An error names the object, the cause and the remedy. `str(error)` is the cause in one sentence, lower case, without a
+full stop; `hint` is the remedy. The command line prints them as `error: ...`, a blank line, `hint: ...`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 
 
 class HiveError(Exception):
-    """Base of all. `hint` says what to do; `exit_code` is what the command line exits with.
+    """Base of all exceptions of hive. `hint` is the remedy; `exit_code` is the exit status of the command line.
 
-    `permanent`: a second try cannot end otherwise; a run ends at once instead of using up an actor's restarts.
+    `permanent`: the error would recur after a restart, so the run ends at once.
     """
 
     exit_code = 1
@@ -55,7 +55,7 @@ class HiveError(Exception):
         self.hint = hint
 
     def render(self) -> str:
-        """The text a terminal shows: an `error:` line, a blank line and the `hint:` line."""
+        """Return the text for a terminal: an `error:` line, a blank line and the `hint:` line."""
         text = f"error: {self}"
         return f"{text}\n\nhint: {self.hint}" if self.hint else text
 
@@ -67,28 +67,28 @@ class UsageError(HiveError):
 
 
 class ConfigError(HiveError):
-    """A config file with problems. The message already holds all of them, each with its line."""
+    """A config file with problems. The message lists all of them, each with its line."""
 
     exit_code = 2
 
 
 class TopologyError(HiveError):
-    """A topology that cannot run; found before any actor starts."""
+    """A topology that cannot run, or a wrong use of its ports and handles."""
 
     exit_code = 2
 
 
 class EnvironmentMissing(HiveError):
-    """No environment of that id, or the package that brings it is not installed."""
+    """An unknown environment id, or the package that provides it is not installed."""
 
     exit_code = 2
 
 
 class EnvironmentFailed(HiveError):
-    """An environment raised in `reset` or `step`, or returned what its spaces forbid.
+    """An environment raised in `reset` or `step`, or returned a value outside its spaces.
 
-    It is permanent where it broke its spaces (a wrong shape, a wrong dtype). `not_finite`: it returned NaN or infinity,
-    which a physics engine does once in a million steps; a run is told what to do then.
+    A wrong shape or dtype is permanent. `not_finite`: the environment returned NaN or infinity, which happens to
+    physics engines once in a million steps; the config says whether the run continues.
     """
 
     def __init__(self, message: str, *, hint: str = "", permanent: bool = False, not_finite: bool = False) -> None:
@@ -102,17 +102,17 @@ class NetworkError(HiveError):
 
 
 class NotFinite(HiveError):
-    """NaN or infinity in training, where the run was told to stop at the first, or found nothing else any more."""
+    """NaN or infinity in training: the first if the config says to stop at it, or too many in a row."""
 
     permanent = True
 
 
 class ActorFailed(HiveError):
-    """An actor failed for good and took the run with it."""
+    """An actor failed without being restarted, which ends the run or fails a call to it."""
 
 
 class RemoteError(HiveError):
-    """An endpoint of another actor raised. `remote_type` is the class name there, `remote_traceback` its text."""
+    """An endpoint of another actor raised. `remote_type` is the name of the exception's class, beside its traceback."""
 
     def __init__(self, message: str, *, remote_type: str = "", remote_traceback: str = "") -> None:
         super().__init__(message)
@@ -121,19 +121,19 @@ class RemoteError(HiveError):
 
 
 class WireError(HiveError):
-    """A message that may not be read: of the wrong type, too large, torn. Counted and dropped, never fatal."""
+    """An invalid message: of an unexpected type, too large or truncated. It is counted and dropped, never fatal."""
 
 
 class VersionGone(HiveError):
-    """A board has overwritten the version asked for. Take a newer one."""
+    """A board has overwritten the requested version. Read a newer one."""
 
 
 class BadTransition(HiveError):
-    """A state machine met an event that its state does not know. Carries the story: the last transitions."""
+    """A state machine received an event that its state does not allow. The text lists the last transitions."""
 
 
 class RecordError(HiveError):
-    """A file of a run directory is missing, torn or not ours."""
+    """A file of a run directory is missing, truncated or not written by hive."""
 
 
 class PlatformError(HiveError):

@@ -100,7 +100,7 @@ def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
     loop = VirtualLoop()
     try:
         waiting = loop.create_task(main())
-        with pytest.raises(RuntimeError, match="nothing to do and no timer: everything in it waits for ever"):
+        with pytest.raises(RuntimeError, match="deadlock in a virtual loop: no callback is ready and no timer is set"):
             loop.run_until_complete(waiting)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -109,8 +109,8 @@ def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
         loop.close()
 
 
-def test_what_is_ready_is_no_deadlock() -> None:
-    """A descriptor that is readable is served though no timer is set."""
+def test_ready_callbacks_are_no_deadlock() -> None:
+    """A readable descriptor is served even if no timer is set."""
     loop = VirtualLoop()
     try:
         loop.call_soon_threadsafe(loop.stop)

@@ -11,7 +11,7 @@ CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 
 def drawn() -> dict[str, int]:
-    """The tree as the module's text draws it: class -> exit code."""
+    """Return the exit code of each class in the drawing of the module's docstring."""
     lines = re.findall(r"[├└]─ (\w+) +(\d)", errors.__doc__ or "")
     return {name: int(code) for name, code in lines}
 
@@ -41,7 +41,7 @@ def test_rendering_is_an_error_line_and_a_hint_line() -> None:
     assert UsageError("no such run", hint="hive ls").render() == "error: no such run\n\nhint: hive ls"
 
 
-def test_the_hint_is_no_part_of_the_text() -> None:
+def test_the_hint_is_not_part_of_the_text() -> None:
     assert "ls" not in str(UsageError("no such run", hint="hive ls"))
 
 

@@ -1,4 +1,4 @@
-"""Every example is a config that loads and a topology that stands, and Pendulum is learned. (The main one trains in
+"""Every example config loads and gives a valid topology, and Pendulum is learned. (cartpole.toml trains in
 tests/live.)"""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hive.testing import run_inline
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
 
 HALF_WAY = -600.0  # Pendulum's untrained policy has a mean of -1200 over 100 episodes, the example stops at -250
-LIMIT_S = 300.0  # for some six seconds of computing, on a machine that does much else: one that hangs is stopped
+LIMIT_S = 300.0  # time limit of a run that takes some six seconds on an idle machine
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -45,7 +45,7 @@ FASTER = {"nstep-q": ["algorithm.exploration_steps=60_000"]}  # the example expl
 
 @pytest.mark.parametrize("scheme", ["a3c", "dd-ppo", "nstep-q", "rapid"])
 def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
-    """Until episodes are four times as long as by chance, which takes a twentieth of what solving it does."""
+    """The goal is episodes four times as long as by chance, a twentieth of the steps to solve the task."""
     path = EXAMPLES[0].parent / f"cartpole-{scheme}.toml"
     config = load_config(path, ["run.stop_at_return=80", "run.steps=100_000", *FASTER.get(scheme, [])])
     directory = RunDirectory.create(tmp_path, "test")
@@ -54,7 +54,7 @@ def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
 
 
 def test_pendulum_is_learned(tmp_path: Path) -> None:
-    """Most of the way, which takes some 45,000 steps: what is left is a hundred episodes of what it can by then."""
+    """The goal is half way: some 45,000 steps. The example's goal only needs a hundred more episodes of that policy."""
     path = next(path for path in EXAMPLES if path.stem == "pendulum")
     config = load_config(path, [f"run.stop_at_return={HALF_WAY}", "run.steps=100_000"])
     directory = RunDirectory.create(tmp_path, "test")

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "examples" / "GUIDE.md").read_text()
 PROGRAMS = re.findall(r"^## (\d+\.[^\n]*)\n+```python\n(.*?)```\n+```\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
-TWELVE = 12  # lines, in the name of the page
+TWELVE = 12  # lines of the first program, as in the title of the page
 EXAMPLE = "dqn.py"  # the last program is this example, which tests/examples runs in a shorter form
 
 

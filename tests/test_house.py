@@ -1,4 +1,4 @@
-"""The rules of the house, read from the source. A failure lists every violation as `file:line: what is wrong`."""
+"""The rules of the code base, checked in the source. A failure lists every violation as `file:line: rule`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent
 HIVE = ROOT / "hive"
 TESTS = ROOT / "tests"
 
-# A package may import only from those to its left. `testing` stands where the runtime is; production does not use it.
+# A package may import only from those to its left. `testing` has the runtime's rank, but production must not use it.
 ORDER = (
     *("errors", "native", "clock", "config", "records", "runtime", "testing"),
     *("gradients", "networks", "losses", "approximation", "storage", "envs"),
     *("algorithms", "workers", "schemes", "facades", "monitor", "cli"),
 )
 
-# Third-party and system modules that only these places may import.
+# Third-party and system modules, and the only paths that may import them.
 PLACES = {
     "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/"),
     "zmq": ("runtime/wire.py",),
@@ -37,7 +37,7 @@ FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "numpy.load", "np
 FORBIDDEN_KEYWORDS = {"allow_pickle", "shell"}
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
-LAZY = ("runtime/__init__.py",)  # packages that load a module of theirs when a name of it is first used
+LAZY = ("runtime/__init__.py",)  # packages that import a module of theirs at the first use of a name
 
 MAX_FUNCTION_LINES = 60
 
@@ -57,7 +57,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_trees() -> Iterator[None]:
-    """Two million nodes; kept, they make every garbage collection of the later tests take a second."""
+    """Free two million nodes, which would make each garbage collection of later tests take a second."""
     yield
     for cached in (tree_of, nodes_of, imports):
         cached.cache_clear()
@@ -68,7 +68,7 @@ def where(path: Path) -> str:
 
 
 def report(violations: Iterable[Violation]) -> str:
-    """The violations, one a line; an empty text where there is none."""
+    """Return the violations, one per line; an empty text if there are none."""
     return "\n".join(f"{path.relative_to(ROOT)}:{line}: {text}" for path, line, text in violations)
 
 
@@ -82,7 +82,7 @@ NAMES = {name_of(path): path for path in MODULES}
 
 
 def dotted(node: ast.expr) -> str:
-    """`np.load` of an expression that is a name or an attribute of one; else an empty text."""
+    """Return the dotted text (`np.load`) of a name or attribute; an empty text for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and (rest := dotted(node.value)):
@@ -91,12 +91,12 @@ def dotted(node: ast.expr) -> str:
 
 
 def is_guard(node: ast.AST, *texts: str) -> bool:
-    """Whether `node` is `if TYPE_CHECKING:` or the like."""
+    """Return whether `node` is an `if` with one of these tests, such as `TYPE_CHECKING`."""
     return isinstance(node, ast.If) and ast.unparse(node.test) in texts
 
 
 def walk(node: ast.AST, *, skip: tuple[str, ...] = ()) -> Iterator[ast.AST]:
-    """Like `ast.walk`, passing over the bodies of `if`s whose test reads like one of `skip`."""
+    """Like `ast.walk`, without the bodies of `if`s whose test is one of `skip`."""
     for child in ast.iter_child_nodes(node):
         if not is_guard(child, *skip):
             yield child
@@ -105,7 +105,7 @@ def walk(node: ast.AST, *, skip: tuple[str, ...] = ()) -> Iterator[ast.AST]:
 
 @functools.cache
 def imports(path: Path, *, skip: tuple[str, ...] = ()) -> dict[str, int]:
-    """The full names of all modules that a file imports, anywhere in it, and the line of each."""
+    """Return the full names of all modules that a file imports anywhere, and the line of each."""
     found: dict[str, int] = {}
     for node in walk(tree_of(path), skip=skip):
         if isinstance(node, ast.Import):
@@ -119,12 +119,12 @@ def imports(path: Path, *, skip: tuple[str, ...] = ()) -> dict[str, int]:
 
 
 def package_of(name: str) -> str:
-    """`hive.runtime.wire` -> `runtime`; of the package itself and of what is no part of the order, an empty text."""
+    """Return `runtime` for `hive.runtime.wire`; an empty text for `hive` itself and for modules outside the order."""
     parts = name.split(".")
     return parts[1] if parts[0] == "hive" and len(parts) > 1 and parts[1] != "_native" else ""
 
 
-# --- floors
+# --- layers
 
 
 def upward_imports(path: Path) -> Iterator[Violation]:
@@ -165,7 +165,7 @@ def test_modules_do_not_import_in_circles() -> None:
     assert not report(lines)
 
 
-def test_modules_of_others_are_imported_in_their_places_only() -> None:
+def test_third_party_modules_are_imported_in_their_places_only() -> None:
     assert not report(
         (path, line, f"{name} may be imported only in {', '.join(PLACES[root])}")
         for path in MODULES
@@ -174,7 +174,7 @@ def test_modules_of_others_are_imported_in_their_places_only() -> None:
     )
 
 
-# --- what is never done
+# --- forbidden operations
 
 
 def executed_input(path: Path) -> Iterator[Violation]:
@@ -188,12 +188,12 @@ def executed_input(path: Path) -> Iterator[Violation]:
             yield path, node.value.lineno, f"passes {node.arg}"
 
 
-def test_nothing_is_executed_that_was_read() -> None:
+def test_data_is_never_executed() -> None:
     assert not report(violation for path in MODULES for violation in executed_input(path))
 
 
 def error_texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The texts of the errors of ours that a module raises, with {} for what is filled in."""
+    """Yield line and text of each hive error that a module raises, with {} for formatted values."""
     ours = {node.name for node in nodes_of(HIVE / "errors.py") if isinstance(node, ast.ClassDef)}
     for node in nodes_of(path):
         if (
@@ -259,7 +259,7 @@ def test_functions_fit_on_a_screen_and_are_annotated() -> None:
 
 
 def exported(path: Path) -> list[str] | None:
-    """The names in `__all__`; a `*` stands for entries that are computed."""
+    """Return the names in `__all__`, with `*` for computed entries; None if it is missing."""
     for node in tree_of(path).body:
         if isinstance(node, ast.Assign) and dotted(node.targets[0]) == "__all__":
             assert isinstance(node.value, ast.List)
@@ -268,7 +268,7 @@ def exported(path: Path) -> list[str] | None:
 
 
 def defined(path: Path, *, lazy: bool = False) -> set[str]:
-    """The names that a module has once it is imported; with those that it has when they are first used."""
+    """Return the names that a module defines; with `lazy` also those that are imported at first use."""
     names: set[str] = set()
     for node in walk(tree_of(path), skip=() if lazy else ("TYPE_CHECKING",)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -281,7 +281,7 @@ def defined(path: Path, *, lazy: bool = False) -> set[str]:
 
 
 def isort_style(name: str) -> tuple[int, list[int | str]]:
-    """The order that ruff gives `__all__`: CONSTANTS, Classes, functions; numbers by value."""
+    """Return a key that sorts like ruff sorts `__all__`: CONSTANTS, Classes, functions; numbers by value."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
@@ -296,29 +296,29 @@ def export_faults(path: Path) -> Iterator[Violation]:
     line = next(n.lineno for n in tree_of(path).body if isinstance(n, ast.Assign) and dotted(n.targets[0]) == "__all__")
     if names != sorted(set(names), key=isort_style):
         yield path, line, "__all__ is not in order"
-    # what is there for type checkers is there for everybody, at first use
+    # names that lazy packages import for type checkers are available at run time at first use
     for missing in sorted(set(names) - defined(path, lazy=where(path) in LAZY)):
         yield path, line, f"__all__ names {missing}, which is not defined"
 
 
-def test_all_names_what_there_is_in_order() -> None:
+def test_all_lists_defined_names_in_order() -> None:
     assert not report(violation for path in MODULES for violation in export_faults(path))
 
 
 def assigned(path: Path, name: str) -> object:
-    """The literal that a module assigns to `name`."""
+    """Return the literal that a module assigns to `name`."""
     values = {dotted(n.targets[0]): n.value for n in tree_of(path).body if isinstance(n, ast.Assign)}
     return ast.literal_eval(values[name])
 
 
 def seen_by_type_checkers(path: Path) -> dict[str, str | None]:
-    """The names that a module imports under TYPE_CHECKING, and the module that each comes from."""
+    """Return the names that a module imports under TYPE_CHECKING, and the module of each."""
     (guard,) = (node for node in tree_of(path).body if is_guard(node, "TYPE_CHECKING"))
     assert isinstance(guard, ast.If)
     return {a.name: node.module for node in guard.body if isinstance(node, ast.ImportFrom) for a in node.names}
 
 
-def test_the_lazy_names_of_the_runtime_are_at_home_where_it_says() -> None:
+def test_the_lazy_names_of_the_runtime_are_defined_in_their_modules() -> None:
     path = HIVE / LAZY[0]
     homes = assigned(path, "_HOMES")
     assert isinstance(homes, dict)
@@ -326,7 +326,7 @@ def test_the_lazy_names_of_the_runtime_are_at_home_where_it_says() -> None:
     assert seen_by_type_checkers(path) == homes
 
 
-def test_the_lazy_names_of_hive_are_at_home_where_it_says() -> None:
+def test_the_lazy_names_of_hive_are_defined_in_their_modules() -> None:
     path = HIVE / "__init__.py"
     homes, names = assigned(path, "_HOMES"), assigned(path, "__all__")
     assert isinstance(homes, dict)
@@ -341,7 +341,7 @@ def test_the_lazy_names_of_hive_are_at_home_where_it_says() -> None:
 
 
 def private_uses(path: Path) -> Iterator[Violation]:
-    """What a built-in scheme imports that users cannot; the files of schemes are users of each other."""
+    """Yield imports of a built-in scheme that users cannot make. Schemes may import each other's files."""
     for node in walk(tree_of(path)):
         if isinstance(node, ast.Import) and any("." in alias.name for alias in node.names):
             yield path, node.lineno, "imports a module by its full path"
@@ -353,7 +353,7 @@ def private_uses(path: Path) -> Iterator[Violation]:
                 yield path, node.lineno, f"{home} does not export {sorted(private)}"
 
 
-def test_the_built_in_schemes_use_what_users_can() -> None:
+def test_the_built_in_schemes_use_public_names_only() -> None:
     assert not report(violation for path in (HIVE / "schemes").glob("*.py") for violation in private_uses(path))
 
 

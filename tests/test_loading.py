@@ -1,4 +1,4 @@
-"""What `import hive` and each command load: a view must not wait for torch."""
+"""Limit the modules that `import hive` and each command load: a view must not wait for torch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ MODULES_LOADED = "print(*sys.modules, sep='\\n')"
 
 
 def lines_of(code: str) -> set[str]:
-    """What `code` prints, line by line, in a Python of its own."""
-    command = [sys.executable, "-P", "-c", code]  # -P: the hive that is installed, wherever this runs
+    """Return the lines that `code` prints in a separate Python process."""
+    command = [sys.executable, "-P", "-c", code]  # -P: use the installed hive, whatever the current folder
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -28,8 +28,8 @@ def test_commands_and_views_do_not_load_torch() -> None:
     assert not {"torch", "textual", "rich"} & loaded
 
 
-def test_looking_at_a_run_loads_next_to_nothing() -> None:
-    """Half of the time that such a command takes is what it loads: `hive ps` shall answer in 0.3 s."""
+def test_commands_that_list_runs_load_few_modules() -> None:
+    """Imports are half of the time of such a command, and `hive ps` must answer in 0.3 s."""
     loaded = lines_of(f"import sys, hive.cli; hive.cli.parser('ps'); {MODULES_LOADED}")
     assert {"hive.cli.listing", "hive.runtime.control"} <= loaded
     heavy = {"torch", "numpy", "asyncio", "zmq", "psutil", "hive.config", "hive.monitor", "hive.cli.up", "hive._native"}

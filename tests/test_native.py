@@ -1,4 +1,4 @@
-"""hive.native: a native part that is missing, broken or built from other sources is named, with the way out."""
+"""hive.native: a native part that is missing, broken or built from other sources raises an error with a hint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder with the Python files of hive, and nothing native."""
+    """Return a folder with the Python files of hive and no native part."""
     shutil.copytree(Path(hive.__file__).parent, tmp_path / "hive", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     return tmp_path
 
@@ -31,12 +31,12 @@ def hive_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_it_is_the_module_that_everybody_imports() -> None:
+def test_load_native_returns_the_imported_module() -> None:
     assert load_native() is _native
 
 
 def test_a_build_carries_the_digest_of_its_sources() -> None:
-    """CMake and Python make it each in its own way."""
+    """CMake and Python compute the digest with different code, which must agree."""
     assert sources_digest(ROOT / "native") == _native.SOURCES
 
 
@@ -46,7 +46,7 @@ def test_the_digest_is_of_every_source_and_of_nothing_else(tmp_path: Path) -> No
         (tmp_path / name).write_text(name)
     seen = {sources_digest(tmp_path)}
     (tmp_path / "tests" / "test_a.cpp").write_text("other")
-    (tmp_path / "src" / ".#a.cpp").symlink_to("somebody@somewhere.1234")  # an editor is open
+    (tmp_path / "src" / ".#a.cpp").symlink_to("somebody@somewhere.1234")  # a lock file of an editor
     assert seen == {sources_digest(tmp_path)}
     for name in ("include/hive/a.hpp", "src/a.cpp", "src/b.cpp"):
         (tmp_path / name).write_text("other")
@@ -54,20 +54,20 @@ def test_the_digest_is_of_every_source_and_of_nothing_else(tmp_path: Path) -> No
     assert len(seen) == 4
 
 
-def test_a_missing_one_is_an_error_with_the_way_out(copy: Path) -> None:
+def test_a_missing_native_part_is_an_error_with_a_hint(copy: Path) -> None:
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
-    assert done.stderr.startswith(f"error: the native part of hive is not built: there is none in {copy / 'hive'}\n")
+    assert done.stderr.startswith(f"error: the native part of hive is not built: {copy / 'hive'} contains none\n")
     assert "hint: install hive again, for this Python\n" in done.stderr
-    (copy / "native" / "include" / "hive").mkdir(parents=True)  # now it is a source folder
+    (copy / "native" / "include" / "hive").mkdir(parents=True)  # makes it a source folder
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
     assert "hint: run scripts/build (it needs cmake" in done.stderr
-    assert "in another folder the hive that is installed is found" in done.stderr
+    assert "leave this folder to use the installed hive" in done.stderr
     assert not (copy / "runs").exists()
 
 
-def test_what_needs_none_works_without(copy: Path) -> None:
+def test_modules_that_need_no_native_part_work_without_it(copy: Path) -> None:
     assert hive_in(copy, "--version").stdout.startswith("hive ")
     assert hive_in(copy, "ls").stdout == f"no run in {copy / 'runs'} yet\n"
     doctor = hive_in(copy, "doctor")
@@ -82,7 +82,7 @@ def test_one_that_cannot_be_loaded_says_why(copy: Path) -> None:
     assert "error: the native part of hive cannot be loaded: " in done.stderr
 
 
-def test_one_that_does_not_say_what_it_was_built_from_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_native_part_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "SOURCES", ROOT / "native")
     assert check_native() is _native
     monkeypatch.delattr(_native, "SOURCES")
@@ -105,11 +105,11 @@ def test_one_of_other_sources_is_refused(copy: Path) -> None:
     ours = f"from hive import _native; assert _native.__file__.startswith({str(copy)!r})"
     command = [sys.executable, "-P", "-c", ours]
     environment = os.environ | {"PYTHONPATH": str(copy)}
-    subprocess.run(command, env=environment, check=True)  # installed: there is nothing to compare with
+    subprocess.run(command, env=environment, check=True)  # an installed package has no sources to compare with
     shutil.copytree(ROOT / "native", copy / "native")
     subprocess.run(command, env=environment, check=True)
     (copy / "native" / "include" / "hive" / "clock.hpp").write_text("// changed")
-    subprocess.run(command, env=environment, check=True)  # a run that lives is left alone
+    subprocess.run(command, env=environment, check=True)  # a live run is not affected
     done = hive_in(copy, "up", str(ROOT / "examples" / "cartpole.toml"))
     assert done.returncode == 3
     assert done.stderr.startswith(f"error: the native part of hive in {copy / 'hive'} was built from other sources\n")

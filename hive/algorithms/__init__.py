@@ -1,4 +1,4 @@
-"""Algorithms, one file each."""
+"""The algorithms A2C, PPO, IMPALA and n-step Q-learning, and the trained policies that `hive.load` returns."""
 
 from __future__ import annotations
 
@@ -46,18 +46,17 @@ MEMBERS = (
     *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
     *("connect", "gradients"),
 )
-HEADS = ("policy", "value")  # of the network, where an algorithm names no others
+HEADS = ("policy", "value")  # heads of the network, unless the algorithm names others
 
 
 def make_algorithm(
     config: AlgorithmConfig, distribution: ActionDistribution, workers: int, round_steps: int = 1
 ) -> Algorithm:
-    """The algorithm that [algorithm] names, for a run with so many gradient workers, not yet connected to a network.
+    """Make the algorithm that [algorithm] names, not yet connected to a network.
 
-    distribution: that of the environment's actions. round_steps: environment steps of a round of the whole run.
-
-    A user-defined one is called with (config, distribution, workers, **config.options). Raises TopologyError where it
-    cannot be loaded, or lacks what an `Algorithm` has.
+    distribution: that of the environment's actions. workers: gradient workers that share a round. round_steps:
+    environment steps in a round of the whole run. A user-defined algorithm is called with (config, distribution,
+    workers, **config.options). Raises TopologyError if it cannot be loaded or is no `Algorithm`.
     """
     if is_reference(config.name):
         algorithm: Algorithm = load_reference(config.name)(config, distribution, workers, **config.options)
@@ -65,7 +64,7 @@ def make_algorithm(
         if missing:
             raise TopologyError(
                 f"the algorithm `{config.name}` has no {', '.join(missing)}",
-                hint="hive.algorithms.Algorithm says what an algorithm is",
+                hint="hive.algorithms.Algorithm documents the interface of an algorithm",
             )
         return algorithm
     match config:
@@ -81,5 +80,5 @@ def make_algorithm(
 
 
 def heads_of_algorithm(algorithm: Algorithm) -> tuple[str, ...]:
-    """The names of the heads that the algorithm's network ends in."""
+    """Return the names of the heads that the algorithm's network ends in."""
     return tuple(getattr(algorithm, "heads", HEADS))

@@ -2,10 +2,10 @@
 
     loss = -mean(log pi(a|s) A) + value_loss_weight mean((R - V)^2) - entropy_weight mean(H)
 
-over the valid steps of a share of a round. A and the lambda-returns R = A + V come from the values of the very forward
-pass that the loss differentiates, as constants: one pass over [T+1, B] rows and the last observations of truncated
-episodes gives policies, values and bootstraps. A truncated episode is bootstrapped with the value of its true last
-observation, a terminated one with nothing. `gae_lambda = 1` gives n-step returns to the rollout's end.
+over the valid steps of a share of a round. The advantages A and the lambda-returns R = A + V are constants, computed
+from the values of the same forward pass that the loss differentiates. One pass over [T+1, B] rows and the last
+observations of truncated episodes gives policies, values and bootstraps. A truncated episode is bootstrapped with the
+value of its true last observation, a terminated one with 0. `gae_lambda = 1` gives n-step returns to the rollout's end.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ __all__ = ["A2C"]
 
 
 class A2C:
-    """One gradient per share of a round. `workers`: gradient workers of the run.
+    """Makes one gradient per share of a round. `workers`: gradient workers of the run.
 
-    Normalised advantages are so over the whole round: with several workers a round first yields this worker's moments.
+    Advantages are normalised over the whole round, so with several workers a round first yields this worker's moments.
     """
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean")
@@ -46,14 +46,15 @@ class A2C:
         self.reconfigure(config)
 
     def reconfigure(self, config: A2CConfig) -> None:
-        """Works by these keys from the next loss on."""
+        """Use these keys from the next loss on."""
         self.config = config
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Makes the actor-critic that learns. It has no target network."""
+        """Make the actor-critic that learns. It has no target network, so `target` is ignored."""
         self.model = ActorCritic(network, optimizer)
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
+        """Yield Moments if workers share a round, then one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
         inputs, moments = input_rows(rollouts), None
         if samples and self.asks_for_moments:

@@ -1,10 +1,10 @@
-"""Generalised advantage estimation (Schulman et al. 2016) over all rollouts of a share, natively.
+"""Generalised advantage estimation (Schulman et al. 2016) over all rollouts of a share, in native code.
 
     delta_t = r_t + discount V(s_t+1) - V(s_t)        V(s_t+1) = 0 after a termination, that of the true last
     A_t     = delta_t + discount lambda A_t+1         observation after a truncation; the sum stops at both
     R_t     = A_t + V(s_t)
 
-and their normalisation over everything that a round has, in however many parts.
+and their normalisation over a whole round, whose moments are merged from any number of parts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ EPSILON = 1e-8  # keeps the normalisation of constant advantages finite
 def generalised_advantages(
     rollouts: Sequence[Rollout], values: Floats, discount: float, gae_lambda: float
 ) -> tuple[Floats, Floats]:
-    """Advantages and lambda-returns of all acted rows, each [sum of T * B]. `values` [N] are those of all inputs."""
+    """Return advantages and lambda-returns of all acted rows, float32 [sum of T * B] each.
+
+    values: float32 [N], those of all input rows (hive.algorithms.rows).
+    """
     return returns_by(_native.gae, rollouts, values, discount=discount, gae_lambda=gae_lambda)
 
 
 def returns_by(
     kernel: Callable[..., None], rollouts: Sequence[Rollout], values: Floats, **options: float
 ) -> tuple[Floats, Floats]:
-    """Advantages and returns of all acted rows as a native kernel makes them, each [sum of T * B]."""
+    """Return advantages and returns of all acted rows, computed by a native kernel, float32 [sum of T * B] each."""
     advantages, returns = [], []
     for rollout, mine, following in values_of(rollouts, values):
         a, r = np.empty_like(mine), np.empty_like(mine)
@@ -47,16 +50,13 @@ def returns_by(
 
 
 def moments_of(rollouts: Sequence[Rollout], advantages: Floats) -> Moments:
-    """Count, sum and sum of squares of the valid ones of these advantages, in double precision."""
+    """Return count, sum and sum of squares of the advantages of valid steps, accumulated in float64."""
     kept = advantages[flat([rollout.valid for rollout in rollouts]).astype(bool)].astype(np.float64)
     return Moments(len(kept), float(kept.sum()), float((kept * kept).sum()))
 
 
 def merged(parts: Sequence[Moments]) -> tuple[float, float]:
-    """Mean and sample deviation (n - 1) of everything that the parts have counted, added up in their order.
-
-    One value has no deviation: (0, 1) leaves it as it is, as for none.
-    """
+    """Return mean and sample deviation (n - 1) of all parts, summed in their order; (0, 1) below two values."""
     count = sum(part.count for part in parts)
     if count < 2:
         return 0.0, 1.0
@@ -66,6 +66,6 @@ def merged(parts: Sequence[Moments]) -> tuple[float, float]:
 
 
 def normalized(advantages: Floats, moments: tuple[float, float]) -> Floats:
-    """Shifted by this mean and scaled by this deviation."""
+    """Return the advantages shifted and scaled by (mean, standard deviation), float32."""
     mean, deviation = moments
     return ((advantages - mean) / (deviation + EPSILON)).astype(np.float32)

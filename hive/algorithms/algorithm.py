@@ -1,21 +1,21 @@
-"""What an algorithm is: a schedule of gradients from the rollouts of a share of a round.
+"""The interface of an algorithm: a generator of gradients from the rollouts of a share of a round.
 
     algorithm.connect(network, optimizer, target)          once: it makes its approximations
-    for made in algorithm.gradients(rollouts, noise):      for each share: a fixed number of gradients
+    for gradient in algorithm.gradients(rollouts, noise):  for each share: a fixed number of gradients
 
-It holds objects of hive.approximation and calls them: `no_grad`, `eval`, `target`, or the network itself. Each `yield`
-is one gradient: `yield self.model.reinforce(loss, samples=n)`, or `yield jointly(...)` for several networks. A bare
-`yield` is a gradient of zero samples. Weights may change while the generator waits, so a graph does not survive a
-`yield`: what is computed before it is used as a constant after it.
+An algorithm holds objects of hive.approximation and calls them: `no_grad`, `eval`, `target`, or the network itself.
+Each `yield` is one gradient: `yield self.model.reinforce(loss, samples=n)`, or `yield jointly(...)` for several
+networks. A bare `yield` is a gradient of zero samples. Weights may change while the generator is suspended, so a graph
+must not be used after a `yield`; arrays computed before it are constants after it.
 
 In a plain script `optimizer` is torch's, `target` is a FixedTarget or PolyakTarget, and each `reinforce` is an update.
-In a run `optimizer` is the gradient worker, each `reinforce` fills a gradient slot, and the learner steps. The file of
-the algorithm is the same. One other thing may be yielded, in the place of a gradient:
+In a run `optimizer` is a gradient slot, each `reinforce` fills it, and the learner updates. The algorithm's code is the
+same in both. Instead of a gradient it may also yield a request for moments:
 
     mean, deviation = yield Moments(n, sum, sum of squares)     over all workers of the round
 
-The algorithm owns exploration, inputs, targets and losses; it does not see processes, slots or versions. `noise` is the
-round's own random stream.
+The algorithm defines exploration, inputs, targets and losses; it does not see processes, slots or versions. `noise` is
+a random stream of the round.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ AnyOptimizer: TypeAlias = Optimizer | GradientReceiver | None
 
 @dataclass(frozen=True)
 class Moments:
-    """Asks for the mean and deviation over the whole round of what this worker has `count` of."""
+    """This worker's part of a quantity. Yielding it requests mean and standard deviation over the whole round."""
 
     count: int
-    total: float
-    squares: float
+    total: float  # sum
+    squares: float  # sum of squares
 
 
 Gradients: TypeAlias = Generator[Any, Any, None]
-"""What `Algorithm.gradients` gives: a gradient at each yield, or Moments."""
+"""The generator that `Algorithm.gradients` returns: it makes a gradient at each yield, or yields Moments."""
 
 
 class Algorithm(Protocol):
-    """An algorithm for on-policy rollouts."""
+    """Protocol of an algorithm for on-policy rollouts."""
 
     distribution: ActionDistribution  # reads actions from the network's first output
     statistics: tuple[str, ...]  # names of what its losses report
@@ -60,7 +60,11 @@ class Algorithm(Protocol):
     behaviour_log_probs: bool  # whether rollouts must hold log pi(a|s) of the policy that acted
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Makes the approximations. `network` ends in the algorithm's heads and returns a tuple of their outputs."""
+        """Make the approximations. `network` ends in the algorithm's heads and returns a tuple of their outputs.
+
+        optimizer: torch's, a GradientReceiver, or None for approximations that do not learn. target: the target
+        network, if the algorithm uses one.
+        """
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
-        """The gradients of one share of a round that has at least one sample, in order."""
+        """Generate the gradients of one share of a round, in order. The share has at least one sample."""

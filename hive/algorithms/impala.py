@@ -1,12 +1,12 @@
-"""IMPALA's learner: actor-critic with V-trace (Espeholt et al. 2018), for rollouts of a policy that is not the newest.
+"""IMPALA's learner: actor-critic with V-trace (Espeholt et al. 2018), for rollouts of an older policy.
 
     loss = -mean(log pi(a|s) A) + value_loss_weight mean((v - V)^2) - entropy_weight mean(H)
 
-over the valid steps of a share of a round. The targets v and the advantages A are those of V-trace: each step counts
-by pi(a|s) / mu(a|s), clipped at `rho_clip`, and what follows it by the same ratio clipped at `c_clip`. mu is the policy
-that acted, its log probabilities come with the rollout; pi and V are of the forward pass that the loss differentiates,
-as constants. Where pi = mu this is A2C with `gae_lambda`-returns, whose advantages look one step ahead, to v: with
-`gae_lambda = 1` the very gradient of A2C. Truncated episodes are bootstrapped as in A2C.
+over the valid steps of a share of a round. The targets v and the advantages A are those of V-trace: each step is
+weighted by pi(a|s) / mu(a|s), clipped at `rho_clip`, and the steps after it by the same ratio clipped at `c_clip`. mu
+is the behaviour policy, whose log probabilities are in the rollout. pi and V come from the forward pass that the loss
+differentiates, as constants. If pi = mu, this is A2C with `gae_lambda`-returns, except that an advantage looks one step
+ahead, to v. With `gae_lambda = 1` the gradient is that of A2C. Truncated episodes are bootstrapped as in A2C.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["IMPALA"]
 
 
 class IMPALA:
-    """One gradient per share of a round. `rho_mean` is the mean clipped importance weight: 1 on-policy."""
+    """Makes one gradient per share of a round. `rho_mean` is the mean clipped importance weight, 1 on-policy."""
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean")
     gradients_per_round = 1
@@ -44,14 +44,15 @@ class IMPALA:
         self.reconfigure(config)
 
     def reconfigure(self, config: IMPALAConfig) -> None:
-        """Works by these keys from the next loss on."""
+        """Use these keys from the next loss on."""
         self.config = config
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Makes the actor-critic that learns. It has no target network."""
+        """Make the actor-critic that learns. It has no target network, so `target` is ignored."""
         self.model = ActorCritic(network, optimizer)
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
+        """Yield one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
             loss = VTraceLoss(
@@ -69,7 +70,7 @@ class IMPALA:
             yield self.model.reinforce(loss, samples=samples)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
-        """Advantages and value targets of all acted rows, flat."""
+        """Return advantages and value targets of all acted rows, float32 [sum of T * B] each."""
         advantages, targets = [], []
         for (rollout, mine, following), ratios in zip(
             values_of(rollouts, values), unflat(rollouts, log_ratios), strict=True

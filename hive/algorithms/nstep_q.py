@@ -3,9 +3,9 @@
     R_t  = r_t + discount r_t+1 + ... + discount^k max_a Q_target(s_t+k, a)
     loss = mean of huber(R_t - Q(s_t, a_t))
 
-over the valid steps of a share of a round. k is `n_step`, or less where the rollout or the episode ends earlier. A
-terminated episode is bootstrapped with nothing, a truncated one with the value of its true last observation. The policy
-is epsilon-greedy, and epsilon falls with the number of the rollout. There is no replay: each rollout is used once.
+over the valid steps of a share of a round. k is `n_step`, or less if the rollout or the episode ends earlier. A
+terminated episode is bootstrapped with 0, a truncated one with the value of its true last observation. The policy is
+epsilon-greedy, and epsilon decreases with the number of the rollout. There is no replay: each rollout is used once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["NStepQ"]
 
 
 class NStepQ:
-    """One gradient per share of a round.
+    """Makes one gradient per share of a round.
 
-    distribution: that of a discrete action. round_steps: environment steps of a round of the whole run, by which
-    `exploration_steps` becomes a number of rollouts. Raises TopologyError for other actions.
+    distribution: Categorical, that of a discrete action. workers: not used. round_steps: environment steps in a round
+    of the whole run, which converts `exploration_steps` to rollouts. Raises TopologyError for other actions.
     """
 
     statistics: tuple[str, ...] = ("q_loss", "q_mean", "q_max", "td_error")
@@ -50,7 +50,7 @@ class NStepQ:
     ) -> None:
         if not isinstance(distribution, Categorical):
             raise TopologyError(
-                "nstep-q learns a value of every action, and these actions are not a single choice",
+                "nstep-q learns a value for every action, so it needs a single discrete action",
                 hint="use ppo, a2c or impala for this environment",
             )
         rollouts = math.ceil(config.exploration_steps / round_steps)
@@ -59,14 +59,15 @@ class NStepQ:
         self.reconfigure(config)
 
     def reconfigure(self, config: NStepQConfig) -> None:
-        """Works by these keys from the next loss on."""
+        """Use these keys from the next loss on."""
         self.config = config
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Makes the action values that learn, with their target network."""
+        """Make the action values that learn, with their target network."""
         self.q = QNetwork(SingleOutput(network), optimizer, target=target)
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
+        """Yield one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
             inputs = input_rows(rollouts)

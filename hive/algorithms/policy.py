@@ -1,13 +1,13 @@
-"""Policies: what a run has learned, ready to act, without anything that trains.
+"""Trained policies, loaded from a checkpoint, which only act.
 
     policy = hive.load("runs/cartpole-1")
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 
-A checkpoint describes its policy in state.json (`describe_policy`): the observation, the action and [network]. Of that
-and of weights.safetensors a policy is made, in one process, without environments: the format is JSON and bytes, and
-nothing in it is executed. A network of somebody's own code is the exception, and has to be asked for (`own_code=True`),
-for its module is imported and its class called.
+A checkpoint describes its policy in state.json (`describe_policy`): the observation, the action and [network]. `load`
+makes a policy of this description and of weights.safetensors, in one process and without environments. The format is
+JSON and bytes, and no code in it is executed. A user-defined network is the exception: its module is imported and its
+class called, so it requires `own_code=True`.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[Box]] = {
     "multi-discrete": MultiDiscrete,
     "box": Box,
 }
-USUAL_HEADS = ("policy", "value")  # of descriptions that name none
-REFERENCES = ("module", "policy_head", "value_head")  # the keys of [network] that name somebody's own code
+USUAL_HEADS = ("policy", "value")  # heads if a description names none
+REFERENCES = ("module", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
 class Policy:
     """A trained policy: a function from observations to actions.
 
-    observation, action: what one is. network: the module, in evaluation mode; it gives (policy outputs, value), or
-        (action values,). distribution: what actions are drawn from, given the first of these.
-    updates, env_steps: how far its run was. mean_return: of the last 100 training episodes, None before the first.
+    observation, action: their specs. network: the module, in evaluation mode; it returns (policy outputs, value) or
+        (action values,). distribution: maps the first of these outputs to actions.
+    updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Policy:
         self.mean_return: float | None = facts.get("mean_return")
 
     def __call__(self, observation: Any, *, noise: np.random.Generator | None = None) -> Any:
-        """The action for one observation, as its environment takes it, or an array [B, ...] for a batch [B, ...].
+        """Return the action for one observation, as its environment takes it, or actions [B, ...] for a batch [B, ...].
 
-        The most likely one; with `noise` one that is drawn. Raises ValueError for another shape.
+        It is the most likely action, or with `noise` a sampled one. Raises ValueError for another shape.
         """
         batch, single = self._batch(observation)
         with torch.inference_mode():
@@ -91,20 +91,20 @@ class Policy:
         return actions[0] if single else actions
 
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
-        """(observations [B, ...] as the network takes them, whether it was one)."""
+        """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
         spec, given = self.observation, np.asarray(observation)
-        if spec.first is not None and given.dtype.kind in "iu" and given.ndim < 2:  # a number for a one-hot
+        if spec.first is not None and given.dtype.kind in "iu" and given.ndim < 2:  # integers become one-hot vectors
             given = np.eye(*spec.shape, dtype=np.float32)[given - spec.first]
         single = given.shape == spec.shape
         if not single and given.shape[1:] != spec.shape:
             raise ValueError(
-                f"observations of shape {list(given.shape)}, expected {list(spec.shape)} or a batch of those"
+                f"got observations of shape {list(given.shape)}, expected {list(spec.shape)} or a batch of these"
             )
         batch = given[None] if single else given
         return np.ascontiguousarray(batch, spec.dtype), single
 
     def _for_environment(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """From the network's actions to those that the environment takes."""
+        """Convert the network's actions to those of the environment: shifted to `start`, or clipped to the bounds."""
         action = self.action
         if isinstance(action, Discrete):
             return stored + action.start
@@ -116,10 +116,11 @@ class Policy:
 
 
 def load(place: str, *, own_code: bool = False) -> Policy:
-    """The policy of a run or of one of its checkpoints: its folder, or a name below $HIVE_HOME (the newest then).
+    """Load the policy of a checkpoint, or of the newest checkpoint of a run.
 
-    own_code: import and call the classes that [network] of that run names. Raises RecordError for a checkpoint that is
-    damaged, describes no policy or does not fit its description, UsageError for a run that is not there.
+    place: the folder of either, or the name of a run below $HIVE_HOME. own_code: whether to import and call the classes
+    that [network] of the run names. Raises RecordError for a checkpoint that is damaged, has no description of a policy
+    or does not fit it, and for user-defined code without `own_code`; UsageError if the run does not exist.
     """
     checkpoint = checkpoint_at(str(place))
     try:
@@ -129,13 +130,13 @@ def load(place: str, *, own_code: bool = False) -> Policy:
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
-            hint="resume the run and stop it: the checkpoint that it writes then does",
+            hint="resume the run and stop it: its last checkpoint then describes the policy",
         ) from None
     named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
     if named and not own_code:
         raise RecordError(
-            f"the network of {checkpoint.path} is made of `{named[0]}`, which would be imported and called",
-            hint="hive.load(..., own_code=True) does that, if you trust the checkpoint",
+            f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
+            hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
     module = _network(observation, action, network, heads)
     flat = FlatParameters(module)
@@ -153,9 +154,9 @@ def describe_policy(
     heads: Sequence[str] = USUAL_HEADS,
     distribution: ActionDistribution | None = None,
 ) -> dict[str, Any]:
-    """What `load` makes a policy of, besides the weights; JSON has room for all of it.
+    """Return the description, for JSON, from which `load` rebuilds a policy, apart from its weights.
 
-    heads: what the network ends in. distribution: what actions are drawn from; None: the usual one of the action.
+    heads: the network's heads. distribution: that of the actions; None: the default distribution of the action spec.
     """
     exploration = {"epsilon": distribution.epsilon} if isinstance(distribution, EpsilonGreedy) else {}
     kind = next(kind for kind, cls in KINDS.items() if isinstance(action, cls))
@@ -170,14 +171,14 @@ def describe_policy(
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists; bounds that are infinite, for which JSON has no number, as text."""
+    """Convert tuples to lists, and floats that are not finite, which JSON lacks, to text."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
-    """Raises KeyError, TypeError or ValueError for what `describe_policy` has not made."""
+    """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
     seen, facts, network = (dict(description[part]) for part in ("observation", "action", "network"))
     observation = ObservationSpec(tuple(map(int, seen["shape"])), str(seen["dtype"]), seen["first"])
     if observation.dtype not in ("float32", "uint8"):
@@ -192,20 +193,20 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
 
 
 def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
-    """The heads of the network. Older descriptions name none."""
+    """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
     heads = tuple(map(str, description.get("heads", USUAL_HEADS)))
     if unknown := set(heads) - set(HEADS):
-        raise ValueError(f"no heads {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
     return heads
 
 
 def _distribution_in(description: Mapping[str, Any], action: ActionSpec) -> ActionDistribution:
-    """The usual distribution of the action; with an epsilon that of a policy that acts by action values."""
+    """Return the default distribution of the action, or EpsilonGreedy if the description has an epsilon."""
     distribution = distribution_for(action)
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):
-        raise ValueError("an epsilon, and actions that are not a single choice")
+        raise ValueError("epsilon requires a single discrete action")
     epsilon = float(description["epsilon"])
     return EpsilonGreedy(distribution.n, epsilon, epsilon)
 
@@ -219,6 +220,6 @@ def _network(
         has_global=False,
         name="policy",
         spaces=Spaces({"observation": observation}, action),
-        generator=torch.Generator().manual_seed(0),  # of weights that are overwritten
+        generator=torch.Generator().manual_seed(0),  # any seed: the weights are overwritten
     )
     return wrapper.online_network.module

@@ -4,12 +4,12 @@
     loss = -mean(min(ratio A, clip(ratio, 1 - clip_range, 1 + clip_range) A))
            + value_loss_weight mean((R - V)^2) - entropy_weight mean(H)
 
-Advantages A and lambda-returns R are computed once, with the values of the weights that the round begins with. Then
-`epochs` times over the share, in a new order each time, in `minibatches` slices: every worker cuts its share into the
-same number of slices, and slice m of epoch e is one update of all workers together.
+Advantages A and lambda-returns R are computed once, with the weights at the beginning of the round. Each of `epochs`
+epochs permutes the share and divides it into `minibatches` slices. Every worker has the same number of slices, and all
+workers together make one update of their slices m of epoch e.
 
-Advantages are normalised over the whole round: with several workers the first thing a round yields are this worker's
-moments, and the answer is everybody's.
+Advantages are normalised over the whole round. With several workers a round first yields this worker's moments, and
+receives those of all workers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KL_MARGIN = 1.5  # the KL divergence at which a round ends, as a multiple of tar
 
 
 class PPO:
-    """`epochs` x `minibatches` gradients per round. `workers`: gradient workers of the run."""
+    """Makes `epochs` x `minibatches` gradients per share of a round. `workers`: gradient workers of the run."""
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
     behaviour_log_probs = True
@@ -49,14 +49,15 @@ class PPO:
         self.reconfigure(config)
 
     def reconfigure(self, config: PPOConfig) -> None:
-        """Works by these keys from the next loss on."""
+        """Use these keys from the next loss on."""
         self.config = config
 
     def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Makes the actor-critic that learns. It has no target network."""
+        """Make the actor-critic that learns. It has no target network, so `target` is ignored."""
         self.model = ActorCritic(network, optimizer)
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
+        """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
         outputs = self.model.no_grad(inputs)[1]
@@ -83,7 +84,7 @@ class PPO:
                 yield self.model.reinforce(loss, samples=len(picked))
 
     def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float) -> PPOLoss:
-        """The loss of some of the samples, with the hyper-parameters of this moment."""
+        """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run."""
         config = self.config
         inputs, actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
         if config.normalize_advantages and config.normalize_over == "minibatch" and len(rows) > 1:

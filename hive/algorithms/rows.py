@@ -1,14 +1,13 @@
-"""The rows of a share of a round: from rollouts to one batch, and back.
+"""Converts the rollouts of a share of a round to one batch of rows, and results of the batch back to rollouts.
 
-The network sees all observations of all rollouts at once. For each rollout its inputs are
+The network evaluates all observations of all rollouts at once. For each rollout its inputs are
 
     rows 0..T-1 of B environments    [T * B]    the acted rows: an action was taken here
     row T                            [B]        only bootstraps
     final observations               [F]        only bootstrap, where an episode was truncated
 
-and the outputs come in that order. Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...];
-`hive.losses.acted_rows` picks these from the outputs, by `sizes`.
-It knows no loss and no returns.
+and the outputs are in the same order. Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...].
+`hive.losses.acted_rows` selects them from the outputs, given `sizes`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Floats = NDArray[np.float32]
 
 
 def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
-    """All observations, [N, ...]. Those of a single rollout without final observations are not copied."""
+    """Return all observations, [N, ...], without a copy for a single rollout that has no final observations."""
     parts = []
     for rollout in rollouts:
         parts.append(_flat(rollout.observations))
@@ -39,7 +38,7 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
 
 
 def sizes(rollouts: Sequence[Rollout]) -> list[int]:
-    """How many inputs were acted on and how many only bootstrap, two numbers for each rollout: see `acted_rows`."""
+    """Return two numbers for each rollout, as `acted_rows` takes them: its acted rows, and rows that only bootstrap."""
     return [size for rollout in rollouts for size in _sizes(rollout)]
 
 
@@ -49,9 +48,10 @@ def progress_of(rollouts: Sequence[Rollout]) -> float:
 
 
 def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rollout, Floats, Floats]]:
-    """Cuts values [N] into each rollout's own and those of what followed, both [T, B].
+    """Split values [N] into V(s_t) and V(s_t+1) of each rollout, both float32 [T, B].
 
-    After a truncated step follows the true last observation of its episode, else row t+1. They may share memory.
+    After a truncated step, s_t+1 is the true last observation of its episode, otherwise row t+1. The arrays may share
+    memory.
     """
     start = 0
     for rollout in rollouts:
@@ -61,32 +61,35 @@ def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rol
         following = mine[1:]
         if final < end:
             following = following.copy()
-            cut = rollout.final_index >= 0
-            following[cut] = values[final:end][rollout.final_index[cut]]
+            truncated = rollout.final_index >= 0
+            following[truncated] = values[final:end][rollout.final_index[truncated]]
         yield rollout, mine[:-1], following
         start = end
 
 
 def flat(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """[T, B, ...] of each rollout -> [sum of T * B, ...]. A single one is not copied."""
+    """Concatenate [T, B, ...] of each rollout to [sum of T * B, ...]. A single array is not copied."""
     return _joined([_flat(part) for part in parts])
 
 
 def unflat(rollouts: Sequence[Rollout], rows: NDArray[Any]) -> list[NDArray[Any]]:
-    """[sum of T * B] -> [T, B] of each rollout, as views."""
+    """Split [sum of T * B] into [T, B] of each rollout, as views."""
     ends = np.cumsum([rollout.rewards.size for rollout in rollouts])
     parts = zip(rollouts, np.split(rows, ends[:-1]), strict=True)
     return [part.reshape(rollout.rewards.shape) for rollout, part in parts]
 
 
 def weights(rollouts: Sequence[Rollout], samples: int) -> Tensor:
-    """What each acted row counts in a mean over the `samples` valid ones, [sum of T * B]: 1 / samples or 0."""
+    """Return the weight of each acted row in a mean over the `samples` valid steps, float32 [sum of T * B].
+
+    The weight is 1 / samples for a valid step and 0 for any other.
+    """
     valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
     return torch.from_numpy(valid.astype(np.float32) / samples)
 
 
 def _sizes(rollout: Rollout) -> tuple[int, int]:
-    """How many acted rows a rollout has among the inputs, and how many others."""
+    """Return the number of a rollout's acted rows, and of its rows that only bootstrap."""
     return rollout.rewards.size, rollout.rewards.shape[1] + len(rollout.final_observations)
 
 

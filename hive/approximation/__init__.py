@@ -1,12 +1,12 @@
-"""Function approximation for programs of your own: models with their optimizers, targets and checkpoints.
+"""Function approximation: models with their optimizers, target networks and checkpoints, for scripts and runs.
 
     approximation, stepping, writers     an update, from the loss to the checkpoint
-    targets, checkpointers, stored       what follows an update
+    targets, checkpointers, stored       target networks and checkpoints, which follow an update
     features, identity, joint            several heads on shared features
     values, distributional, states       values of states and actions
 
-The classes are those of the page `all.approximation` of autonomous-learning-library. They need no processes and no
-other part of hive: any torch module, any torch optimizer.
+The classes are those of the page `all.approximation` of autonomous-learning-library. They work with any torch module
+and any torch optimizer, in a single process.
 """
 
 from __future__ import annotations

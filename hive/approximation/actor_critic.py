@@ -1,8 +1,8 @@
-"""A policy and a value as one Approximation: what A2C, PPO and IMPALA hold.
+"""A policy and a value as one Approximation, for A2C, PPO and IMPALA.
 
-They are outputs of one network, with layers in common or not, and have one loss, one backward pass and one optimizer.
-Called with observations [N, ...] it returns (policy outputs [N, W], values [N]); a distribution of hive.networks says
-what policy outputs mean.
+They are outputs of one network, with or without shared layers, and have one loss, one backward pass and one optimizer.
+Called with observations [N, ...] it returns (policy outputs float32 [N, W], values float32 [N]); a distribution of
+hive.networks defines the meaning of policy outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ActorCritic"]
 
 
 class ActorCritic(Approximation):
-    """`model` returns (policy [N, W], value [N]). Other arguments: as of Approximation."""
+    """An Approximation whose `model` returns (policy [N, W], value [N]). Other arguments: as for Approximation."""
 
     def __init__(
         self,

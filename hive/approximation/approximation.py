@@ -1,22 +1,22 @@
-"""An Approximation: a model with its optimizer and all that happens around an update.
+"""An Approximation: a model with its optimizer and all stages of an update.
 
     reinforce(loss)   loss * loss_scaling, backward pass, step
     step()            average, check, clip, optimizer, zero_grad, scheduler, target, checkpoint (see stepping.py)
 
-Model and optimizer are the user's ordinary ones: a torch.nn.Module and a torch.optim.Optimizer, on any device. What
-the page of autonomous-learning-library calls a control loop is `step`, in one order; `report` says what it did.
+Model and optimizer are an ordinary torch.nn.Module and torch.optim.Optimizer, on any device. `step` is the control loop
+of autonomous-learning-library's documentation, in a fixed order; `report` describes the last one.
 
-In a run the same object has the gradient worker's slot in the place of an optimizer (see receivers.py): `reinforce`
-then fills one gradient, the learner steps, and the target is a block of the learner's state.
+In a run the same object has a GradientReceiver, which writes the gradient worker's slot, instead of an optimizer (see
+receivers.py). `reinforce` then computes one gradient, the learner steps, and the target is a block of its state.
 
-Three ways to an update of a plain script:
+A script can make an update in three ways:
 
 - `reinforce(loss)`, a scalar or a typed loss of hive.losses. With `accumulate_steps=k` every k-th call makes the step,
   on the mean of the k gradients.
-- `accumulate(loss, weight)` as often as wanted, then `step()`: the mean weighted by `weight` (samples, for example). A
-  GradAccumulator (hive.gradients) holds the sums, so `.grad` is None in between; the step puts the mean there.
-- a backward pass of your own, then `step()`. If `loss_scaling` is not 1, backpropagate `scaled(loss)`: a step on
-  gradients that were not scaled is refused, because the setting would do nothing. For several heads on shared
+- Any number of `accumulate(loss, weight)`, then `step()`: the mean is weighted by `weight`, for example the number of
+  samples. A GradAccumulator (hive.gradients) holds the sums, so `.grad` is None in between; the step sets it.
+- A custom backward pass, then `step()`. If `loss_scaling` is not 1, backpropagate `scaled(loss)`: a step on
+  gradients that were not scaled is refused, because the setting would have no effect. For several heads on shared
   features see `accumulate_jointly`.
 """
 
@@ -53,7 +53,7 @@ from hive.networks.field_rules import Rule, Rules
 
 __all__ = ["CHECKPOINT_FREQUENCY", "Approximation"]
 
-CHECKPOINT_FREQUENCY = 200  # updates; the page's default checkpointer
+CHECKPOINT_FREQUENCY = 200  # updates between checkpoints, the default of autonomous-learning-library
 
 NonFinite = Literal["raise", "skip", "accept"]
 
@@ -78,25 +78,24 @@ RULES: Rules = {
 class Approximation:
     """A function approximator.
 
-    model: a torch module. optimizer: made with its parameters, or a GradientReceiver; without one it can be asked but
-        not trained.
-    checkpointer: None: a PeriodicCheckpointer(200) that saves below the writer's `log_dir`, or none at all
-        where no writer is given that says where.
-    clip_grad: the greatest norm of the gradient; 0: not clipped.
-    device: of the model. None: that of its first parameter (or buffer); a model without any needs it.
+    model: a torch module. optimizer: a torch optimizer of its parameters, or a GradientReceiver; None: the model can be
+        called but not trained.
+    checkpointer: None: a PeriodicCheckpointer(200) that saves below the writer's `log_dir`; without a writer, none.
+    clip_grad: the greatest norm of the gradient; 0: no clipping.
+    device: the model's device; None: that of its first parameter or buffer. Required for a model without any.
     loss_scaling: multiplies the loss before the backward pass.
-    name: for logs and checkpoints.
-    scheduler: of the learning rate; it steps after every update.
+    name: identifies logs and checkpoints.
+    scheduler: a learning rate scheduler; it steps after every update.
     target: None: a TrivialTarget. writer, or logger by its newer name: see hive.approximation.writers.
 
-    non_finite: what a step does with a gradient that is NaN or infinite. "raise": NotFinite, names the parameter;
-        "skip": clears the gradient and changes nothing; "accept": does not look.
-    accumulate_steps: how many calls of `reinforce` make an update.
-    keep_gradients: whether the gradient that a step applied stays in `.grad`, until `zero_grad`. A backward pass
-        before that adds to it, as torch does.
-    scaler: a torch.amp.GradScaler. A step whose scaled gradient overflows is skipped, as is its way.
+    non_finite: how a step treats a gradient with NaN or infinity. "raise": raises NotFinite, which names the parameter;
+        "skip": clears the gradient and changes nothing; "accept": does not check.
+    accumulate_steps: the number of `reinforce` calls per update.
+    keep_gradients: keep the applied gradient in `.grad` until `zero_grad`. A backward pass before that adds to it, as
+        in torch.
+    scaler: a torch.amp.GradScaler. It skips a step whose scaled gradient overflows.
 
-    Raises NetworkError for arguments that contradict each other.
+    Raises NetworkError for invalid arguments and for arguments that contradict each other.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Approximation:
         scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         if logger is not None and writer is not SILENT:
-            raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same thing: give one")
+            raise NetworkError(f"`{name}` is given a writer and a logger", hint="they are the same: give only one")
         self.model = model
         self.receiver = optimizer if isinstance(optimizer, GradientReceiver) else None
         self.optimizer: Optimizer | None = None if isinstance(optimizer, GradientReceiver) else optimizer
@@ -136,12 +135,12 @@ class Approximation:
         self.updates = 0
         self.report: StepReport | None = None
         self.statistics: tuple[float, ...] = ()
-        """Of the last loss, where it had any."""
+        """The statistics of the last loss; empty if it had none."""
         self.inputs: tuple[Any, ...] = ()
-        """Of the last forward pass with a graph, for reports of what is not finite."""
+        """The inputs of the last forward pass with a graph, for reports of non-finite values."""
         self._given_device = None if device is None else torch.device(device)
         self._was_scaled = False
-        self._mean = GradientMean()  # of backward passes since the last step
+        self._mean = GradientMean()  # mean gradient of the backward passes since the last step
         self._refuse_contradictions()
         self.target_network.init(model)
         if checkpointer is None:
@@ -153,46 +152,46 @@ class Approximation:
             self.checkpointer.include(self)
 
     def __call__(self, *inputs: Any) -> Any:
-        """A forward pass with a graph, in the mode the model is in."""
+        """Calls the model with a graph, in its current mode, and returns its outputs."""
         outputs = self.model(*inputs)
         self.inputs = inputs
         return outputs if self.receiver is None else self.receiver.watch(outputs)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is now."""
+        """The current device of the model."""
         found = next((tensor.device for tensor in _tensors(self.model)), self._given_device)
         assert found is not None
         return found
 
     def no_grad(self, *inputs: Any) -> Any:
-        """A forward pass without a graph, in the mode the model is in."""
+        """Calls the model without a graph, in its current mode, and returns its outputs."""
         with torch.no_grad():
             return self.model(*inputs)
 
     def eval(self, *inputs: Any) -> Any:
-        """A forward pass without a graph in evaluation mode; every module gets its own mode back."""
+        """Calls the model without a graph in evaluation mode, then restores the mode of every module."""
         with torch.no_grad(), evaluating(self.model):
             return self.model(*inputs)
 
     def target(self, *inputs: Any) -> Any:
-        """A forward pass of the target network, without a graph."""
+        """Calls the target network without a graph and returns its outputs."""
         return self.target_network(*inputs)
 
     def reinforce(
         self, loss: Tensor | Loss | None = None, *, samples: int | None = None, statistics: Sequence[float] = ()
     ) -> Self:
-        """A backward pass of `loss * loss_scaling`, and a step; returns self.
+        """Makes a backward pass of `loss * loss_scaling`, then a step; returns self.
 
-        loss: a scalar, or a typed loss, whose forward pass is made here. With `accumulate_steps=k` every k-th call
-            makes the step. It is logged as given.
-        samples: how many the loss is the mean of; in a run the gradient counts by them. With 0 nothing is learned.
-        statistics: of this loss, kept in `statistics`; those of a typed loss are its own.
+        loss: a scalar with a graph, or a typed loss, whose forward pass is made here. The unscaled loss is logged. With
+            `accumulate_steps=k` only every k-th call makes the step.
+        samples: the number of samples in the mean loss, in a run the weight of the gradient. With 0 there is no update.
+        statistics: numbers stored in `statistics`; a typed loss replaces them by its statistics.
 
         Raises NetworkError without a loss, for one that does not depend on any parameter, and as `step`; in a run also
         without `samples`, and for a loss of outputs of earlier weights.
         """
-        if samples == 0:  # a loss of nothing is no update; in a run it is a gradient all the same
+        if samples == 0:  # no update; in a run it is a gradient of weight 0, which the learner waits for
             if self.receiver is not None:
                 self.receiver.reinforce([], 0, ())
             return self
@@ -206,28 +205,28 @@ class Approximation:
         return self.finish_backward(*[] if value is None else [value])
 
     def value_of(self, loss: Tensor | Loss, statistics: Sequence[float] = ()) -> Tensor:
-        """The scalar of a loss. For a typed one the forward pass is made here, and its own statistics are kept."""
+        """Returns the scalar of a loss. A typed loss is computed here, and its statistics are stored."""
         self.statistics = tuple(statistics)
-        # Not isinstance(loss, Loss): of a protocol that takes 20 us, in every gradient.
+        # Not isinstance(loss, Loss): with a protocol it takes 20 us, for every gradient.
         if isinstance(loss, Tensor) or not (callable(loss) and hasattr(loss, "inputs")):
-            return cast(Tensor, loss)  # what is no scalar tensor is refused by `scaled`
+            return cast(Tensor, loss)  # `scaled` refuses anything but a scalar tensor
         self.inputs = (loss.inputs,)
         value = loss(self.model(loss.inputs))
         self.statistics = value.statistics
         return value.total
 
     def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
-        """What a GradientReceiver is given for this loss. Raises NetworkError as `scaled`."""
+        """Returns the Part that a GradientReceiver receives for this loss. Raises NetworkError as `scaled`."""
         if loss is None:
             raise self._no_loss()
         return Part(self.scaled(loss), self.inputs, parameters)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer. Called before a backward pass, which would leave gradients."""
+        """Raises NetworkError without an optimizer. Called before the backward pass, so that it leaves no gradients."""
         self.require_optimizer("learn")
 
     def finish_backward(self, *losses: Tensor) -> Self:
-        """After a backward pass of losses: a step if it is the `accumulate_steps`-th; logs `losses`; returns self."""
+        """Logs `losses` after their backward pass; every `accumulate_steps`-th call makes a step. Returns self."""
         for loss in losses:
             self.writer.add_loss(self.name, loss.detach())
         if self.accumulate_steps > 1 or self._mean.rounds:
@@ -236,13 +235,14 @@ class Approximation:
         return self.step()
 
     def pass_on(self) -> None:
-        """The own part in a joint backward pass, which only a FeatureNetwork has."""
+        """Continues a joint backward pass below the heads; does nothing except in a FeatureNetwork."""
 
     def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
-        """A backward pass of `loss * loss_scaling`, without a step; returns self.
+        """Makes a backward pass of `loss * loss_scaling`, without a step; returns self.
 
-        The next step is on the mean of the gradients since the last one, weighted by `weight`. Without an optimizer
-        the gradient of `weight * loss` is left in `.grad`.
+        The next step applies the mean of the gradients since the last one, weighted by `weight`, which is positive and
+        finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`. Raises NetworkError as
+        `reinforce`, and in a run.
         """
         refuse_weight(weight)
         if self.receiver is not None:
@@ -259,7 +259,10 @@ class Approximation:
         torch.autograd.backward(total if weight == 1.0 else weight * total)
 
     def scaled(self, loss: Any) -> Tensor:
-        """`loss * loss_scaling`, for a backward pass of your own: several losses at once, then `step()` of each."""
+        """Returns `loss * loss_scaling`, for a custom backward pass of several losses, followed by `step()` of each.
+
+        Raises NetworkError for anything but a scalar tensor with a graph.
+        """
         if not isinstance(loss, Tensor):
             raise NetworkError(
                 f"`{self.name}` is given a loss {loss!r}", hint="a scalar tensor with a graph is expected"
@@ -272,7 +275,10 @@ class Approximation:
         return total if self.scaler is None else self.scaler.scale(total)
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Moves the gradient of a backward pass that was made from `.grad` into the mean that the next step takes."""
+        """Moves the gradient of a finished backward pass from `.grad` into the mean for the next step.
+
+        Raises NetworkError if no parameter has a gradient, and for a weight that is not positive and finite.
+        """
         refuse_weight(weight)
         self._add_to_mean(weight)
 
@@ -281,10 +287,10 @@ class Approximation:
             raise self._no_gradient()
 
     def step(self, loss: Tensor | None = None) -> Self:
-        """An update from the gradients that are there; returns self. `report` says what was done.
+        """Makes an update with the present gradients and sets `report`; returns self.
 
-        loss: only logged. Raises NetworkError without an optimizer or gradients, NotFinite as `non_finite` says;
-        the gradient is then cleared and nothing else has changed.
+        loss: only logged. Raises NetworkError without an optimizer or gradients, and with non_finite="raise" NotFinite;
+        the gradient is then cleared, and nothing else changes.
         """
         optimizer = self.require_optimizer("step")
         averaged = self._mean.restore()
@@ -321,7 +327,7 @@ class Approximation:
         return self
 
     def zero_grad(self) -> Self:
-        """Clears the gradients of all tensors that the optimizer holds, and what was accumulated; returns self."""
+        """Clears the gradients of all tensors of the optimizer, and the accumulated ones; returns self."""
         if self.optimizer is None:
             self.model.zero_grad()
         else:
@@ -330,9 +336,9 @@ class Approximation:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of model, optimizer, scheduler, scaler and target network, and the count of updates.
+        """Returns the state of model, optimizer, scheduler, scaler and target network, and the count of updates.
 
-        Gradients are not part of it. Tensors are the live ones.
+        It contains no gradients. Its tensors are not copied.
         """
         state: dict[str, Any] = {"updates": self.updates, "model": self.model.state_dict()}
         for name, part in self._parts():
@@ -340,9 +346,9 @@ class Approximation:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes what `state_dict` gave, all of it or nothing.
+        """Loads a state from `state_dict`, all of it or, after an error, nothing.
 
-        Raises NetworkError, naming the first part that is missing or does not fit.
+        Raises NetworkError, which names the first part that is missing or does not fit.
         """
         missing = [name for name, _ in [("updates", None), ("model", None), *self._parts()] if name not in state]
         if missing:
@@ -357,14 +363,14 @@ class Approximation:
                     its.load_state_dict(before[touched])
                 raise NetworkError(
                     f"the {name} of `{self.name}` does not fit the state: {str(error).strip()}",
-                    hint="build it with the settings of the training that was saved",
+                    hint="build it with the settings of the saved training",
                 ) from error
         self.updates = updates
         self.zero_grad()
 
     @property
     def _checks(self) -> bool:
-        """A GradScaler overflows on purpose, so its gradients are always looked at."""
+        """Whether a step checks its gradient. A GradScaler overflows on purpose, so its gradients always are."""
         return self.non_finite != "accept" or self.scaler is not None
 
     def _parts(self) -> list[tuple[str, Any]]:
@@ -378,11 +384,11 @@ class Approximation:
         )
 
     def require_optimizer(self, what: str) -> Optimizer:
-        """The torch optimizer. Raises NetworkError where there is none to do `what` with."""
+        """Returns the torch optimizer. Raises NetworkError, which names the action `what`, without one."""
         if self.receiver is not None:
             raise self._steps_in_a_run()
         if self.optimizer is None:
-            raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="give it one when made")
+            raise NetworkError(f"`{self.name}` has no optimizer, so it cannot {what}", hint="construct it with one")
         return self.optimizer
 
     def _steps_in_a_run(self) -> NetworkError:
@@ -396,7 +402,10 @@ class Approximation:
         )
 
     def _follow_up(self, rate: float) -> list[str]:
-        """The stages after the optimizer's, but for the checkpoint itself: the report is there when it is called."""
+        """Runs the stages after the optimizer's step and returns their names.
+
+        `step` calls the checkpointer itself, after it has set the report.
+        """
         stages = []
         self._was_scaled = False
         if not self.keep_gradients:
@@ -416,9 +425,9 @@ class Approximation:
     def _refuse_gradient(
         self, optimizer: Optimizer, stages: list[str], norm: float | None, rate: float, bad: str
     ) -> Self:
-        """A gradient that is not finite: cleared, reported, and raised or skipped."""
+        """Clears and reports a non-finite gradient, then raises NotFinite or skips the step."""
         if self.scaler is not None:
-            self.scaler.update()  # it has seen the overflow in unscale_, and lowers its factor
+            self.scaler.update()  # unscale_ has detected the overflow; this lowers the scale factor
         self._was_scaled = False
         self.zero_grad()
         self.report = StepReport(self.updates, tuple(stages), norm, norm, rate, not_finite=bad)
@@ -444,22 +453,22 @@ class Approximation:
         self._refuse_steps_of_a_run()
         if isinstance(self.optimizer, torch.optim.LBFGS):
             raise NetworkError(
-                "LBFGS evaluates the loss several times a step, an Approximation has it once",
+                "LBFGS evaluates the loss several times per step, an Approximation only once",
                 hint="use another optimizer, or TorchArchitecture with optimizer_type LBFGS",
             )
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            raise NetworkError("the scheduler ReduceLROnPlateau wants a metric every step", hint="step it yourself")
+            raise NetworkError("the scheduler ReduceLROnPlateau needs a metric every step", hint="step it yourself")
         here = next((tensor.device for tensor in _tensors(self.model)), None)
         if here is None and self._given_device is None:
-            raise NetworkError(f"the model of `{self.name}` has no parameters", hint="say its device: device=")
+            raise NetworkError(f"the model of `{self.name}` has no parameters", hint="pass its device: device=")
         if here is not None and self._given_device is not None and not _same(here, self._given_device):
             raise NetworkError(
-                f"the model of `{self.name}` is on {here}, device says {self._given_device}",
-                hint="move it there before, with model.to(device)",
+                f"the model of `{self.name}` is on {here}, but device is {self._given_device}",
+                hint="move the model first, with model.to(device)",
             )
 
     def _refuse_steps_of_a_run(self) -> None:
-        """In a run nothing here steps, so settings of a step would do nothing."""
+        """Refuses settings of a step in a run, where the learner steps and they would have no effect."""
         settings: dict[str, bool] = {
             "clip_grad": self.clip_grad != 0,
             "accumulate_steps": self.accumulate_steps != 1,
@@ -470,13 +479,13 @@ class Approximation:
         given = [name for name, is_given in settings.items() if is_given]
         if self.receiver is not None and given:
             raise NetworkError(
-                f"`{self.name}` is stepped by the learner of a run, and its {given[0]} would do nothing",
-                hint="set it in [algorithm] of the config; a target is given by the run",
+                f"`{self.name}` is stepped by the learner of a run, so its {given[0]} would have no effect",
+                hint="set it in [algorithm] of the config; the run provides the target",
             )
 
 
 def _tensors(model: nn.Module) -> Any:
-    """Parameters, then buffers; one after the other, since mostly the first one is enough."""
+    """Yields parameters, then buffers; lazily, because the caller usually needs only the first."""
     yield from model.parameters()
     yield from model.buffers()
 

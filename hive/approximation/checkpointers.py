@@ -1,18 +1,18 @@
-"""Checkpointers: what an Approximation calls after every update, to be saved.
+"""Checkpointers, which an Approximation calls after every update to save its state.
 
     <log_dir>/<name>/
-      000200/                  after so many updates
+      000200/                  the number of updates
         weights.safetensors    "model/<parameter>", "optimizer/state/0/exp_avg" ...
-        state.json             all that is not an array: counters, hyperparameters, the scheduler
+        state.json             everything but arrays: counters, hyperparameters, the scheduler
         DONE                   sizes and checksums, written last
 
-A checkpoint is the state of everything: model, optimizer, scheduler, target network and counters. It is a folder of
-hive.records.checkpoints, whole or not there at all; its content is data (see stored.py), so nothing that is loaded
-can execute anything and no class has to exist under its old name. `load_checkpoint` reads one;
-`PeriodicCheckpointer.restore` goes on from the newest.
+A checkpoint contains the complete state: model, optimizer, scheduler, target network and counters. It is a folder of
+hive.records.checkpoints, which is written atomically. Its content is data (see stored.py), so loading cannot
+execute code, and classes may have been renamed since. `load_checkpoint` reads one; `PeriodicCheckpointer.restore`
+continues from the newest.
 
-The state is copied where the training is; a thread writes the copy. There is one write at a time: the next save
-waits for the one before. What a write raised, the next save, `wait` or `restore` raises.
+The training thread copies the state, and a background thread writes the copy. There is one write at a time: the next
+save waits for the previous one. An error of a write is raised by the next save, `wait` or `restore`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from hive.records.weights import load_weights
 
 __all__ = ["Checkpointer", "DummyCheckpointer", "PeriodicCheckpointer", "Stateful", "load_checkpoint"]
 
-FORMAT = 1  # of what lies under "tree" in state.json
+FORMAT = 1  # version of the format of "tree" in state.json
 
-# Who writes to a folder of checkpoints in this process: two of one name would take turns in overwriting each other.
+# The checkpointer of each folder in this process: two Approximations of one name would overwrite each other's files.
 _owners: weakref.WeakValueDictionary[Path, PeriodicCheckpointer] = weakref.WeakValueDictionary()
 
 
 class Stateful(Protocol):
-    """A module, an optimizer, an Approximation."""
+    """An object with a state, such as a module, an optimizer or an Approximation."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -51,18 +51,18 @@ class Stateful(Protocol):
 
 
 class Checkpointer(ABC):
-    """A checkpointer of your own has `init` and `__call__`."""
+    """The base class of checkpointers. A custom one implements `init` and `__call__`."""
 
     @abstractmethod
     def __call__(self) -> None:
-        """Called after every update."""
+        """The Approximation calls this after every update."""
 
     @abstractmethod
     def init(self, model: nn.Module, filename: str) -> None:
-        """Called once, by the Approximation: what is to be saved, and where (`<log_dir>/<name>.pt`)."""
+        """The Approximation calls this once, with the model to save and the path `<log_dir>/<name>.pt`."""
 
-    def include(self, whole: Stateful) -> None:  # noqa: B027 - there is nothing that every checkpointer must do
-        """Called after `init` with the Approximation: all there is to save. By default the model is enough."""
+    def include(self, whole: Stateful) -> None:  # noqa: B027 - optional for custom checkpointers
+        """The Approximation calls this after `init`, with itself as the state to save; by default the model is."""
 
 
 class DummyCheckpointer(Checkpointer):
@@ -78,10 +78,11 @@ class DummyCheckpointer(Checkpointer):
 class PeriodicCheckpointer(Checkpointer):
     """Saves after every `frequency` updates.
 
-    keep: how many of the newest stay. keep_best: and how many with the highest `mean_return`, which the program sets
-        as it goes; None: not known. background: whether a thread does the writing.
-    `count` is the number of updates, `folder` where checkpoints lie. Raises NetworkError for numbers below 1 (or 0,
-    for `keep_best`).
+    keep: how many of the newest checkpoints to keep. keep_best: how many of those with the highest `mean_return` to
+        keep in addition; the program sets that attribute during the training, None means unknown.
+    background: write in a thread. files: the file operations, replaced in tests.
+    `count` is the number of updates, `folder` the folder of the checkpoints. Raises NetworkError for numbers below 1
+    (`keep_best`: below 0).
     """
 
     def __init__(
@@ -111,11 +112,11 @@ class PeriodicCheckpointer(Checkpointer):
     @property
     def folder(self) -> Path:
         if self._folder is None:
-            raise NetworkError("this checkpointer was given no model", hint="init(model, filename) does it")
+            raise NetworkError("this checkpointer has no model yet", hint="call init(model, filename) first")
         return self._folder
 
     def init(self, model: nn.Module, filename: str) -> None:
-        """`filename` without its `.pt` becomes the folder; nothing is written yet."""
+        """Sets the folder, `filename` without its `.pt`, and the model to save. Writes nothing."""
         path = Path(filename)
         self._folder = (path.with_suffix("") if path.suffix == ".pt" else path).absolute()
         self._whole = _ModelAlone(model)
@@ -125,9 +126,9 @@ class PeriodicCheckpointer(Checkpointer):
         self._whole = whole
 
     def __call__(self) -> None:
-        """Counts an update, and saves when `frequency` of them have passed since the last one.
+        """Counts an update, and saves after every `frequency` updates.
 
-        Raises RecordError where checkpoints of an earlier training lie in the folder: they would be mixed with these.
+        Raises RecordError if the folder has checkpoints of an earlier training, which would be mixed with the new ones.
         """
         if not self._continues:
             self._refuse_foreign()
@@ -136,12 +137,12 @@ class PeriodicCheckpointer(Checkpointer):
             self.save()
 
     def save(self) -> None:
-        """Saves now. Raises RecordError when this, or the save before, cannot be written."""
+        """Saves now. Raises RecordError if this or the previous checkpoint cannot be written."""
         self.wait()
         owner = _owners.get(self.folder)
         if owner is not None and owner is not self:
             raise RecordError(
-                f"another approximation writes its checkpoints to `{self.folder}`", hint="give each its own name"
+                f"another approximation writes its checkpoints to `{self.folder}`", hint="give each a different name"
             )
         assert self._whole is not None
         tree, arrays = to_record(self._whole.state_dict())
@@ -150,11 +151,11 @@ class PeriodicCheckpointer(Checkpointer):
         if not self.background:
             self._write(*arguments)
             return
-        self._thread = threading.Thread(target=self._write_and_tell, args=arguments, name="checkpoint")
+        self._thread = threading.Thread(target=self._write_in_thread, args=arguments, name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
-        """Returns when nothing is being written; raises what the last write raised."""
+        """Waits for the current write. Raises its error, or that of the last one."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -163,10 +164,10 @@ class PeriodicCheckpointer(Checkpointer):
             raise failed
 
     def restore(self) -> int | None:
-        """Puts the newest intact checkpoint of the folder into what is saved here; None if there is none.
+        """Loads the newest intact checkpoint of the folder into the Approximation, and continues its count of updates.
 
-        Returns how many updates it was made after; counting goes on from there. Raises RecordError for one that
-        cannot be read and NetworkError for one that does not fit.
+        Returns that count; None without a checkpoint. Raises RecordError for a checkpoint that cannot be read and
+        NetworkError for one that does not fit.
         """
         self.wait()
         self._continues = True
@@ -182,7 +183,7 @@ class PeriodicCheckpointer(Checkpointer):
         if self.folder.is_dir() and list_checkpoints(self.folder):
             raise RecordError(
                 f"`{self.folder}` holds checkpoints of an earlier training",
-                hint="call restore() before the first update to go on from them, or write to another log_dir or name",
+                hint="call restore() before the first update to continue it, or set another log_dir or name",
             )
         self._continues = True
 
@@ -194,7 +195,7 @@ class PeriodicCheckpointer(Checkpointer):
         write_checkpoint(self.folder, update, tensors=arrays, parts={}, state=state, files=self._files)
         retain(self.folder, self.keep, self.keep_best, self._files)
 
-    def _write_and_tell(self, *arguments: Any) -> None:
+    def _write_in_thread(self, *arguments: Any) -> None:
         try:
             self._write(*arguments)
         except BaseException as error:
@@ -202,7 +203,7 @@ class PeriodicCheckpointer(Checkpointer):
 
 
 class _ModelAlone:
-    """A model as it lies in a checkpoint: under "model"."""
+    """The state of a model without an Approximation, in the form of a checkpoint: under "model"."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -215,21 +216,21 @@ class _ModelAlone:
 
 
 def load_checkpoint(folder: Path | str) -> dict[str, Any]:
-    """The state in one checkpoint, for `Approximation.load_state_dict`; its "model" is a module's state_dict.
+    """Returns the state in one checkpoint, for `Approximation.load_state_dict`; "model" is a module's state_dict.
 
-    Raises RecordError if any byte is not as it was written, or is none of ours. A pickle is never read.
+    Raises RecordError if any byte has changed, and for a folder in another format. Pickles are never read.
     """
     path = Path(folder)
     if path.is_file():
         raise RecordError(
             f"`{path}` is a file, a checkpoint is a folder",
-            hint="of another library's pickle, take the state_dict in that library and save it as safetensors",
+            hint="load another library's pickle in that library, and save its state_dict as safetensors",
         )
     check_folder(path)
     arrays, state = load_weights(path)
     if state.get("format") != FORMAT:
-        raise RecordError(f"`{path}` holds no checkpoint of an approximation of format {FORMAT}")
+        raise RecordError(f"`{path}` is not a checkpoint of an approximation in format {FORMAT}")
     tree = from_record(state.get("tree"), arrays)
     if not isinstance(tree, dict) or not isinstance(tree.get("model"), dict):
-        raise RecordError(f"`{path}` holds no model")
+        raise RecordError(f"`{path}` contains no model")
     return tree

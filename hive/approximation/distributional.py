@@ -1,7 +1,7 @@
 """Distributions of returns over a fixed support: C51's QDist.
 
 Source: Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement Learning". The support and
-the projection are hive.networks' own (projection.py); here is the Approximation around them.
+the projection are in hive.networks.projection.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ __all__ = ["QDist", "QDistModule"]
 
 
 class QDistModule(nn.Module):
-    """`model` returns logits [N, n_actions * n_atoms] or [N, n_actions, n_atoms].
+    """Computes probabilities from `model`, which returns logits [N, n_actions * n_atoms] or [N, n_actions, n_atoms].
 
-    Buffers, so that they are saved, moved and copied with the parameters: `atoms` [n_atoms], the support, and
-    `terminal` [n_atoms], the return 0 on it: all mass on the atom 0, or between the two atoms beside 0.
+    `atoms` is the support, `terminal` the distribution of the return 0 on it (the mass is on the atom 0, or split
+    between the two atoms beside 0), both float32 [n_atoms]. They are buffers, so they are saved, moved and copied with
+    the parameters.
     """
 
     atoms: Tensor
@@ -60,13 +61,15 @@ class QDistModule(nn.Module):
 
 
 class QDist(Approximation):
-    """The distribution of the return of all discrete actions, or of those given.
+    """The distribution of the return of all discrete actions, or of the given ones.
 
-    Called with states: probabilities [*leading, n_actions, n_atoms]; with states and actions (as of QNetwork):
-    [*leading, n_atoms]. After a terminal state the return is 0.
+    Called with states it returns probabilities [*leading, n_actions, n_atoms]; with states and actions (as for
+    QNetwork) [*leading, n_atoms]. The return after a terminal state is 0.
 
-    v_min, v_max: the ends of the support; 0 lies between them. Raises NetworkError where it does not, or for fewer
-    than 2 atoms. Other arguments: as of Approximation.
+    v_min, v_max: the ends of the support, in the unit of the returns; 0 must lie between them.
+    Other arguments: as for Approximation.
+
+    Raises NetworkError if 0 does not, and for fewer than 2 atoms.
     """
 
     model: QDistModule
@@ -88,13 +91,14 @@ class QDist(Approximation):
 
     @property
     def atoms(self) -> Tensor:
-        """The support [n_atoms], where the model is."""
+        """The support, float32 [n_atoms], on the device of the model."""
         return self.model.atoms
 
     def project(self, dist: Tensor, support: Tensor) -> Tensor:
-        """The distribution on `atoms` that is nearest to the one with mass `dist` at `support`.
+        """Projects the distribution with mass `dist` at `support` onto `atoms` (Bellemare et al. 2017, equation 7).
 
         dist, support: [..., n_atoms], for example support = reward + discount * atoms. Returns [..., n_atoms] with
-        the mass of `dist`; what lies beyond an end of `atoms` goes to that end. Equation 7 of Bellemare et al. 2017.
+        the mass of `dist`; mass beyond an end of `atoms` moves to that end. Raises NetworkError for a support that is
+        not finite or does not fit.
         """
         return project_categorical(support, dist, self.atoms)

@@ -1,25 +1,25 @@
-"""Features that several heads share: one forward pass, one backward pass, whatever the heads do in between.
+"""Features that several heads share: one forward pass and one backward pass, for any number of heads.
 
-Style "detached", the documented one. The heads see a leaf, and the graph of the features waits:
+Style "detached" is that of autonomous-learning-library. The heads get a leaf, and the graph of the features waits:
 
     states ── model ── features ┊ leaf ──┬── v       v.reinforce(loss)        leaf.grad  = dloss/dleaf
                           ^     ┊        └── policy  policy.reinforce(loss)   leaf.grad += dloss/dleaf
                           └─────┊─ one backward pass by reinforce(): features <- leaf.grad * loss_scaling
 
-The sum of the heads' gradients is the gradient of the sum of their losses, so this is joint backpropagation with the
-heads' own loss scaling, optimizers and order of steps.
+The sum of the heads' gradients is the gradient of the sum of their losses, so this is joint backpropagation in which
+each head has its loss scaling, its optimizer and its time of stepping.
 
-Style "shared": no cut. Losses are added and backpropagated once, by the program or by `accumulate_jointly`. It is the
-one for a run, where all losses are one gradient: `yield reinforce_jointly(losses, [features], samples=n)`.
+Style "shared" does not detach. The program or `accumulate_jointly` adds the losses and backpropagates once. A run needs
+this style, because all losses form one gradient: `yield reinforce_jointly(losses, [features], samples=n)`.
 
-A model with nothing to learn, because it is frozen or has no parameters, makes no steps. In both styles, with an
-optimizer or without, its `reinforce`, `count_backward` and `step` change nothing.
+A model that is frozen or has no parameters makes no steps. In both styles, with or without an optimizer, its
+`reinforce`, `count_backward` and `step` change nothing.
 
-In both styles `loss_scaling` multiplies the gradient that enters the model from its features, and nothing of the
+In both styles `loss_scaling` multiplies the gradient that enters the model from its features; it does not affect the
 heads.
 
-A waiting graph costs memory. It is let go when no gradient can come any more: when nobody holds its features, nor
-anything computed from them. What is held all the same, is bounded: `cache_size`.
+A waiting graph costs memory. It is released when no gradient can arrive any more, because the program has dropped its
+features and everything computed from them. `cache_size` bounds the number of the others.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from hive.networks.field_rules import Rule
 
 __all__ = ["CACHE_SIZE", "FeatureModule", "FeatureNetwork"]
 
-# Forward passes that wait for their gradient. A program that calls the features step by step has as many as its
-# rollout has steps; one that never calls reinforce is told after so many instead of running out of memory.
+# Greatest number of forward passes that wait for their gradient. A program that calls the features step by step has one
+# per step of its rollout; one that never calls reinforce gets an error before it runs out of memory.
 CACHE_SIZE = 256
 
 Style = Literal["detached", "shared"]
 
 
 class FeatureModule(nn.Module):
-    """States in, the same states with features [*leading, *shape] for observations out; the mask stays as it is.
+    """Maps states to the same states with features [*leading, *shape] as observations; the mask does not change.
 
     A terminal state whose observation is not finite gets the features of another state, see states.py.
     """
@@ -64,10 +64,13 @@ class FeatureModule(nn.Module):
 
 
 class FeatureNetwork(Approximation):
-    """An Approximation whose output, states with features, goes into heads. Called with states (see states.py).
+    """An Approximation that maps states (see states.py) to states with features, the inputs of heads.
 
-    style: "detached" or "shared", see above. cache_size: how many forward passes may wait for `reinforce`, in style
-    "detached". Other arguments: as of Approximation; no GradScaler, the heads' losses are scaled by their own.
+    style: "detached" or "shared", see the module. cache_size: the greatest number of forward passes that wait for
+        `reinforce` in style "detached". Other arguments: as for Approximation, without a GradScaler, because the heads
+        have theirs.
+
+    Raises NetworkError for an unknown style, a GradScaler, and style "detached" in a run.
     """
 
     def __init__(
@@ -86,17 +89,17 @@ class FeatureNetwork(Approximation):
         if style == "detached" and isinstance(optimizer, GradientReceiver):
             raise NetworkError(
                 f"`{name}` cannot wait for the gradients of heads in a run, where each yield is a whole gradient",
-                hint='make it with style="shared", and yield reinforce_jointly(losses, [features], samples=n)',
+                hint='construct it with style="shared", and yield reinforce_jointly(losses, [features], samples=n)',
             )
         if kwargs.get("scaler") is not None:
-            raise NetworkError(f"`{name}` has features, whose gradient the heads have scaled", hint="no scaler here")
+            raise NetworkError(f"`{name}` takes no scaler: the heads scale the gradient of its features")
         super().__init__(FeatureModule(model), optimizer, name=name, **kwargs)
         self.style = style
         self.cache_size = cache_size
         self._waiting: list[_Pass] = []
 
     def __call__(self, states: States) -> States:
-        """The states with features for observations. Raises NetworkError when too many passes wait."""
+        """Returns the states with features as observations. Raises NetworkError if `cache_size` passes wait."""
         result = super().__call__(states)
         features = observation_of(result)
         if not features.requires_grad:
@@ -110,7 +113,7 @@ class FeatureNetwork(Approximation):
         if len(self._waiting) >= self.cache_size:
             raise NetworkError(
                 f"{self.cache_size} forward passes of `{self.name}` wait for reinforce()",
-                hint="use no_grad() or eval() where nothing is learned, or raise cache_size",
+                hint="use no_grad() or eval() for passes without learning, or increase cache_size",
             )
         leaf = features.detach().requires_grad_()
         self._waiting.append(_Pass(features, leaf))
@@ -119,19 +122,19 @@ class FeatureNetwork(Approximation):
     def reinforce(
         self, loss: Tensor | Loss | None = None, *, samples: int | None = None, statistics: Sequence[float] = ()
     ) -> Self:
-        """The backward pass of the model, and a step; returns self.
+        """Makes the backward pass of the model and a step; returns self.
 
-        Style "detached": `reinforce()`, after the heads have been reinforced. Style "shared": `reinforce(loss)` with
-        the sum of the heads' scaled losses; the heads then make their own `step()`. Raises NetworkError where no
-        gradient has come from the heads. samples, statistics: as of Approximation.
+        Style "detached": call `reinforce()` after that of the heads. Style "shared": call `reinforce(loss)` with
+        the sum of the heads' scaled losses, then `step()` of the heads. samples, statistics: as for Approximation.
+        Raises NetworkError if no gradient has arrived from the heads.
         """
         return super().reinforce(loss, samples=samples, statistics=statistics)
 
     def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
-        """The backward pass without a step; returns self.
+        """Makes the backward pass without a step; returns self.
 
-        weight: in style "detached" that of the heads' losses. Call it after each of their weights: the gradient that
-            has come from them is taken as one.
+        weight: in style "detached" the weight of the heads' losses. Call this once for each weight, because all
+            gradients that have arrived since the last call get the same one.
         """
         if self.style == "shared":
             return super().accumulate(loss, weight)
@@ -147,17 +150,17 @@ class FeatureNetwork(Approximation):
             self._pass_on(loss)
 
     def _pass_on(self, loss: Any) -> None:
-        """Style "detached": the backward pass of the model."""
+        """Makes the backward pass of the model in style "detached"."""
         if loss is not None:
             raise NetworkError(
-                f"`{self.name}` is given a loss, and takes its gradient from the heads",
-                hint='call reinforce() without one, or make it with style="shared"',
+                f"`{self.name}` is given a loss, but its gradient comes from the heads",
+                hint='call reinforce() without one, or construct it with style="shared"',
             )
         arrived = [waiting for waiting in self._waiting if waiting.gradient is not None]
         if not arrived and self._learns_nothing:
             return
         if not arrived:
-            raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="reinforce the heads before")
+            raise NetworkError(f"no gradient has reached `{self.name}` from a head", hint="reinforce the heads before")
         self._waiting = []
         gradients = [waiting.gradient * self.loss_scaling for waiting in arrived if waiting.gradient is not None]
         torch.autograd.backward([waiting.features for waiting in arrived], gradients)
@@ -167,42 +170,45 @@ class FeatureNetwork(Approximation):
             super()._add_to_mean(weight)
 
     def scaled(self, loss: Any) -> Tensor:
-        """`loss` itself: `loss_scaling` acts where the gradient enters the model."""
+        """Returns `loss` itself, because `loss_scaling` is applied where the gradient enters the model.
+
+        Raises NetworkError for anything but a scalar tensor with a graph.
+        """
         if not isinstance(loss, Tensor) or loss.dim() != 0 or not loss.requires_grad:
-            raise NetworkError(f"`{self.name}` is given a loss that is no scalar with a graph")
+            raise NetworkError(f"`{self.name}` is given a loss that is not a scalar with a graph")
         return loss
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Says that a backward pass of the heads' losses times `weight` has been made."""
+        """Accumulates the gradient after a backward pass of the heads' losses times `weight`."""
         if self.style == "detached":
             self.accumulate(weight=weight)
         else:
             super().count_backward(weight)
 
     def pass_on(self) -> None:
-        """The backward pass of the model from the gradients of the heads; in style "shared" it has been made."""
+        """Backpropagates the heads' gradients through the model; style "shared" has done so already."""
         if self.style == "detached":
             self._pass_on(None)
 
     def step(self, loss: Tensor | None = None) -> Self:
-        """As Approximation's; does nothing where there is nothing to learn."""
+        """Makes a step as Approximation does; does nothing for a model without trainable parameters."""
         return self if self._has_nothing() and not self._mean.rounds else super().step(loss)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer or a pass that waits, unless there is nothing to learn."""
+        """Raises NetworkError without an optimizer or a waiting pass, unless the model has nothing to learn."""
         if self._learns_nothing:
             return
         if self.style == "detached" and not any(waiting.may_learn() for waiting in self._waiting):
-            raise NetworkError(f"no gradient has come to `{self.name}` from a head", hint="give the heads its features")
+            raise NetworkError(f"no gradient has reached `{self.name}` from a head", hint="call heads on its features")
         super().refuse_untrainable()
 
     def _has_nothing(self) -> bool:
-        """Whether there is nothing to learn and no gradient for whatever else the optimizer holds."""
+        """Returns whether the model cannot learn and no other parameter of the optimizer has a gradient."""
         return self._learns_nothing and not (self.optimizer and parameters_with_gradients(self.optimizer))
 
     @property
     def _learns_nothing(self) -> bool:
-        """Whether the model is frozen or has no parameters. A gradient for what lies below still passes through it."""
+        """Whether the model is frozen or has no parameters. Gradients still pass through it to modules below."""
         return not any(parameter.requires_grad for parameter in self.model.parameters())
 
     def _refuse_step(self, parameters: list[Tensor]) -> None:
@@ -211,12 +217,12 @@ class FeatureNetwork(Approximation):
 
 
 class _Pass:
-    """A forward pass that waits: its features with their graph, and the gradient that has come to the leaf."""
+    """A waiting forward pass: its features with their graph, and the gradient that has arrived at the leaf."""
 
     def __init__(self, features: Tensor, leaf: Tensor) -> None:
         self.features = features
         self.gradient: Tensor | None = None
-        self._leaf = weakref.ref(leaf)  # alive as long as somebody, or a graph, can give it a gradient
+        self._leaf = weakref.ref(leaf)  # alive as long as the program or a graph can produce its gradient
         leaf.register_post_accumulate_grad_hook(self._arrived)
 
     def may_learn(self) -> bool:

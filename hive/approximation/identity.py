@@ -1,4 +1,4 @@
-"""The identity as an Approximation: what stands in for a FeatureNetwork where there are no features to learn."""
+"""The identity as an Approximation, which replaces a FeatureNetwork if there are no features to learn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ __all__ = ["Identity"]
 
 
 class Identity(Approximation):
-    """Answers with its input. It has nothing to learn: `reinforce`, `accumulate` and `step` do nothing.
+    """Returns its input. It has no parameters, so `reinforce`, `accumulate` and `step` do nothing.
 
-    device: which there are no parameters to tell. Other arguments: as of Approximation, but for model and optimizer.
+    device: required, because no parameters determine it. Other arguments: as for Approximation, without model and
+        optimizer.
     """
 
     def __init__(self, device: torch.device | str, name: str = "identity", **kwargs: Any) -> None:

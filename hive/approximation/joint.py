@@ -1,11 +1,11 @@
 """One update of several approximations.
 
-`jointly` for agents of several networks: each loss reaches only the parameters of its own approximation, whatever else
-its graph contains, and all steps come after all backward passes. In a run it is one gradient, and one `yield`:
+`jointly` is for agents with several networks. Each loss reaches only the parameters of its approximation, whatever else
+its graph contains, and all steps follow all backward passes. In a run the result is one gradient, and one `yield`:
 
     yield jointly((critic, critic_loss), (policy, policy_loss), samples=n)
 
-`reinforce_jointly` for heads on shared features, learned by one backward pass:
+`reinforce_jointly` is for heads on shared features, trained by one backward pass:
 
     reinforce_jointly([(v, value_loss), (policy, policy_loss)], [features])
 
@@ -14,8 +14,8 @@ is
     (v.scaled(value_loss) + policy.scaled(policy_loss)).backward()
     v.step(); policy.step(); features.step()
 
-with each one's `loss_scaling` and `accumulate_steps` honoured. Features may be of either style, or an Identity. In a
-run it is one gradient too, and takes `samples`.
+with the `loss_scaling` and `accumulate_steps` of each. Features may have either style, or be an Identity. In a run the
+result is one gradient too, and `samples` is required.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ Losses = Sequence[tuple[Approximation, Tensor]]
 def jointly(
     *parts: tuple[Approximation, Tensor | Loss], samples: int | None = None, statistics: Sequence[float] = ()
 ) -> tuple[Approximation, ...]:
-    """A backward pass for each (approximation, loss), then the step of each; in a run, one gradient of them all.
+    """Makes a backward pass for each (approximation, loss), then the step of each; in a run, one gradient of all.
 
-    Returns the approximations, so that a typed generator can yield it.
+    Returns the approximations, so that a typed generator can yield the call. An approximation with several losses
+    learns from their sum.
 
-    samples, statistics: as of `Approximation.reinforce`; without any, the statistics of typed losses, one after the
-        other. An approximation with several losses learns from their sum. Raises NetworkError where two approximations
-        share a parameter, where only some are part of a run, and as `reinforce`; before any backward pass.
+    samples, statistics: as for `Approximation.reinforce`; the default statistics are those of typed losses, in order.
+
+    Raises NetworkError, before any backward pass, if two approximations share a parameter, if only some are part of a
+    run, and as `reinforce`.
     """
     if not parts:
-        raise NetworkError("there are no losses to learn from")
+        raise NetworkError("no losses are given")
     approximations = tuple(dict.fromkeys(approximation for approximation, _ in parts))
     groups = _own_parameters(approximations)
     receiver = _receiver_of(approximations)
@@ -78,7 +80,7 @@ def jointly(
 
 
 def _receiver_of(approximations: Iterable[Approximation]) -> GradientReceiver | None:
-    """That of all; None in a plain script. Raises NetworkError where they have several."""
+    """Returns the common receiver, None in a script. Raises NetworkError if there are several."""
     receivers = {id(approximation.receiver): approximation.receiver for approximation in approximations}
     if len(receivers) > 1:
         raise NetworkError("some of these approximations belong to a run and some do not", hint="connect all of them")
@@ -86,7 +88,7 @@ def _receiver_of(approximations: Iterable[Approximation]) -> GradientReceiver | 
 
 
 def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximation, list[nn.Parameter]]:
-    """The trainable parameters of each. Raises NetworkError for one that two of them have, and where one has none."""
+    """Returns the trainable parameters of each. Raises NetworkError for shared ones, and if one has none."""
     owners: dict[int, Approximation] = {}
     groups = {}
     for approximation in approximations:
@@ -97,7 +99,7 @@ def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximati
             other = owners.setdefault(id(parameter), approximation)
             if other is not approximation:
                 raise NetworkError(
-                    f"`{other.name}` and `{approximation.name}` share parameters, and jointly() keeps them apart",
+                    f"`{other.name}` and `{approximation.name}` share parameters, which jointly() does not support",
                     hint="heads on shared features are learned by reinforce_jointly",
                 )
         groups[approximation] = group
@@ -105,10 +107,11 @@ def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximati
 
 
 def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), weight: float = 1.0) -> None:
-    """One backward pass of all losses, each scaled by its head; its gradients enter the means with `weight`; no step.
+    """Makes one backward pass of all losses, each scaled by its head, without a step.
 
-    losses: heads with their losses, scalars; a head may have several. Raises NetworkError as `accumulate`, and for a
-    head with a GradScaler: the scales of several have no sum.
+    losses: pairs of a head and a scalar loss; a head may have several. weight: that of the gradients in the mean of the
+    next step. Raises NetworkError as `accumulate`, and for a head with a GradScaler, because losses with different
+    scales cannot be summed.
     """
     _refuse_unpaired(losses, features)
     refuse_weight(weight)
@@ -126,9 +129,10 @@ def reinforce_jointly(
     samples: int | None = None,
     statistics: Sequence[float] = (),
 ) -> tuple[Approximation, ...]:
-    """One backward pass of all losses, then a step of each head, in order, and of each of the features.
+    """Makes one backward pass of all losses, then a step of each head, in order, and of each of the features.
 
-    samples, statistics: as of `Approximation.reinforce`. Otherwise as `accumulate_jointly`. Returns the approximations.
+    samples, statistics: as for `Approximation.reinforce`. Other arguments and errors: as for `accumulate_jointly`.
+    Returns the approximations.
     """
     _refuse_unpaired(losses, features)
     everyone = (*_heads(losses), *features)
@@ -151,21 +155,21 @@ def reinforce_jointly(
 
 
 def _total(losses: Losses) -> Tensor:
-    """The sum of all losses, each scaled by its head."""
+    """Returns the sum of all losses, each scaled by its head."""
     for head, _ in losses:
         if head.scaler is not None:
-            raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot honour")
+            raise NetworkError(f"`{head.name}` has a GradScaler, which a joint backward pass cannot apply")
     return torch.stack([head.scaled(loss) for head, loss in losses]).sum()
 
 
 def _refuse_unpaired(losses: Any, features: Any) -> None:
     if not losses:
-        raise NetworkError("there are no losses to learn from")
+        raise NetworkError("no losses are given")
     for pair in losses:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], Approximation):
-            raise NetworkError("what is learned from is a list of pairs, each a head and its loss")
+            raise NetworkError("losses must be a list of pairs, each a head and its loss")
     if not isinstance(features, list | tuple):
-        raise NetworkError("features are given as a list", hint="reinforce_jointly(losses, [features])")
+        raise NetworkError("features must be a list", hint="reinforce_jointly(losses, [features])")
 
 
 def _heads(losses: Losses) -> list[Approximation]:

@@ -3,8 +3,8 @@
     backward pass   .grad ──add(optimizer, weight)──> GradAccumulator      .grad is None again
     step            .grad <──restore()── sum of weight * gradient / sum of weights
 
-The sums are those of hive.gradients: one block of them however many passes there are, and the same reduction as in a
-run. The parameters are those that the optimizer holds, wherever they are.
+hive.gradients computes the sums: one block for any number of passes, with the reduction of a run. The parameters are
+all those of the optimizer, even if other models own them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["GradientMean"]
 
 
 class GradientMean:
-    """The weighted mean of the gradients since the last step. `rounds` is how many have been added."""
+    """The weighted mean of the gradients since the last step. `rounds` is the number of added gradients."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -30,9 +30,10 @@ class GradientMean:
         self._accumulator: GradAccumulator | None = None
 
     def add(self, optimizer: Optimizer, weight: float) -> bool:
-        """Takes the gradients of all trainable parameters of `optimizer`; False, and nothing taken, if there are none.
+        """Adds the gradients of all trainable parameters of `optimizer` and sets their `.grad` to None.
 
-        Gradients that are not finite are taken too: the step checks the mean.
+        Returns False, and adds nothing, if no parameter has a gradient. Non-finite gradients are added too, because the
+        step checks the mean.
         """
         held = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         if all(parameter.grad is None for parameter in held):
@@ -47,7 +48,7 @@ class GradientMean:
         return True
 
     def restore(self) -> bool:
-        """Adds the mean to what is in `.grad`, and forgets the sums. Returns whether it was a mean of weights."""
+        """Adds the mean to `.grad` and clears the sums. Returns whether the sum of the weights was not 1."""
         if not self.rounds or self._accumulator is None:
             return False
         later = {name: parameter.grad for name, parameter in self._parameters.items()}
@@ -61,13 +62,13 @@ class GradientMean:
         return report is not None and report.weight != 1.0
 
     def clear(self) -> None:
-        """Forgets what was added; memory is kept for the next step."""
+        """Clears the sums; keeps their memory for the next step."""
         self.rounds = 0
         if self._accumulator is not None:
             self._accumulator.clear()
 
     def _lay_out(self, parameters: list[Tensor]) -> None:
-        """An accumulator for these parameters; the one of the last step if they are the same, in the same place."""
+        """Creates an accumulator, unless the parameters, their dtypes and devices are those of the last step."""
         layout = tuple((id(parameter), parameter.dtype, parameter.device) for parameter in parameters)
         if layout != self._layout:
             self._parameters = {f"{number}": parameter for number, parameter in enumerate(parameters)}

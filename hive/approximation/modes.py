@@ -1,7 +1,7 @@
-"""Evaluation mode for the length of a forward pass.
+"""Evaluation mode for the duration of a forward pass.
 
-A module has a mode, `training`, and so has every module in it: a frozen BatchNorm stays in evaluation mode while the
-network around it is trained. `module.train(mode)` would give them all one mode; here each gets back its own.
+Every submodule has a mode, `training`, of its own: a frozen BatchNorm stays in evaluation mode while the network
+around it is trained. `module.train(mode)` would set all to one mode, so each mode is saved and restored here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ __all__ = ["evaluating"]
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Runs the block with `module` and all modules in it in evaluation mode, and gives each its own mode back.
-
-    Also when the block raises.
-    """
+    """Runs the block with `module` and its submodules in evaluation mode, and restores all modes even if it raises."""
     modes = [(child, child.training) for child in module.modules()]
     module.eval()
     try:

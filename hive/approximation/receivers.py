@@ -1,8 +1,8 @@
-"""Where a gradient goes that no torch optimizer steps: in a run, into the slot of the gradient worker.
+"""Receivers of gradients, which replace torch optimizers in a run: they write the slot of the gradient worker.
 
-An Approximation whose `optimizer` is a GradientReceiver makes no updates of its own. Its `reinforce` hands the loss
-over; the receiver makes the backward pass, on the weights that are bound, and passes the gradient on. So an algorithm
-is written once: in a plain script its approximations have torch optimizers, in a run the receiver of their process.
+An Approximation whose `optimizer` is a GradientReceiver makes no updates. Its `reinforce` passes the loss to the
+receiver, which makes the backward pass on the bound weights and sends the gradient to the learner. The same algorithm
+thus works in both cases: in a script its approximations have torch optimizers, in a run the receiver of their process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Outputs = TypeVar("Outputs")
 class Part:
     """One backward pass. `loss` is a scalar with a graph; `inputs` are those of its forward pass, for reports.
 
-    parameters: the only ones that it reaches; None: all of the network.
+    parameters: the only parameters whose gradients are computed; None: all of the network.
     """
 
     loss: Tensor
@@ -32,10 +32,14 @@ class Part:
 
 @runtime_checkable
 class GradientReceiver(Protocol):
-    """Takes the gradients of approximations on one network."""
+    """The interface of an object that receives the gradients of approximations on one network."""
 
     def watch(self, outputs: Outputs) -> Outputs:
-        """Marks outputs of the weights that are bound now: a loss of them is refused once others are bound."""
+        """Marks outputs of the bound weights, and returns them: a loss of them is refused once others are bound."""
 
     def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
-        """Makes one gradient of the parts, a mean over `samples`. Raises NetworkError."""
+        """Computes one gradient from the parts, a mean over `samples`; an empty list is a gradient of 0 samples.
+
+        statistics: means over the samples, for the metrics. Raises NetworkError without `samples`, and for a loss of
+        outputs of earlier weights.
+        """

@@ -1,17 +1,17 @@
-"""What the networks of this package are called with: states.
+"""States, the arguments of the networks of this package.
 
-    a tensor             observations [N, *shape]; none of the states is terminal
-    a mapping            "observation" [*leading, *shape] and, if it has one, "mask" [*leading]
+    a tensor             observations [N, *shape]; no state is terminal
+    a mapping            "observation" [*leading, *shape] and optionally "mask" [*leading]
     an object            with attributes of these names, such as a State of autonomous-learning-library
 
-The mask is 0 where a state is terminal (nothing follows it, its value is 0) and 1 elsewhere. Its axes say how many
-states there are: a mask [] is a single state, [T, B] an array of them. Without a mask the first axis counts states.
+The mask is 0 for terminal states, whose value is 0, and 1 for the others. Its axes are those of the states: a mask []
+is a single state, [T, B] an array of them. Without a mask the first axis is that of the states.
 
-A model is always called with one batch axis, and what it returns gets the axes of the states.
+A model is always called with one batch axis, and its result is reshaped to the axes of the states.
 
-The value of a terminal state depends on nothing, not even on a model or an observation that is not finite there. To
-set the value afterwards is not enough: its gradient is 0, and the backward pass multiplies that 0 by the infinities of
-the model. So the model sees another state in its place (`over_live_states`), and `masked` then sets the value.
+The value of a terminal state must be 0 even if its observation or the model's output for it is not finite. Setting the
+value afterwards is not enough: the backward pass would multiply its gradient 0 by an infinity in the model, which is
+NaN. So `over_live_states` replaces it by another state for the model, and `masked` then sets the value.
 """
 
 from __future__ import annotations
@@ -42,43 +42,43 @@ HINT = "give a tensor [N, *shape], or a mapping with `observation` and `mask`"
 
 
 def observation_of(states: States) -> Tensor:
-    """The observations, [*leading, *shape]. Raises NetworkError where there are none."""
+    """Returns the observations, [*leading, *shape]. Raises NetworkError for states without them."""
     found = states if isinstance(states, Tensor) else _entry(states, "observation")
     if not isinstance(found, Tensor):
         kind = type(states).__name__ if found is None else f"{type(found).__name__} as `observation`"
-        raise NetworkError(f"states are given as {kind}, which holds no tensor of observations", hint=HINT)
+        raise NetworkError(f"states are given as {kind}, which has no tensor of observations", hint=HINT)
     return found
 
 
 def leading_shape(states: States) -> torch.Size:
-    """The axes that count states. Raises NetworkError if mask and observations do not fit."""
+    """Returns the shape of the states, `leading`. Raises NetworkError if mask and observations do not fit."""
     observation, mask = observation_of(states), _mask_of(states)
     if mask is None:
         if observation.dim() == 0:
-            raise NetworkError("observations [] have no axis that counts states", hint=HINT)
+            raise NetworkError("observations [] have no axis of states", hint=HINT)
         return observation.shape[:1]
     if observation.shape[: mask.dim()] != mask.shape:
         raise NetworkError(
             f"a mask {list(mask.shape)} does not fit observations {list(observation.shape)}",
-            hint="the mask has one number for each state",
+            hint="the mask needs one number for each state",
         )
     return mask.shape
 
 
 def over_states(model: Callable[..., Any], states: States, *extra: Tensor) -> Tensor:
-    """`model` called with the observations and `extra` as [N, ...]; its result as [*leading, ...].
+    """Calls `model` with the observations and `extra` as [N, ...]; returns its result as [*leading, ...].
 
-    extra: [*leading, ...], more arguments of the model. The mask is not applied. Raises NetworkError if the result is
-    not a tensor with N rows.
+    extra: [*leading, ...], further arguments of the model. The mask is not applied. Raises NetworkError if the result
+    is not a tensor with N rows.
     """
     leading = leading_shape(states)
     return _with_axes(model(*_batches(leading, states, extra)), leading)
 
 
 def over_live_states(model: Callable[..., Any], states: States, *extra: Tensor, keep_finite: bool = False) -> Tensor:
-    """As `over_states`, with the first state that is not terminal in place of every terminal one.
+    """Does what `over_states` does, with every terminal state replaced by the first one that is not terminal.
 
-    Where all are terminal, the model sees zeros. keep_finite: replace only rows that are not finite.
+    If all states are terminal, the model gets zeros. keep_finite: replace only rows that are not finite.
     """
     leading = leading_shape(states)
     batches, mask = _batches(leading, states, extra), _mask_of(states)
@@ -94,7 +94,7 @@ def _batches(leading: torch.Size, states: States, extra: Sequence[Tensor]) -> li
 
 
 def _without_terminal(batch: Tensor, live: Tensor, keep_finite: bool) -> Tensor:
-    """`batch` [N, ...] with its first live row in place of rows that are not live; without synchronising a device."""
+    """Returns `batch` [N, ...] with terminal rows replaced by the first live one, without synchronising a device."""
     first = batch.index_select(0, live.to(torch.uint8).argmax().reshape(1))
     first = torch.where(live.any(), first, torch.zeros_like(first))
     kept = live | torch.isfinite(batch.flatten(1)).all(1) if keep_finite and batch.dim() > 1 else live
@@ -113,7 +113,7 @@ def _with_axes(result: Any, leading: torch.Size) -> Tensor:
 
 
 def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Tensor:
-    """`values` [*leading, ...] with 0, or the row `terminal`, in place of what belongs to terminal states."""
+    """Returns `values` [*leading, ...] with those of terminal states replaced by 0, or by the row `terminal`."""
     mask = _mask_of(states)
     if mask is None:
         return values
@@ -122,7 +122,10 @@ def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Te
 
 
 def with_observation(states: States, features: Tensor) -> States:
-    """The same states with `features` as observations, mask and all else kept; `states` does not change."""
+    """Returns a copy of the states with `features` as observations and everything else unchanged.
+
+    Raises NetworkError for an object that is neither a mapping, a dataclass nor has `update(name, value)`.
+    """
     if isinstance(states, Tensor):
         return features
     if not hasattr(states, "observation") and isinstance(states, Mapping):
@@ -132,8 +135,8 @@ def with_observation(states: States, features: Tensor) -> States:
     changed = states.update("observation", features) if hasattr(states, "update") else None
     if changed is None:
         raise NetworkError(
-            f"`{type(states).__name__}` cannot be given other observations",
-            hint="make it a dataclass, or give it update(name, value) that returns a changed copy",
+            f"the observations of a `{type(states).__name__}` cannot be replaced",
+            hint="make it a dataclass, or add a method update(name, value) that returns a changed copy",
         )
     return changed
 
@@ -141,11 +144,11 @@ def with_observation(states: States, features: Tensor) -> States:
 def action_tensor(
     actions: Tensor | Sequence[Any], leading: torch.Size, device: torch.device, count: int | None = None
 ) -> Tensor:
-    """Discrete actions as int64 [*leading] on `device`.
+    """Returns discrete actions as int64 [*leading] on `device`.
 
-    actions: a tensor, or a list of numbers or of tensors, one action for each state. count: how many actions there are.
-    Raises NetworkError for another number of them, which would be broadcast, and for actions beyond `count` that are in
-    host memory; on another device looking would synchronise it.
+    actions: a tensor, or a list of numbers or of tensors, one action for each state. count: the size of the action
+    space. Raises NetworkError for a wrong number of actions, which would be broadcast, for actions that are not whole
+    numbers, and for actions in host memory that are not below `count`; checking on another device would synchronise it.
     """
     if not isinstance(actions, Tensor):
         if not isinstance(actions, Iterable) or any(isinstance(action, str) for action in actions):
@@ -153,7 +156,7 @@ def action_tensor(
         parts = [torch.as_tensor(action).to(device).reshape(-1) for action in actions]
         actions = torch.cat(parts).reshape(leading) if sum(map(len, parts)) == leading.numel() else torch.zeros(0)
     if actions.shape != leading:
-        raise NetworkError(f"there are actions for other states than the {list(leading)} given", hint="one for each")
+        raise NetworkError(f"actions do not fit states {list(leading)}", hint="give one action for each state")
     if actions.is_floating_point() or actions.is_complex():
         raise NetworkError(f"discrete actions are whole numbers, these are {actions.dtype}")
     outside = count is not None and actions.device.type == "cpu" and ((actions < 0) | (actions >= count))

@@ -1,16 +1,16 @@
-"""One optimizer step on gradients that are there: its stages, in one order, and the report of it.
+"""One optimizer step on the present gradients: its stages, in a fixed order, and its report.
 
-    unscale      the mean of what was accumulated is taken (see means.py); by the GradScaler, if there is one
-    check        the global norm is taken; is everything finite?
-    clip         to a norm of clip_grad
-    optimizer    the optimizer's step
-    zero_grad    gradients are cleared
-    scheduler    the learning rate is logged, then changed
-    target       the target network is updated
-    checkpoint   the checkpointer is called
+    unscale      compute the mean of the accumulated gradients (see means.py), and divide by the GradScaler's factor
+    check        compute the global norm and check that it is finite
+    clip         clip the gradient to the norm clip_grad
+    optimizer    call the optimizer's step
+    zero_grad    clear the gradients
+    scheduler    log the learning rate, then change it
+    target       update the target network
+    checkpoint   call the checkpointer
 
-The gradient is that of the parameters which the optimizer holds, whosever they are: it is what the step applies. This
-module has the first three stages, on lists of parameters; `Approximation.step` is all eight.
+The gradient comprises all parameters of the optimizer, even those of other models, because the step applies them. This
+module has the first three stages, on lists of parameters; `Approximation.step` has all eight.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ STAGES = ("unscale", "check", "clip", "optimizer", "zero_grad", "scheduler", "ta
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one call of `step` did.
+    """The report of one call of `step`.
 
-    update: how many updates there have been, this one included if it was one.
-    stages: those that were carried out, in their order; one that is switched off, or had nothing to do, is not there.
-    norm: the gradient's Euclidean norm before clipping; None if neither clipping nor the check asked for it.
-    clipped_norm: afterwards; equal to `norm` where nothing was cut off.
-    learning_rate: of the optimizer's first group, in this step.
-    not_finite: the first parameter whose gradient was not finite, or an empty text.
+    update: the number of updates, including this one unless it was skipped.
+    stages: the executed stages in order, without those that were switched off or had nothing to do.
+    norm: the gradient's Euclidean norm before clipping; None if neither clipping nor the check needed it.
+    clipped_norm: the norm after clipping; equal to `norm` for a gradient within the limit.
+    learning_rate: the rate of the optimizer's first group in this step.
+    not_finite: the name of the first parameter with a non-finite gradient, or "".
     """
 
     update: int
@@ -62,24 +62,24 @@ class StepReport:
 
     @property
     def skipped(self) -> bool:
-        """Whether the weights stayed as they were."""
+        """Whether the step left the weights unchanged."""
         return "optimizer" not in self.stages
 
 
 def parameters_with_gradients(optimizer: Optimizer) -> list[Tensor]:
-    """The parameters of all groups that a backward pass has reached."""
+    """Returns the parameters of all groups that have a gradient."""
     return [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
 
 
 def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:
-    """Multiplies every gradient in place."""
+    """Multiplies every gradient by `factor`, in place."""
     torch._foreach_mul_(_gradients(parameters), factor)
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all gradients together, a scalar: NaN or infinite only if a gradient is.
+    """Returns the Euclidean norm of all gradients together, a scalar: NaN or infinite only if a gradient is.
 
-    Squares of large float32 numbers overflow; the norm is then taken again in float64.
+    The squares of large float32 numbers overflow; the norm is then computed again in float64.
     """
     norm = get_total_norm(_gradients(parameters))
     if math.isfinite(norm) or not all(bool(torch.isfinite(g).all()) for g in _gradients(parameters)):
@@ -98,11 +98,13 @@ def clip_gradients(parameters: Sequence[Tensor], limit: float, norm: Tensor) -> 
 def refuse_weight(weight: float) -> None:
     """Raises NetworkError for a weight of a loss that is not positive and finite."""
     if not 0.0 < weight < math.inf:
-        raise NetworkError(f"the weight of a loss is positive, got {weight}", hint="for example its samples")
+        raise NetworkError(
+            f"the weight of a loss must be positive and finite, got {weight}", hint="for example its samples"
+        )
 
 
 def not_finite_name(optimizer: Optimizer, model: nn.Module) -> str:
-    """The first of the optimizer's parameters whose gradient is not finite; empty if all are."""
+    """Returns the name of the optimizer's first parameter with a non-finite gradient; "" if all are finite."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for place, parameter in _places(optimizer):
         if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):

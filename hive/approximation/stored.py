@@ -1,4 +1,4 @@
-"""State dictionaries as named arrays and JSON, and back: what checkpoints hold instead of pickles.
+"""Conversion of state dictionaries to named arrays and JSON, and back; checkpoints contain these instead of pickles.
 
     {"optimizer": {"state": {0: {"exp_avg": <tensor>}}, "param_groups": [{"betas": (0.9, 0.999)}]}}
 
@@ -7,9 +7,9 @@
              {"tensor": "optimizer/state/0/exp_avg"}]]}]]}], ["param_groups", [{"dict": [["betas",
              {"tuple": [0.9, 0.999]}]]}]]]}]]}
 
-JSON's own objects have text for keys and JSON has no tuples; so a dictionary, a tuple and a Counter are written as an
-object with that one name. Arrays of a dtype that hive.records.weights does not hold (bool, bfloat16 ...) are written
-as their bytes. Reading trusts nothing: whatever is not of this form is a RecordError, and nothing can be executed.
+The keys of JSON objects are strings and JSON has no tuples, so a dictionary, a tuple and a Counter are written as an
+object with that one key. Arrays of a dtype that hive.records.weights does not support (bool, bfloat16 ...) are written
+as their bytes. Reading does not trust its input: any other form raises RecordError, and nothing can be executed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["MAX_DEPTH", "from_record", "to_record"]
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-# Optimizers and schedulers nest five deep; a file that nests deeper wants to exhaust the stack.
+# Greatest nesting; optimizers and schedulers need five levels. The limit stops files made to exhaust the stack.
 MAX_DEPTH = 32
 
-AS_THEY_ARE = {torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8}
+STORED_DIRECTLY = {torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8}
 AS_BYTES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.bool, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.complex64, torch.complex128)
@@ -41,17 +41,17 @@ AS_BYTES = {
 
 
 def to_record(state: Any, path: str = "") -> tuple[JSON, Arrays]:
-    """The JSON and the arrays of a state; arrays are copies in host memory.
+    """Returns the JSON and the arrays of a state; the arrays are copies in host memory.
 
-    state: dictionaries, lists and tuples of tensors, numbers, texts, booleans and None. Raises RecordError for
-    anything else (a function in a scheduler, a module), naming its path.
+    state: dictionaries, lists and tuples of tensors, numbers, strings, booleans and None. Raises RecordError, which
+    names the path, for anything else (a function in a scheduler, a module).
     """
     arrays: Arrays = {}
     return _encoded(state, path, arrays), arrays
 
 
 def from_record(record: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """What `to_record` was given; tensors on the CPU. Raises RecordError for JSON or arrays that it did not make."""
+    """Returns the state that `to_record` converted, with tensors on the CPU. Raises RecordError for other input."""
     return _decoded(record, arrays, MAX_DEPTH)
 
 
@@ -73,7 +73,7 @@ def _encoded(value: Any, path: str, arrays: Arrays) -> JSON:
         return items if isinstance(value, list) else {"tuple": items}
     raise RecordError(
         f"`{path}` is a {type(value).__name__}, which a checkpoint cannot hold",
-        hint="numbers, texts, tensors, and lists and dictionaries of them can be kept",
+        hint="use numbers, strings, tensors, and lists and dictionaries of them",
     )
 
 
@@ -89,12 +89,12 @@ def _below(path: str, key: Any) -> str:
 
 def _tensor_in(tensor: Tensor, path: str, arrays: Arrays) -> JSON:
     name = path or "tensor"
-    while name in arrays:  # keys that hold a slash, or 1 beside "1"
+    while name in arrays:  # paths can coincide: a key may contain a slash, and 1 and "1" may both be keys
         name += "'"
     if tensor.layout != torch.strided:
-        raise RecordError(f"`{path}` is {tensor.layout}, a checkpoint holds dense tensors")
+        raise RecordError(f"`{path}` is {tensor.layout}, but a checkpoint holds dense tensors")
     values = tensor.detach().to("cpu", copy=True).contiguous()
-    if values.dtype in AS_THEY_ARE:
+    if values.dtype in STORED_DIRECTLY:
         arrays[name] = values.numpy()
         return {"tensor": name}
     dtype = str(values.dtype).removeprefix("torch.")
@@ -120,7 +120,7 @@ def _decoded(node: Any, arrays: Mapping[str, npt.NDArray[Any]], depth: int) -> A
         if isinstance(items, list) and kind in ("dict", "counter") and all(map(_is_entry, items)):
             found = {key: _decoded(item, arrays, depth - 1) for key, item in items}
             return Counter(found) if kind == "counter" else found
-    raise RecordError(f"the record holds {str(node)[:40]!r}, which no state was written as")
+    raise RecordError(f"the record contains {str(node)[:40]!r}, which is not the form of a state")
 
 
 def _is_entry(item: Any) -> bool:
@@ -130,16 +130,16 @@ def _is_entry(item: Any) -> bool:
 def _tensor_of(node: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Tensor:
     name, dtype, shape = node["tensor"], node.get("dtype"), node.get("shape")
     if not isinstance(name, str) or name not in arrays:
-        raise RecordError(f"the record names the array {str(name)[:40]!r}, which is not there")
+        raise RecordError(f"the record names the array {str(name)[:40]!r}, which does not exist")
     values = torch.from_numpy(arrays[name])
     if dtype is None:
         return values
     sizes_are_whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**63 for size in shape)
     is_bytes = values.dtype == torch.uint8 and values.dim() == 1
     if not isinstance(dtype, str) or dtype not in AS_BYTES or not sizes_are_whole or not is_bytes:
-        raise RecordError(f"`{name}` is written as {str(dtype)[:40]!r} {str(shape)[:40]}, which no tensor was")
+        raise RecordError(f"`{name}` is written as {str(dtype)[:40]!r} {str(shape)[:40]}, which is not a valid tensor")
     try:
-        # Any byte but 0 is true; and no bytes at all cannot be viewed as wider ones.
+        # Any byte but 0 is true, and torch cannot view an empty tensor as a wider dtype.
         wide = dtype != "bool" and len(values) > 0
         typed = values.view(AS_BYTES[dtype]) if wide else (values != 0).to(AS_BYTES[dtype])
         return typed.reshape(torch.Size(shape or ()))

@@ -1,18 +1,18 @@
-"""Target networks: what an Approximation's `target(...)` answers with.
+"""Target networks, which compute an Approximation's `target(...)`.
 
     TrivialTarget                     the network itself
-    FixedTarget(update_frequency)     a copy, made equal every so many updates
+    FixedTarget(update_frequency)     a copy, replaced every `update_frequency` updates (Mnih et al. 2015)
     PolyakTarget(rate)                a copy that follows: target = (1 - rate) * target + rate * network
-    SharedTarget(online, target)      a network whose weights come from elsewhere: in a run from the learner
+    SharedTarget(online, target)      a network with weights from elsewhere, in a run from the learner
 
-All answer without a graph and, if not told otherwise (`mode="train"`), in evaluation mode: a target that drops
-features at random, or normalises by the batch at hand, is no fixed target. `mode="train"` is for networks whose noise
-belongs to the target, such as NoisyNet's (Fortunato et al. 2018).
+All compute without a graph and by default in evaluation mode, because dropout or the statistics of the current batch
+would make the target vary. `mode="train"` is for networks whose noise belongs to the target, such as NoisyNet's
+(Fortunato et al. 2018).
 
-A copy has parameters and buffers (the statistics of BatchNorm, the atoms of a distribution). What happens to the
-buffers at an update, `buffers`, is "copy", "average" (floating-point ones, as the parameters) or "ignore".
+A copy has parameters and buffers (the statistics of BatchNorm, the atoms of a distribution). `buffers` selects how an
+update treats the buffers: "copy", "average" (floating-point ones, like the parameters) or "ignore".
 
-`counts="env_steps"` counts steps of the environment instead of updates: the program says how many there were, by
+`counts="env_steps"` counts steps of the environment instead of updates; the program reports them with
 `advance`. A copy follows its network to another device.
 """
 
@@ -39,32 +39,32 @@ Counts = Literal["updates", "env_steps"]
 
 
 class TargetNetwork(ABC):
-    """A target network of your own has these three methods."""
+    """The base class of target networks. A custom one implements the three abstract methods."""
 
     @abstractmethod
     def __call__(self, *inputs: Any) -> Any:
-        """The target's outputs, without a graph."""
+        """Returns the target's outputs, without a graph."""
 
     @abstractmethod
     def init(self, model: nn.Module) -> None:
-        """Called once, by the Approximation: the network to follow."""
+        """The Approximation calls this once, with the network to follow."""
 
     @abstractmethod
     def update(self) -> None:
-        """Called after every update of the network."""
+        """The Approximation calls this after every update of the network."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it; by default nothing."""
+        """Returns the state for checkpoints, by default empty."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes what `state_dict` gave. Raises NetworkError where a target that keeps nothing is given something."""
+        """Loads a state from `state_dict`. Raises NetworkError if it does not fit, by default if it is not empty."""
         if state:
-            raise NetworkError(f"`{type(self).__name__}` keeps no state, and is given {', '.join(state)}")
+            raise NetworkError(f"`{type(self).__name__}` has no state, but is given {', '.join(state)}")
 
 
 class TrivialTarget(TargetNetwork):
-    """The network itself, not a copy."""
+    """The network itself, without a copy. mode: "eval" or "train"."""
 
     def __init__(self, *, mode: Mode = "eval") -> None:
         self.mode = _one_of(mode, Mode, "mode")
@@ -86,9 +86,9 @@ class TrivialTarget(TargetNetwork):
 
 
 class SharedTarget(TargetNetwork):
-    """`target`, a network built like `online`, whose weights others keep: nothing here changes them.
+    """The Approximation's model with `target` in place of `online`.
 
-    online: the network inside the Approximation's model. It answers as that model would with `target` in its place.
+    online: the network inside that model. target: a network of the same layout, whose weights the caller updates.
     """
 
     def __init__(self, online: nn.Module, target: nn.Module) -> None:
@@ -101,7 +101,7 @@ class SharedTarget(TargetNetwork):
             return _known(self._model)(*inputs)
 
     def init(self, model: nn.Module) -> None:
-        """Raises NetworkError for a model without the online network in it."""
+        """Copies `model` with `target` in place of `online`. Raises NetworkError if it does not contain `online`."""
         if not any(child is self._online for child in model.modules()):
             raise NetworkError("the model does not contain the online network of this target")
         self._model = copy.deepcopy(model, {id(self._online): self._target}).requires_grad_(False).eval()
@@ -111,7 +111,7 @@ class SharedTarget(TargetNetwork):
 
 
 class CopiedTarget(TargetNetwork):
-    """A copy, which `_due` moves: by how much, from a number of new updates or steps, says the subclass."""
+    """A copy of the network. Subclasses implement `_count`, which moves it after new updates or steps."""
 
     def __init__(self, mode: Mode, buffers: Buffers, counts: Counts) -> None:
         self.mode = _one_of(mode, Mode, "mode")
@@ -125,7 +125,7 @@ class CopiedTarget(TargetNetwork):
             return self._current_copy()(*inputs)
 
     def init(self, model: nn.Module) -> None:
-        """Copies `model` as it is now. Hooks are copied with it."""
+        """Copies the current `model`, hooks included."""
         self._source = model
         self._copy = _copy_of(model).requires_grad_(False)
         if self.mode == "eval":
@@ -136,9 +136,9 @@ class CopiedTarget(TargetNetwork):
             self._count(1)
 
     def advance(self, env_steps: int) -> None:
-        """Says that the environment made so many more steps. Raises NetworkError if updates are counted."""
+        """Counts `env_steps` further steps of the environment. Raises NetworkError for a target that counts updates."""
         if self.counts != "env_steps":
-            raise NetworkError("this target counts updates", hint='make it with counts="env_steps"')
+            raise NetworkError("this target counts updates", hint='construct it with counts="env_steps"')
         self._count(Rule.whole(0).checked("advance", "env_steps", env_steps))
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class CopiedTarget(TargetNetwork):
     def _count(self, more: int) -> None: ...
 
     def _current_copy(self) -> nn.Module:
-        """The copy, on the device where the network is now."""
+        """Returns the copy, moved to the network's current device."""
         target, source = _known(self._copy), _known(self._source)
         here, there = next(target.parameters(), None), next(source.parameters(), None)
         if here is not None and there is not None and here.device != there.device:
@@ -159,7 +159,7 @@ class CopiedTarget(TargetNetwork):
         return target
 
     def _move(self, rate: float) -> None:
-        """The copy = (1 - rate) * copy + rate * network; a rate of 1 copies exactly."""
+        """Sets copy = (1 - rate) * copy + rate * network; rate 1 copies exactly."""
         target, source = self._current_copy(), _known(self._source)
         with torch.no_grad():
             polyak_step(list(target.parameters()), list(source.parameters()), rate)
@@ -168,9 +168,10 @@ class CopiedTarget(TargetNetwork):
 
 
 class FixedTarget(CopiedTarget):
-    """A copy that is made equal to the network every `update_frequency` updates, the first time after as many.
+    """A copy that is replaced by the network after every `update_frequency` updates (Mnih et al. 2015).
 
-    buffers: "copy" or "ignore". Raises NetworkError for a frequency below 1.
+    mode: "eval" or "train". buffers: "copy" or "ignore". counts: "updates" or "env_steps". Raises NetworkError for a
+    frequency below 1 and for other values.
     """
 
     def __init__(
@@ -202,9 +203,11 @@ class FixedTarget(CopiedTarget):
 
 
 class PolyakTarget(CopiedTarget):
-    """A copy that moves to the network by `rate` after every update (Polyak averaging; Lillicrap et al. 2016).
+    """A copy that moves towards the network by `rate` after every update (Polyak averaging; Lillicrap et al. 2016).
 
-    rate: the part that is new, between 0 and 1. After n steps of the environment at once it is 1 - (1 - rate) ** n.
+    rate: the weight of the network, from 0 to 1. `advance(n)` makes one move with 1 - (1 - rate) ** n.
+    mode: "eval" or "train". buffers: "copy", "average" or "ignore". counts: "updates" or "env_steps". Raises
+    NetworkError for other values.
     """
 
     def __init__(
@@ -213,7 +216,7 @@ class PolyakTarget(CopiedTarget):
         super().__init__(mode, buffers, counts)
         Rule.number(0).checked(type(self).__name__, "rate", rate)
         if rate > 1.0:
-            raise NetworkError(f"the rate of a target is between 0 and 1, got {rate}", hint="0.005 is usual")
+            raise NetworkError(f"the rate of a target must be from 0 to 1, got {rate}", hint="0.005 is usual")
         self.rate = rate
 
     def _count(self, more: int) -> None:
@@ -222,15 +225,15 @@ class PolyakTarget(CopiedTarget):
 
 
 def _copy_of(model: nn.Module) -> nn.Module:
-    """A deep copy. A tensor with a graph that a module remembers is copied without it, which deepcopy refuses to do."""
-    remembered = [v for child in model.modules() for v in vars(child).values() if isinstance(v, Tensor)]
-    memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in remembered if tensor.grad_fn is not None}
+    """Returns a deep copy. Tensor attributes with a graph, which deepcopy refuses, are copied without the graph."""
+    tensors = [v for child in model.modules() for v in vars(child).values() if isinstance(v, Tensor)]
+    memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in tensors if tensor.grad_fn is not None}
     return copy.deepcopy(model, memo)
 
 
 def _known(model: nn.Module | None) -> nn.Module:
     if model is None:
-        raise NetworkError("this target was given no network", hint="init(model), which an Approximation does")
+        raise NetworkError("this target has no network yet", hint="call init(model), as an Approximation does")
     return model
 
 

@@ -4,7 +4,7 @@
     QNetwork      states -> [*leading, actions];   states, actions -> [*leading]
     QContinuous   states, actions -> [*leading]
 
-States are those of states.py: a tensor of observations, or observations with a mask. The value of a terminal state is
+states.py defines states: a tensor of observations, or observations with a mask. The value of a terminal state is
 0 and does not depend on the model. The model is called with observations [N, *shape].
 """
 
@@ -26,9 +26,9 @@ __all__ = ["QContinuous", "QContinuousModule", "QModule", "QNetwork", "SingleOut
 
 
 class SingleOutput(nn.Module):
-    """A network that returns a tuple of outputs, as those of hive.networks do, as a function to the first of them.
+    """Calls a network and returns the first of its outputs, for networks that return a tuple as hive.networks' do.
 
-    One that returns a tensor stays as it is.
+    A result that is not a tuple is returned unchanged.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -41,7 +41,7 @@ class SingleOutput(nn.Module):
 
 
 class VModule(nn.Module):
-    """`model` returns [N] or [N, 1]."""
+    """Computes the values [*leading] of states from `model`, which returns [N] or [N, 1]."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class VModule(nn.Module):
 
 
 class QModule(nn.Module):
-    """`model` returns [N, actions]."""
+    """Computes action values [*leading, actions], or [*leading] of given actions. `model` returns [N, actions]."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -74,10 +74,10 @@ class QModule(nn.Module):
 
 
 class QContinuousModule(nn.Module):
-    """`model` takes [N, d + k], floating-point, and returns [N] or [N, 1].
+    """Computes the values [*leading] of states and continuous actions.
 
-    d numbers of an observation, k of an action: axes beyond the first are laid out flat. Images had better go through
-    a FeatureNetwork before.
+    `model` takes [N, d + k], floating-point, and returns [N] or [N, 1]. The d numbers of an observation and the k of an
+    action are flattened; use a FeatureNetwork for images.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -88,7 +88,7 @@ class QContinuousModule(nn.Module):
         leading = leading_shape(states)
         if not isinstance(actions, Tensor):
             kind = type(actions).__name__
-            raise NetworkError(f"continuous actions are a tensor, not {kind}", hint="one action for each state")
+            raise NetworkError(f"continuous actions must be a tensor, not {kind}", hint="one action for each state")
         if actions.shape[: len(leading)] != leading:
             raise NetworkError(
                 f"actions {list(actions.shape)} do not fit states {list(leading)}", hint="one action for each state"
@@ -103,7 +103,10 @@ class QContinuousModule(nn.Module):
 
 
 class VNetwork(Approximation):
-    """The value of states. `model` returns [N] or [N, 1]; other arguments: as of Approximation."""
+    """The value [*leading] of states. `model` returns [N] or [N, 1]. Other arguments: as for Approximation.
+
+    A call raises NetworkError for another shape.
+    """
 
     def __init__(
         self, model: nn.Module, optimizer: Optimizer | GradientReceiver | None, name: str = "v", **kwargs: Any
@@ -112,10 +115,10 @@ class VNetwork(Approximation):
 
 
 class QNetwork(Approximation):
-    """The values of all discrete actions, or of those given.
+    """The values of all discrete actions, [*leading, actions], or of the given ones, [*leading].
 
-    `model` returns [N, actions]. Actions: a whole-number tensor [*leading], or a list. Other arguments: as of
-    Approximation.
+    `model` returns [N, actions]. Actions: an integer tensor [*leading], or a list. Other arguments: as for
+    Approximation. A call raises NetworkError for another shape and for unknown actions.
     """
 
     def __init__(
@@ -125,10 +128,10 @@ class QNetwork(Approximation):
 
 
 class QContinuous(Approximation):
-    """The value of states and continuous actions [*leading, ...].
+    """The value [*leading] of states and continuous actions [*leading, ...].
 
-    `model` is called with both in one row, [N, d + k], and returns [N] or [N, 1]. Other arguments: as of
-    Approximation.
+    `model` is called with both in one row, [N, d + k], and returns [N] or [N, 1]. Other arguments: as for
+    Approximation. A call raises NetworkError for another shape.
     """
 
     def __init__(
@@ -138,7 +141,7 @@ class QContinuous(Approximation):
 
 
 def _one_value(values: Tensor, states: States) -> Tensor:
-    """[*leading, 1] or [*leading] -> [*leading]."""
+    """Returns values [*leading] or [*leading, 1] as [*leading]. Raises NetworkError for another shape."""
     leading = leading_shape(states)
     if values.shape == leading:
         return values

@@ -1,7 +1,7 @@
-"""Where an Approximation logs: the losses and learning rates of its updates.
+"""Writers, to which an Approximation logs the losses and learning rates of its updates.
 
-A writer is any object with the three members of `Writer`; the writers and loggers of autonomous-learning-library are
-such objects. `DummyWriter`, the default, drops everything. `SinkWriter` hands it to a sink of hive.records, for
+A writer is any object with the three members of `Writer`; the writers and loggers of autonomous-learning-library have
+them. `DummyWriter`, the default, drops everything. `SinkWriter` writes to a sink of hive.records, for
 example TensorBoard's:
 
     SinkWriter(TensorBoardSink(Path("runs/a")), log_dir="runs/a")
@@ -24,16 +24,16 @@ __all__ = ["DummyWriter", "SinkWriter", "Writer"]
 
 
 class Writer(Protocol):
-    """`log_dir` is the folder for what else there is to keep: checkpoints."""
+    """The interface of a writer. `log_dir` is also the folder of checkpoints."""
 
     @property
     def log_dir(self) -> str: ...
 
     def add_loss(self, name: str, value: Tensor | float) -> object:
-        """The loss of one update (or accumulation) of the approximation `name`; a scalar."""
+        """Logs the loss, a scalar, of one update (or accumulation) of the approximation `name`."""
 
     def add_schedule(self, name: str, value: float) -> object:
-        """A number that follows a schedule, such as `q/lr`."""
+        """Logs a scheduled number, such as `q/lr`."""
 
 
 class DummyWriter:
@@ -49,10 +49,10 @@ class DummyWriter:
 
 
 class SinkWriter:
-    """Writes every number as a record of its own.
+    """Writes every number as a separate record to a sink.
 
-    The record's `updates` counts the losses of that name, its `env_steps` is `frames`, which the program that steps
-    the environment keeps current. `now_s` is a clock in seconds; ages begin when the writer is made.
+    The record's `updates` counts the losses of that name. Its `env_steps` is the attribute `frames`, which the program
+    must update. `now_s` is a clock in seconds; the age of a record is the time since the writer was constructed.
     """
 
     def __init__(self, sink: Sink, log_dir: str = "runs", *, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -1,10 +1,10 @@
-"""The command line. `main` parses, dispatches, and turns errors into text and exit codes.
+"""The command line. `main` parses arguments, calls the command, and turns errors into text and exit codes.
 
-    0 finished, or stopped on request     1 the run failed     2 usage or config     3 platform     130 stopped at once
+    0 finished, or stopped on request     1 the run failed     2 usage or config     3 platform     130 interrupted
 
-Thin: every command is a function of a module beside this one that calls what scripts call. Nothing here imports torch,
-and of the modules only the one that has the command is loaded, so that `hive --help` and `hive ps` answer at once.
-stdout carries data, stderr carries talk.
+Each command is a function in a module of this package, built on the functions that scripts call. No module here imports
+torch, and only the module of the given command is loaded, so that `hive --help` and `hive ps` are fast. Data goes to
+stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -20,40 +20,44 @@ from hive.errors import HiveError, PlatformError, UsageError
 
 __all__ = ["main", "parser"]
 
-# Every command: the module beside this one whose `add_COMMAND` declares it, and what it does. Run, look, care.
+# Command -> the module of this package whose `add_COMMAND` declares it, and its help text. The order is that of
+# `hive --help`: prepare and control runs first, then inspect them.
 COMMANDS = {
     "init": ("files", "write a commented config that works"),
-    "check": ("check", "build everything, draw it, try it for a moment"),
-    "config": ("files", "every key of a config, with its origin"),
-    "up": ("up", "start a run from a config"),
-    "down": ("control", "end a run: drain, save, stop"),
-    "pause": ("control", "let a run stand still, with all that it has in memory"),
-    "resume": ("up", "go on with a paused run, or with an ended one"),
-    "set": ("control", "change a hyper-parameter of a running run"),
-    "scale": ("control", "change the numbers of workers of a running run"),
+    "check": ("check", "check a config: build and draw its topology, and run it briefly"),
+    "config": ("files", "show every key of a config and where its value comes from"),
+    "up": ("up", "start a run"),
+    "down": ("control", "end a run: drain it, save its state and stop it"),
+    "pause": ("control", "pause a run and keep its state in memory"),
+    "resume": ("up", "continue a run that is paused or has ended"),
+    "set": ("control", "change hyperparameters of a running run"),
+    "scale": ("control", "change the number of workers of a running run"),
     "save": ("control", "write a checkpoint of a running run now"),
-    "eval": ("evaluate", "play whole episodes with the policy of a run: how good is it"),
-    "ls": ("listing", "runs"),
-    "ps": ("listing", "the processes of a run"),
-    "monitor": ("monitor", "look at a run live"),
-    "logs": ("listing", "logs of a run, merged by time"),
-    "stack": ("inspect", "what actors are executing right now"),
-    "story": ("inspect", "how actors came to be as they are"),
-    "doctor": ("doctor", "what is wrong with this machine, or with a run"),
+    "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
+    "ls": ("listing", "list runs"),
+    "ps": ("listing", "list the processes of a run"),
+    "monitor": ("monitor", "show a live view of a run"),
+    "logs": ("listing", "show the logs of a run, merged by time"),
+    "stack": ("inspect", "show what actors are executing now"),
+    "history": ("inspect", "show the last transitions and events of actors"),
+    "doctor": ("doctor", "find problems with this machine or with a run"),
 }
+
+# Old name of a command -> its new name. An old name still works for one release and prints a note.
+RENAMED = {"story": "history"}
 
 EXAMPLES = """examples:
   hive init CartPole-v1 -o cartpole.toml     write a config
-  hive up cartpole.toml                      train, in the foreground
-  hive up cartpole.toml -d; hive ps          train in the background, look at it
+  hive up cartpole.toml                      train in the foreground
+  hive up cartpole.toml -d; hive ps          train in the background, then list the processes
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse that speaks hive's way: one `error:` line, a hint, exit 2."""
+    """An ArgumentParser that reports errors as all of hive does: one `error:` line, a hint, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"`{self.prog} --help` shows how it is used")
+        raise UsageError(message, hint=f"`{self.prog} --help` shows its usage")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
@@ -67,14 +71,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """The commands; what each does is said in the table above, and nowhere else."""
+    """Adds commands with their help texts from COMMANDS."""
 
     def add_parser(self, name: str, **options: Any) -> Any:
         return super().add_parser(name, help=COMMANDS[name][1], **options)
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """All commands and their options; with `only`, the options of that one, and of the others the names."""
+    """Return the parser of all commands. With `only`, just that command has its options, the others only names."""
     top = _Parser(
         prog="hive",
         description="Reinforcement learning on one machine with many processes.",
@@ -92,39 +96,49 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """The `hive` command."""
+    """Run the `hive` command with `arguments` (default: those of the process) and exit with its exit code."""
     try:
         if sys.platform != "linux":
             raise PlatformError(
-                f"hive runs on Linux only, this is {sys.platform}",
-                hint="a container or a virtual machine with Linux will do",
+                f"hive runs on Linux only, and this platform is {sys.platform}",
+                hint="use a container or a virtual machine with Linux",
             )
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # "package.module:Class" of a user's own; last, so that it hides nothing
-        words = sys.argv[1:] if arguments is None else arguments
+            # For custom "package.module:Class". The current folder comes last, so that it cannot hide other modules.
+            sys.path.append(os.getcwd())
+        words = _renamed(sys.argv[1:] if arguments is None else arguments)
         known = parser(only=words[0] if words else "")
         try:
             options = known.parse_args(words)
             if options.command is None:
-                from hive.cli.listing import run_nothing
+                from hive.cli.listing import run_without_command
 
-                sys.exit(run_nothing(known))
+                sys.exit(run_without_command(known))
             from hive.runtime.folders import sweep
 
-            # doctor says itself what is wrong with the folder of sockets
+            # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
             swept = sweep() if options.command != "doctor" else []
             if swept:
-                from hive.cli.select_run import say_swept
+                from hive.cli.select_run import report_swept
 
-                say_swept(swept)
+                report_swept(swept)
             sys.exit(options.run(options))
         finally:
-            sys.stdout.flush()  # now, not when Python ends: a reader that is gone is no error
+            sys.stdout.flush()  # here and not at exit, so that a closed pipe raises BrokenPipeError below
     except HiveError as error:
         print(error.render(), file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # `hive logs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is still to be flushed
+    except BrokenPipeError:  # the reader stopped reading, as in `hive logs | head`: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives the rest when Python flushes at exit
         sys.exit(0)
+
+
+def _renamed(words: list[str]) -> list[str]:
+    """Return the arguments with the new name of the command; print a note if the old one was given."""
+    if not words or words[0] not in RENAMED:
+        return words
+    old, new = words[0], RENAMED[words[0]]
+    print(f"note: `hive {old}` is now `hive {new}`; the next release removes the old name", file=sys.stderr)
+    return [new, *words[1:]]

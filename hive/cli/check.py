@@ -1,9 +1,9 @@
-"""`hive check`: builds everything that a run would, draws it, and tries it for a moment in this one process.
+"""`hive check`: builds the topology of a config, draws it, and runs it briefly in this process.
 
-    config -> topology -> plan, drawn -> 200 steps of all actors, in memory and in a folder that goes
+    config -> topology -> plan, drawn -> 200 environment steps of all actors, in a temporary folder
 
-What a run would stumble over in its first seconds is found here, where a debugger works. It starts no process and
-leaves no run behind.
+It finds errors that would end a run in its first seconds, and finds them in one process, where a debugger works. It
+starts no other process and leaves no run behind.
 """
 
 from __future__ import annotations
@@ -30,27 +30,36 @@ from hive.runtime.plan import Plan
 
 __all__ = ["add_check"]
 
-STEPS = 200  # of environments: a round of everything
-LIMIT_S = 8.0  # of a topology that does not end by itself; with the start it stays under ten seconds
-GRACE_S = 4.0  # from being asked to stop: the longest step of a healthy environment that is worth waiting for here
+STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
+LIMIT_S = 8.0  # maximum duration of a trial: with the start, the command takes less than ten seconds
+GRACE_S = 4.0  # time to stop after LIMIT_S: the longest step of a healthy environment that is worth waiting for here
 
 
 def add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
-        description="Checks config, environment, network and topology.",
+        description="Check a config: build its environment, network and topology, draw the topology as text, and run "
+        "it for a few steps in this process. No run is left behind.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
-    check.add_argument("config", type=Path)
-    check.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)")
-    check.add_argument("--svg", type=Path, metavar="FILE", help="draw it as a picture too")
-    check.add_argument("--draw", action="store_true", help="only draw it, try nothing")
-    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.add_argument("config", type=Path, help="a TOML file")
+    check.add_argument(
+        "-s",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key of the config (repeatable)",
+    )
+    check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
+    check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
     check.set_defaults(run=run_check)
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Builds the topology in this process, by name: the schemes need torch, the command line does not."""
+    """Run `hive check`; return the exit code. Raises HiveError for every problem that it finds."""
+    # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.building import build
 
     config = load_config(options.config, options.set)
@@ -62,24 +71,24 @@ def run_check(options: argparse.Namespace) -> int:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
         print("\n".join(lines_of(plan)))
-    tried = None if options.draw else _try(options.config, options.set)
+    tried = None if options.draw else _run_trial(options.config, options.set)
     if options.json:
         print(json.dumps(_as_data(plan) | ({} if tried is None else {"tried": tried}), indent=2))
     elif tried is not None:
         done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
-        print(f"tried in this process: {done} in {tried['wall_s']:.1f} s")
+        print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
     return 0
 
 
-def _try(config: Path, sets: list[str]) -> dict[str, Any]:
-    """Runs all of it inline, for STEPS steps or LIMIT_S. Raises what a run would end with."""
+def _run_trial(config: Path, sets: list[str]) -> dict[str, Any]:
+    """Run the topology inline for STEPS steps or LIMIT_S seconds. Raises the error that the run fails with."""
     from hive.runtime.run import run_inline
 
     home, begun = os.environ.get("HIVE_HOME"), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hive-check-") as folder:
         os.environ["HIVE_HOME"] = folder
         limits = [
-            threading.Timer(LIMIT_S, os.kill, (os.getpid(), signal.SIGTERM)),  # which drains a run
+            threading.Timer(LIMIT_S, os.kill, (os.getpid(), signal.SIGTERM)),  # the run drains and ends
             threading.Timer(LIMIT_S + GRACE_S, _give_up, (threading.get_ident(), folder)),
         ]
         try:
@@ -97,8 +106,8 @@ def _try(config: Path, sets: list[str]) -> dict[str, Any]:
         faults = [event["text"] for event in read_jsonl(directory.events_file) if event["kind"] == "not finite"]
     if faults and not summary.updates:
         raise ActorFailed(
-            f"none of its gradients could be applied: {faults[-1].partition('; what made it')[0]}",
-            hint="look for a division by zero, a logarithm of zero, or weights that begin too large",
+            f"no gradient could be applied: {faults[-1].partition('; its rollouts, inputs and weights')[0]}",
+            hint="look for a division by zero, a logarithm of zero, or initial weights that are too large",
         )
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
@@ -112,11 +121,11 @@ def _try(config: Path, sets: list[str]) -> dict[str, Any]:
 
 
 def _give_up(thread: int, folder: str) -> None:
-    """Ends this process, whose `thread` does not come back from whatever it is in: no signal gets through to it."""
+    """End this process because `thread` is stuck in a call where signal handlers of Python cannot run."""
     place = place_in(sys._current_frames()[thread])
     error = ActorFailed(
-        f"it has not come back for {GRACE_S:g} s" + (f" from {place}" if place else ""),
-        hint="`hive up` gives a step as long as supervision.phase_limit_s, and then shows its stack",
+        f"the trial did not stop within {GRACE_S:g} s" + (f"; it is stuck in {place}" if place else ""),
+        hint="`hive up` allows a step supervision.phase_limit_s seconds, and then shows its stack",
     )
     sys.stdout.flush()
     print(error.render(), file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Commands that steer a live run: `pause`, `save`, `set`, `scale`, `down`. (`resume` is beside `up`.)
+"""Commands that control a live run: `pause`, `save`, `set`, `scale`, `down`. (`resume` is in `hive.cli.up`.)
 
-Each asks the run's supervisor and waits until it is so, saying meanwhile what it waits for. Ctrl-C leaves the command;
-what was asked for still happens.
+Each sends a request to the run's supervisor and waits until it is done. A long wait is reported, with its reason.
+Ctrl-C ends the command but does not cancel the request.
 """
 
 from __future__ import annotations
@@ -21,27 +21,39 @@ from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_st
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, open_run
 
-__all__ = ["Waits", "add_down", "add_pause", "add_save", "add_scale", "add_set", "connected", "go_on", "who_drains"]
+__all__ = [
+    "WaitReporter",
+    "add_down",
+    "add_pause",
+    "add_save",
+    "add_scale",
+    "add_set",
+    "connected",
+    "draining_actors",
+    "resume_paused",
+]
 
-LOOK_S = 0.02  # between two looks: what is waited for takes tens of milliseconds
-SAY_S = 2.0  # until it is said what is waited for, and then again: pauses wait for environments, saves for disks
+POLL_S = 0.02  # interval between two status requests: most requests are done within tens of milliseconds
+REPORT_S = 2.0  # interval between two reports of a wait: slow environments and disks can take long
 
 
 def add_down(commands: Any) -> None:
     down = commands.add_parser(
         "down",
-        description="Ends a run and waits for it.",
+        description="End a run and wait until it has ended. It finishes the work in progress and saves its state, so "
+        "`hive resume` can continue it.",
         epilog="example: hive down cartpole-1",
     )
     down.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
-    down.add_argument("--now", action="store_true", help="kill instead of draining; nothing is saved")
+    down.add_argument("--now", action="store_true", help="kill all processes at once; nothing is saved")
     down.set_defaults(run=run_down)
 
 
 def add_pause(commands: Any) -> None:
     pause = commands.add_parser(
         "pause",
-        description="Lets a run come to rest, with all that it has in memory.",
+        description="Pause a run and keep its state in memory. `hive resume` continues it; results stay bit-identical "
+        "to those of a run that was not paused.",
         epilog="example: hive pause cartpole-1",
     )
     pause.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
@@ -51,7 +63,7 @@ def add_pause(commands: Any) -> None:
 def add_save(commands: Any) -> None:
     save = commands.add_parser(
         "save",
-        description="Writes a checkpoint of a running run now.",
+        description="Write a checkpoint of a running run now, and print its path. The run continues.",
         epilog="example: hive save cartpole-1",
     )
     save.add_argument("run_name", nargs="?", metavar="RUN", help=LIVE_RUN)
@@ -61,28 +73,29 @@ def add_save(commands: Any) -> None:
 def add_set(commands: Any) -> None:
     set_ = commands.add_parser(
         "set",
-        description="Changes keys of [algorithm] from the next update on.",
+        description="Change keys of [algorithm] of a running run, such as the learning rate, from the next update on.",
         epilog="example: hive set cartpole-1 algorithm.learning_rate=1e-4",
     )
     set_.add_argument("run_name", metavar="RUN", help=RUN)
-    set_.add_argument("sets", nargs="+", metavar="KEY=VALUE", help="a key of [algorithm], as in a config")
+    set_.add_argument("sets", nargs="+", metavar="KEY=VALUE", help="a key of [algorithm] and its new value")
     set_.set_defaults(run=run_set)
 
 
 def add_scale(commands: Any) -> None:
     scale = commands.add_parser(
         "scale",
-        description="Goes on with other numbers of workers, from where the run is.",
+        description="Change the number of workers of a running run. The run saves its state, restarts its processes "
+        "and continues from there.",
         epilog="example: hive scale cartpole-1 collection.workers=4 gradients.workers=2",
     )
     scale.add_argument("run_name", metavar="RUN", help=RUN)
-    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers or gradients.workers")
+    scale.add_argument("sets", nargs="+", metavar="KEY=COUNT", help="collection.workers=N or gradients.workers=N")
     scale.set_defaults(run=run_scale)
 
 
 @contextmanager
 def connected(directory: RunDirectory) -> Iterator[ControlClient]:
-    """A line to the run's supervisor."""
+    """Connect to the run's supervisor. Raises UsageError if it cannot be reached."""
     with closing(open_run(directory)) as client:
         yield client
 
@@ -91,33 +104,34 @@ def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class Waits:
-    """Says now and then what a command waits for; `say` takes the line."""
+class WaitReporter:
+    """Reports every REPORT_S seconds what a command waits for, by calling `say` with a line of text."""
 
     def __init__(self, say: Callable[[str], object] = _to_stderr) -> None:
         self.say = say
-        self.next_s = time.monotonic() + SAY_S
+        self.next_s = time.monotonic() + REPORT_S
 
     def see(self, what: Callable[[], str]) -> None:
-        """`what` is asked when it is time for a line."""
+        """Report if a line is due. `what` returns the text, and is only called then."""
         if time.monotonic() >= self.next_s:
-            self.next_s = time.monotonic() + SAY_S
+            self.next_s = time.monotonic() + REPORT_S
             self.say(f"still waiting for {what()}")
 
     def wait(self, what: Callable[[], str]) -> None:
+        """Report if a line is due, then sleep for POLL_S seconds."""
         self.see(what)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def run_pause(options: argparse.Namespace) -> int:
-    directory, waits = live_run(options.run_name), Waits()
+    directory, waits = live_run(options.run_name), WaitReporter()
     with connected(directory) as client:
         client.pause()
         while (status := client.status())["state"] != "paused":
             if status["state"] != "running":
                 raise UsageError(f"{directory.name} did not pause: it is {status['state']} ({status.get('reason')})")
             if status["pausing"] is None:
-                raise UsageError(f"{directory.name} did not pause: somebody resumed it")
+                raise UsageError(f"{directory.name} did not pause: another command resumed it")
             waits.wait(lambda status=status: listed(status["pausing"]) or "the last messages")  # type: ignore[misc]
     print(f"{directory.name} paused at {_steps(status):,} steps")
     print(f"hint: hive resume {directory.name}", file=sys.stderr)
@@ -131,8 +145,8 @@ def _steps(status: Mapping[str, Any]) -> int:
     return int(found.get("env_steps", 0))
 
 
-def go_on(directory: RunDirectory) -> int:
-    """Resumes a paused run. Raises UsageError for one that is not paused."""
+def resume_paused(directory: RunDirectory) -> int:
+    """Resume a paused run; return the exit code. Raises UsageError if the run is not paused."""
     with connected(directory) as client:
         client.resume()
     print(f"{directory.name} running")
@@ -140,15 +154,15 @@ def go_on(directory: RunDirectory) -> int:
 
 
 def run_save(options: argparse.Namespace) -> int:
-    directory, waits = live_run(options.run_name), Waits()
-    diary = Tail(directory.events_file, 0 if directory.events_file.exists() else None)
-    for _ in diary.lines():
-        pass  # what was there before
+    directory, waits = live_run(options.run_name), WaitReporter()
+    event_log = Tail(directory.events_file, 0 if directory.events_file.exists() else None)
+    for _ in event_log.lines():
+        pass  # skip older events
     with connected(directory) as client:
         client.save()
     while True:
-        alive = run_state(directory) == "running"  # asked before the look, so that its last words are seen
-        for event in filter(None, map(parse_object, diary.lines())):
+        alive = run_state(directory) == "running"  # must be read before the events, or the last events could be missed
+        for event in filter(None, map(parse_object, event_log.lines())):
             if event.get("kind") == "saved":
                 print(event.get("path", ""))
                 return 0
@@ -163,20 +177,20 @@ def run_set(options: argparse.Namespace) -> int:
     directory = live_run(options.run_name)
     with connected(directory) as client:
         client.set(options.sets)
-    print(f"{directory.name} goes on with {' '.join(options.sets)}")
+    print(f"{directory.name} continues with {' '.join(options.sets)}")
     return 0
 
 
 def run_scale(options: argparse.Namespace) -> int:
-    """Asks, and waits until the run is back: it may be with what it had, when it cannot be built otherwise."""
+    """Run `hive scale`. Raises UsageError if the new topology cannot be built; the run then continues unchanged."""
     directory = live_run(options.run_name)
     with connected(directory) as client:
         before, begun = client.status(), time.monotonic()
         client.scale(options.sets)
         while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     if status["refused"] != before["refused"]:
-        raise UsageError(f"{directory.name} goes on as it was: {status['refused']}")
+        raise UsageError(f"{directory.name} continues unchanged: {status['refused']}")
     counts = " ".join(options.sets)
     print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")
     return 0
@@ -187,7 +201,7 @@ def run_down(options: argparse.Namespace) -> int:
     facts = read_run_facts(directory)
     with connected(directory) as client:
         client.down("hive down", now=options.now)
-        waits = Waits()
+        waits = WaitReporter()
         while is_alive(facts):
             waits.wait(lambda: _draining(client) or "the supervisor")
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
@@ -196,14 +210,14 @@ def run_down(options: argparse.Namespace) -> int:
 
 
 def _draining(client: ControlClient) -> str:
-    """Who has not stopped yet; "" where nobody can say."""
+    """Return the actors that have not stopped yet as text; "" if the supervisor does not answer."""
     try:
-        return who_drains(client.status())
+        return draining_actors(client.status())
     except UsageError:
-        return ""  # it is ending this moment
+        return ""  # the run is ending
 
 
-def who_drains(status: Mapping[str, Any]) -> str:
-    """Who has not stopped yet, in what, since when."""
+def draining_actors(status: Mapping[str, Any]) -> str:
+    """Return the actors that have not stopped yet as text, each with its activity and the seconds spent in it."""
     late = [row for row in status["actors"] if row["state"] in ("running", "draining")]
     return ", ".join(f"{row['name']} (in {row['activity'] or 'start'}, {row['since_s']:.0f} s)" for row in late)

@@ -1,11 +1,11 @@
-"""`hive doctor`: what is wrong with this machine, or with one run, and what helps.
+"""`hive doctor`: finds problems with this machine or with one run, and suggests solutions.
 
     ok      torch        2.7.1
     warn    descriptors  a process may have 1,024; a run of 100 actors needs about 900
     bad     sockets      /tmp/hive-1000 is not a private folder of yours - remove it, or: chmod 700 /tmp/hive-1000
 
-Every check is a function that yields findings; none changes anything, and none loads torch. The exit code is 1 when
-something is bad.
+Every check is a function that yields findings. Checks change nothing and do not import torch. The exit code is 1 if a
+finding is `bad`, otherwise 0.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ __all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
 OK, WARN, BAD = "ok", "warn", "bad"
 
 NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetensors", "psutil", "textual")
-OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # and what each is for
-DESCRIPTORS = 1024  # what a run of a hundred actors needs, with room
-MEMORY_GIB = 2.0  # torch and its imports take half a GiB a run; slots and weights come on top
-SUPERVISOR = b"hive.runtime.supervise"  # the module that its process runs
-DISK_GIB = 1.0  # checkpoints of a small network, and logs
-GRACE_S = 2.0  # a fork server outlives its supervisor until it has swept; whoever is half forked has another parent
-SOCKET_BYTES = 107  # of the path of a unix socket
-LONGEST_SOCKET = len("/12345678/99/gradient-worker-999-9999")  # below the folder of all sockets
-STUCK_S = 10.0  # in one phase of its own: longer than a healthy step, update or save takes
+OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # package -> feature that needs it
+DESCRIPTORS = 1024  # recommended limit of open files and of processes: enough for a run of a hundred actors
+MEMORY_GIB = 2.0  # recommended free memory: torch takes half a GiB per run, slots and weights need more
+SUPERVISOR = b"hive.runtime.supervise"  # module that a supervisor's process runs, as in its command line
+DISK_GIB = 1.0  # recommended free disk space: checkpoints of a small network, and logs
+# Time for leftover processes to vanish: a fork server exits after its supervisor, once it has cleaned up, and an actor
+# that is being forked has a different parent for a moment.
+GRACE_S = 2.0
+SOCKET_BYTES = 107  # maximum length of a unix socket's path on Linux
+LONGEST_SOCKET = len(
+    "/12345678/99/gradient-worker-999-9999"
+)  # longest path of a socket below the folder of all sockets
+STUCK_S = 10.0  # time in one phase after which an actor is reported: healthy steps, updates and saves are shorter
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. `hint`: what helps; "" when nothing is needed."""
+    """The result of one check. `level` is "ok", "warn" or "bad"; `hint` suggests a solution, "" if none is needed."""
 
     level: str
     subject: str
@@ -60,11 +64,12 @@ class Finding:
 def add_doctor(commands: Any) -> None:
     doctor = commands.add_parser(
         "doctor",
-        description="Checks this machine and installation, or what is wrong with a run.",
+        description="Find problems with this machine and the installation, or with one run, and suggest solutions. "
+        "The exit code is 1 if a finding is bad.",
         epilog="example: hive doctor cartpole-1",
     )
-    doctor.add_argument("run_name", nargs="?", metavar="RUN", help="a run, instead of the machine")
-    doctor.add_argument("--json", action="store_true", help="one JSON array of findings")
+    doctor.add_argument("run_name", nargs="?", metavar="RUN", help="check this run instead of the machine")
+    doctor.add_argument("--json", action="store_true", help="print one JSON array of findings")
     doctor.set_defaults(run=run_doctor)
 
 
@@ -84,6 +89,7 @@ def run_doctor(options: argparse.Namespace) -> int:
 
 
 def machine_findings() -> Iterator[Finding]:
+    """Check this machine and the installation."""
     for check in MACHINE:
         yield from check()
 
@@ -95,8 +101,8 @@ def _system() -> Iterator[Finding]:
     yield Finding(
         OK if cores > 1 else WARN,
         "cores",
-        f"{cores} of {os.cpu_count()}; every actor computes with one thread unless its group asks for more",
-        "" if cores > 1 else "collectors and learner take turns on one core: `--scheme single` wastes least",
+        f"{cores} of {os.cpu_count()}; every actor computes with one thread unless its group requests more",
+        "" if cores > 1 else "all actors share one core: `--scheme single` is most efficient there",
     )
 
 
@@ -115,7 +121,7 @@ def _packages() -> Iterator[Finding]:
             if name in NEEDED:
                 yield Finding(BAD, name, "is not installed", f"pip install {name}")
             else:
-                yield Finding(OK, name, f"is not installed; it is for {OPTIONAL[name]}")
+                yield Finding(OK, name, f"is not installed; only needed for {OPTIONAL[name]}")
 
 
 def _limits() -> Iterator[Finding]:
@@ -126,8 +132,8 @@ def _limits() -> Iterator[Finding]:
         _, hard = resource.getrlimit(which)
         endless = hard == resource.RLIM_INFINITY
         short = not endless and hard < need
-        text = f"at most {'any number' if endless else format(hard, ',')}"
-        yield Finding(WARN if short else OK, subject, text, f"raise it: ulimit, {need:,} will do" if short else "")
+        text = "unlimited" if endless else f"at most {hard:,}"
+        yield Finding(WARN if short else OK, subject, text, f"raise the limit to {need:,} with ulimit" if short else "")
 
 
 def _memory() -> Iterator[Finding]:
@@ -139,7 +145,7 @@ def _memory() -> Iterator[Finding]:
         WARN if short else OK,
         "memory",
         f"{free:.1f} GiB free",
-        "end something, or run with fewer workers" if short else "",
+        "stop other programs, or use fewer workers" if short else "",
     )
 
 
@@ -153,14 +159,14 @@ def _sockets() -> Iterator[Finding]:
     if length > SOCKET_BYTES:
         yield Finding(BAD, "sockets", f"{root} is too long for a socket's path ({length} bytes)", "TMPDIR=/tmp")
     else:
-        yield Finding(OK, "sockets", f"in {root}, which is yours alone")
+        yield Finding(OK, "sockets", f"in {root}, a private folder of yours")
 
 
 def _runs() -> Iterator[Finding]:
     home = home_folder()
     place = home if home.exists() else home.absolute().parent
     if not os.access(place, os.W_OK):
-        yield Finding(BAD, "runs", f"{place.absolute()} cannot be written", "set HIVE_HOME to a folder of yours")
+        yield Finding(BAD, "runs", f"{place.absolute()} is not writable", "set HIVE_HOME to a writable folder")
         return
     free = shutil.disk_usage(place).free / 2**30
     short = free < DISK_GIB
@@ -168,20 +174,20 @@ def _runs() -> Iterator[Finding]:
         WARN if short else OK,
         "runs",
         f"in {home.absolute()}, {free:.1f} GiB free",
-        "make room: a full disk costs checkpoints" if short else "",
+        "free some space: checkpoints cannot be written to a full disk" if short else "",
     )
     for run in find_runs(home):
         if run_state(run) == "lost" and run.run_file.exists():
-            yield Finding(WARN, run.name, "is lost: its supervisor was killed", _way_on(run))
+            yield Finding(WARN, run.name, "was lost: its supervisor was killed", _resume_command(run))
 
 
-def _way_on(run: RunDirectory) -> str:
-    """How a run that has ended can go on; "" where nothing of it was saved."""
+def _resume_command(run: RunDirectory) -> str:
+    """Return the command that continues an ended run; "" if the run has no checkpoint."""
     return f"hive resume {run.name}" if list_checkpoints(run.checkpoints) else ""
 
 
-def _left() -> Iterator[Finding]:
-    """Actors that outlived their supervisor. There should be none, whatever was killed."""
+def _leftovers() -> Iterator[Finding]:
+    """Check for actors that outlived their supervisor. There should be none, whichever process was killed."""
     try:
         owners, left = _strays()
         limit = time.monotonic() + GRACE_S
@@ -190,21 +196,21 @@ def _left() -> Iterator[Finding]:
             owners, now = _strays()
             left &= now
     except HiveError:
-        return  # what is wrong with the sockets is said there
+        return  # `_sockets` reports this error
     if left:
-        yield Finding(BAD, "leftovers", f"processes of no run: {', '.join(map(str, sorted(left)))}", "kill -9 them")
+        yield Finding(BAD, "leftovers", f"processes without a run: {', '.join(map(str, sorted(left)))}", "kill -9 them")
     else:
         yield Finding(OK, "leftovers", f"none; live runs: {owners}")
 
 
 def _strays() -> tuple[int, set[int]]:
-    """How many runs live, and the actors that no supervisor has for children at this moment."""
+    """Return the number of live runs, and the pids of actors whose parent is not a supervisor."""
     owners = {pid for _, pid in live_owners()}
     return len(owners), {pid for pid, parent in _actors() if parent not in owners and not _supervises(parent)}
 
 
 def _supervises(pid: int) -> bool:
-    """Whether this is a supervisor. One that was started with another TMPDIR is in no register that we see."""
+    """Whether the process is a supervisor. `live_owners` does not list those that were started with another TMPDIR."""
     try:
         return SUPERVISOR in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -212,7 +218,7 @@ def _supervises(pid: int) -> bool:
 
 
 def _actors() -> Iterator[tuple[int, int]]:
-    """(pid, parent) of this user's living actors, which bear the name of hive."""
+    """Yield (pid, pid of the parent) of this user's live actors, whose process names begin with `hive:`."""
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
@@ -221,11 +227,11 @@ def _actors() -> Iterator[tuple[int, int]]:
                 if name.startswith("hive:") and state not in "ZX":
                     yield int(entry.name), int(parent)
         except (OSError, ValueError):
-            continue  # gone meanwhile
+            continue  # the process exited meanwhile
 
 
 MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
-    *(_system, _native, _packages, _limits, _memory, _sockets, _runs, _left),
+    *(_system, _native, _packages, _limits, _memory, _sockets, _runs, _leftovers),
 )
 
 
@@ -233,20 +239,22 @@ MACHINE: tuple[Callable[[], Iterator[Finding]], ...] = (
 
 
 def run_findings(directory: RunDirectory) -> Iterator[Finding]:
+    """Check a run, live or ended."""
     state = run_state(directory)
     yield from _live(directory) if state == "running" else _ended(directory, state)
     saved = list_checkpoints(directory.checkpoints)
-    newest = f"the newest of {len(saved)} is of update {saved[-1].update:,}" if saved else "none yet"
-    yield Finding(OK if saved else WARN, "checkpoints", newest, "" if saved else "[checkpoint] every, or `hive save`")
+    newest = f"{len(saved)}, the newest of update {saved[-1].update:,}" if saved else "none yet"
+    hint = "" if saved else "set [checkpoint] every, or use `hive save`"
+    yield Finding(OK if saved else WARN, "checkpoints", newest, hint)
     for path in sorted(directory.crashes.glob("*.txt")):
         with path.open(errors="replace") as file:
-            yield Finding(WARN, "crash", file.readline().strip(), f"the report: {path}")
+            yield Finding(WARN, "crash", file.readline().strip(), f"report: {path}")
     if directory.nan_dumps.exists() and (kept := [*directory.nan_dumps.iterdir()]):
         yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
 
 
 def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
-    resume = _way_on(directory)
+    resume = _resume_command(directory)
     if state == "lost":
         yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
         return
@@ -259,11 +267,11 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
 
 
 def _live(directory: RunDirectory) -> Iterator[Finding]:
-    from hive.monitor.poller import look_once
+    from hive.monitor.poller import poll_once
 
     facts = read_run_facts(directory)
     try:
-        snapshot = look_once(directory)
+        snapshot = poll_once(directory)
     except HiveError as error:
         stopped = is_alive(facts)
         yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
@@ -277,7 +285,7 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
         yield Finding(OK, "bound by", snapshot.bound_by)
     for row in snapshot.actors:
         if row.state != "running":
-            yield Finding(WARN, row.name, f"is {row.state}", f"hive story {directory.name} {row.name}")
+            yield Finding(WARN, row.name, f"is {row.state}", f"hive history {directory.name} {row.name}")
         elif row.since_s > STUCK_S and not row.activity.startswith(("wait", "paused", "runtime")):
             text = f"in `{row.activity}` for {row.since_s:.0f} s"
             yield Finding(WARN, row.name, text, f"hive stack {directory.name} {row.name}")
@@ -290,4 +298,5 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
             yield Finding(WARN, name, f"{lost:,} of {channel.produced:,} messages were dropped: {reasons}")
     free = shutil.disk_usage(directory.path).free / 2**30
     if free < DISK_GIB:
-        yield Finding(WARN, "disk", f"{free:.1f} GiB free", "make room: a full disk costs checkpoints")
+        hint = "free some space: checkpoints cannot be written to a full disk"
+        yield Finding(WARN, "disk", f"{free:.1f} GiB free", hint)

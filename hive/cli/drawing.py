@@ -1,9 +1,9 @@
-"""A topology drawn: as lines of text, and as an SVG file.
+"""Draws a topology as lines of text and as an SVG file.
 
     collectors.rollouts ══> gradient-workers.rollouts   slab, 2 x 3 slots of 24.1 KiB
 
-In the picture groups stand in columns, producers left of their consumers as far as there are no circles; what leads
-back goes below. A line is thick for slots, dotted for a board. What is drawn is the plan, so it is what will run.
+The picture arranges groups in columns, with producers left of their consumers. Channels that lead back to the left run
+below the boxes. Thick lines are slabs, dotted lines are boards. The drawing is made from the plan that runs execute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """Processes with their actors, then channels with their carriers and sizes."""
+    """Return lines of text: processes with their actors, then channels with their carriers and sizes."""
     lines = [
         f"{len(plan.actors)} actors in {len(plan.processes)} processes, {plan.bytes / 2**20:.1f} MiB of shared memory"
     ]
@@ -37,7 +37,7 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def _detail(plan: Plan, channel: PlanChannel) -> str:
-    """`slab, 2 x 3 slots of 24.1 KiB`."""
+    """Return the carrier of a channel and its size: `slab, 2 x 3 slots of 24.1 KiB`."""
     if not channel.segments:
         return channel.carrier
     segment = next(s for s in plan.segments if s.name == channel.segments[0])
@@ -47,7 +47,7 @@ def _detail(plan: Plan, channel: PlanChannel) -> str:
 
 
 def svg_of(plan: Plan, title: str) -> str:
-    """The picture, as the text of an SVG file."""
+    """Return the picture as the text of an SVG file."""
     groups = list(dict.fromkeys(actor.group for actor in plan.actors))
     places = _places(plan, groups)
     bottom = EDGE * 2 + (max(y for _, y in places.values()) + 1) * (BOX_H + GAP_Y) - GAP_Y
@@ -68,7 +68,7 @@ def svg_of(plan: Plan, title: str) -> str:
 
 
 def _places(plan: Plan, groups: list[str]) -> dict[str, tuple[int, int]]:
-    """Column and row of each group: one right of the producers that stand already, below who stands there."""
+    """Return the column and row of each group: right of its producers placed so far, below other groups there."""
     columns: dict[str, int] = {}
     rows: dict[int, int] = {}
     places = {}
@@ -82,7 +82,7 @@ def _places(plan: Plan, groups: list[str]) -> dict[str, tuple[int, int]]:
 
 
 def _group(port: str) -> str:
-    """`learner.weights` -> `learner`."""
+    """Return the group of a port: `learner.weights` -> `learner`."""
     return port.partition(".")[0]
 
 
@@ -105,9 +105,9 @@ def _box(plan: Plan, group: str, x: int, y: int) -> str:
 
 
 def _edges(plan: Plan, places: dict[str, tuple[int, int]], bottom: int) -> tuple[list[str], int]:
-    """A line for each channel and group of consumers, and how many lanes lie below the boxes."""
+    """Return a line for each pair of channel and consuming group, and the number of lanes below the boxes."""
     parts: list[str] = []
-    beside: dict[tuple[str, str], int] = {}  # lines between two groups so far
+    beside: dict[tuple[str, str], int] = {}  # number of the last line between two groups
     lanes = 0
     for channel in plan.channels:
         for target in channel.targets:

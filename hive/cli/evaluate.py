@@ -1,10 +1,10 @@
-"""`hive eval`: how good the policies of runs are, by whole episodes in this process, without their noise.
+"""`hive eval`: measures the policies of runs by playing whole episodes in this process, without exploration noise.
 
     RUN         CHECKPOINT  STEPS    EPISODES  RETURN        DEVIATION  MIN    MAX    LENGTH
     cartpole-1  001563      200,064  100       498.2 ± 1.3   6.8        441.0  500.0  498.2
 
-The interval contains the mean with 95 %, by the central limit theorem. All begin their episodes in the same states,
-which follow from `--seed`. Runs are only read: one that lives goes on, and is judged by what it has saved.
+`±` is a 95 % confidence interval of the mean return, by the central limit theorem. All policies play from the same
+initial states, which `--seed` determines. Runs are only read: a live run continues, and its checkpoints are measured.
 """
 
 from __future__ import annotations
@@ -36,39 +36,51 @@ HEAD = ("RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", 
 def add_eval(commands: Any) -> None:
     evaluate = commands.add_parser(
         "eval",
-        description="Plays whole episodes with the policies of runs, and says how good they are.",
+        description="Play whole episodes with the policies of runs and print statistics of their returns. All policies "
+        "play from the same initial states.",
         epilog="example: hive eval cartpole-1 --checkpoint all --episodes 20",
     )
-    evaluate.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: as for ps")
+    evaluate.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
     evaluate.add_argument(
         "--checkpoint",
         default="newest",
         metavar="WHICH",
-        help="newest (default), best (of training returns), all, or a number as `hive ps` and the folder say it",
+        help="newest (default), best (by training return), all, or the number of an update, as in checkpoints/",
     )
     evaluate.add_argument(
-        "--episodes", type=_number("number of episodes", 1), default=EPISODES, help=f"default {EPISODES}"
+        "--episodes",
+        type=_number("number of episodes", 1),
+        default=EPISODES,
+        help=f"number of episodes (default {EPISODES})",
     )
-    evaluate.add_argument("--seed", type=_number("seed", 0), default=0, help="of the episodes (default 0)")
-    evaluate.add_argument("--sample", action="store_true", help="draw actions as in training, not the most likely ones")
+    evaluate.add_argument("--seed", type=_number("seed", 0), default=0, help="seed of the episodes (default 0)")
     evaluate.add_argument(
-        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="env.options.NAME=... (repeat)"
+        "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
     )
-    evaluate.add_argument("--json", action="store_true", help="one JSON array")
+    evaluate.add_argument(
+        "-s",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key of the run's config, such as env.options.NAME (repeatable)",
+    )
+    evaluate.add_argument("--json", action="store_true", help="print one JSON array")
     evaluate.set_defaults(run=run_eval)
 
 
 def _number(what: str, least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"`{text}` is no {what}: a whole number from {least} on")
+            raise argparse.ArgumentTypeError(f"invalid {what} `{text}`: expected a whole number >= {least}")
         return int(text)
 
     return read
 
 
 def run_eval(options: argparse.Namespace) -> int:
-    """Everything is chosen before anything is played: a slip of the finger costs no minutes."""
+    """Run `hive eval`; return the exit code."""
+    # All checkpoints are found before the first episode, so that a typing error costs no minutes.
     runs = [chosen_run(text) for text in options.runs or [None]]
     chosen = [(run, checkpoint) for run in runs for checkpoint in checkpoints_of(run, options.checkpoint)]
     found = [(run, checkpoint, _play(run, checkpoint, options)) for run, checkpoint in chosen]
@@ -80,10 +92,13 @@ def run_eval(options: argparse.Namespace) -> int:
 
 
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
-    """Those of a run that `which` means, by update. Raises UsageError where there is none."""
+    """Return a run's checkpoints that `which` selects ("newest", "best", "all" or a number), sorted by update.
+
+    Raises UsageError if there is none.
+    """
     there = list_checkpoints(run.checkpoints, verify=True)
     if not there:
-        raise UsageError(f"{run.name} has no checkpoint", hint="`hive save` writes one of a run that lives")
+        raise UsageError(f"{run.name} has no checkpoint", hint="`hive save` writes one while the run is live")
     if which == "all":
         return there
     if which == "newest":
@@ -91,11 +106,11 @@ def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
     if which == "best":
         if rated := best_first(there):
             return rated[:1]
-        raise UsageError(f"no checkpoint of {run.name} knows a training return", hint="--checkpoint newest")
+        raise UsageError(f"no checkpoint of {run.name} has a training return", hint="use --checkpoint newest")
     if named := [checkpoint for checkpoint in there if checkpoint.path.name == which.zfill(6)]:
         return named
     names = listed(checkpoint.path.name for checkpoint in there)
-    raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"newest, best, all, or one of {names}")
+    raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use newest, best, all, or one of {names}")
 
 
 def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace) -> Evaluation:
@@ -103,7 +118,7 @@ def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace
     from hive.workers import evaluate
 
     config = load_config(run.resolved_file, options.set)
-    policy = load(str(checkpoint.path), own_code=True)  # whoever resumes the run calls that code too
+    policy = load(str(checkpoint.path), own_code=True)  # the config's user code, which `hive resume` executes too
     name = f"{run.name} {checkpoint.path.name}"
     try:
         return evaluate(
@@ -120,17 +135,17 @@ def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace
 
 
 def _progress(name: str, episodes: int) -> Callable[[int], None]:
-    """Says in a terminal how far it is, whenever another episode has ended."""
+    """Return a function that shows the number of completed episodes on a terminal."""
     last = -1
 
-    def tell(done: int) -> None:
+    def show(done: int) -> None:
         nonlocal last
         if done != last and sys.stderr.isatty():
             last = done
             sys.stderr.write(f"\r\x1b[K{name}: {done} of {episodes} episodes")
             sys.stderr.flush()
 
-    return tell
+    return show
 
 
 def _cells(run: RunDirectory, checkpoint: Checkpoint, played: Evaluation) -> list[str]:
@@ -149,7 +164,7 @@ def _as_data(
     run: RunDirectory, checkpoint: Checkpoint, played: Evaluation, options: argparse.Namespace
 ) -> dict[str, Any]:
     numbers = dataclasses.asdict(played)
-    del numbers["turn"], numbers["seconds"]  # of evaluations within a run
+    del numbers["turn"], numbers["seconds"]  # only meaningful for evaluations during a run
     return {
         "run": run.name,
         "checkpoint": str(checkpoint.path),

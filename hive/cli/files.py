@@ -1,4 +1,4 @@
-"""Commands about configs: `init` and `config`. (`check` has a module of its own.)"""
+"""Commands for configs: `init` and `config`. (`check` is in `hive.cli.check`.)"""
 
 from __future__ import annotations
 
@@ -16,26 +16,40 @@ __all__ = ["add_config", "add_init"]
 def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
-        description="Writes a commented config that works.",
+        description="Write a short config for an environment, with comments on every key.",
         epilog="example: hive init CartPole-v1 -o cartpole.toml",
     )
-    init.add_argument("env", help="an environment id, or package.module:Class")
+    init.add_argument("env", help="a Gymnasium environment id, or package.module:Class")
     init.add_argument(
         "--scheme", default="a2c", metavar="NAME", help=f"{', '.join(SCHEMES)} or package.module:function (default a2c)"
     )
-    init.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to; never overwritten")
+    init.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="file to write; an existing file is never overwritten",
+    )
     init.set_defaults(run=run_init)
 
 
 def add_config(commands: Any) -> None:
     config = commands.add_parser(
         "config",
-        description="Shows the resolved config.",
+        description="Show every key of a config: its value, where the value comes from, and what the key means.",
         epilog="example: hive config cartpole.toml -s collection.workers=4",
     )
-    config.add_argument("config", type=Path)
-    config.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)")
-    config.add_argument("--json", action="store_true", help="one JSON object: key -> {value, origin}")
+    config.add_argument("config", type=Path, help="a TOML file")
+    config.add_argument(
+        "-s",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key of the config (repeatable)",
+    )
+    config.add_argument("--json", action="store_true", help="print one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
 
 
@@ -44,7 +58,7 @@ def run_init(options: argparse.Namespace) -> int:
 
     describe(options.env, {})
     if options.output.exists():
-        raise UsageError(f"`{options.output}` is there already", hint="choose another name with -o")
+        raise UsageError(f"`{options.output}` already exists", hint="choose another name with -o")
     try:
         options.output.write_text(template(options.env, options.scheme))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Commands that look: `ls`, `ps`, `logs`. Each listing has `--json`: one document with stable keys."""
+"""Commands that list runs, processes and logs: `ls`, `ps`, `logs`. `--json` prints one document with stable keys."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.runtime.control import OtherProtocol, open_run
 
-__all__ = ["add_logs", "add_ls", "add_ps", "run_nothing"]
+__all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 
-FOLLOW_S = 0.2  # between two looks of `logs -f`
-FOLLOW_LINES = 1000  # of each look: more than is logged between two
+FOLLOW_S = 0.2  # interval between two reads of `logs -f`
+FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
     *("run", "name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
-)  # of every row of `ps`; null where a process has no such thing
-
+)  # keys of every row of `ps --json`; null for processes without such a value
 
 PS_HEAD = (
     *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
@@ -47,42 +46,45 @@ PS_HEAD = (
 def add_ls(commands: Any) -> None:
     ls = commands.add_parser(
         "ls",
-        description="Lists the runs in $HIVE_HOME (default ./runs).",
+        description="List the runs in $HIVE_HOME (default ./runs), oldest first.",
         epilog="example: hive ls --json",
     )
-    ls.add_argument("--json", action="store_true", help="one JSON array")
+    ls.add_argument("--json", action="store_true", help="print one JSON array")
     ls.set_defaults(run=run_ls)
 
 
 def add_ps(commands: Any) -> None:
     ps = commands.add_parser(
         "ps",
-        description="Lists the processes of a run.",
+        description="List the processes of a run: what each is doing, and how it spends its time.",
         epilog="example: hive ps cartpole-1",
     )
     ps.add_argument(
         "run_name",
         nargs="?",
         metavar="RUN",
-        help=f"{RUN}; default: all that live, wherever, else the newest",
+        help=f"{RUN}; default: all live runs of this user, else the newest run",
     )
-    ps.add_argument("--json", action="store_true", help="one JSON array")
+    ps.add_argument("--json", action="store_true", help="print one JSON array")
     ps.set_defaults(run=run_ps)
 
 
 def add_logs(commands: Any) -> None:
     logs = commands.add_parser(
         "logs",
-        description="Shows logs, merged by time.",
+        description="Show the logs of a run's actors, merged by time.",
         epilog="example: hive logs cartpole-1 learner-0 -n 20",
     )
-    logs.add_argument("run_name", nargs="?", metavar="RUN", help="as for ps")
-    logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these")
-    logs.add_argument("-n", "--tail", type=_count, default=100, help="so many lines (default 100)")
+    logs.add_argument("run_name", nargs="?", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
+    logs.add_argument("actors", nargs="*", metavar="ACTOR", help="only these actors (default: all)")
+    logs.add_argument("-n", "--tail", type=_count, default=100, metavar="N", help="show the last N lines (default 100)")
     logs.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C leaves the run alone"
+        "-f",
+        "--follow",
+        action="store_true",
+        help="also show new lines until the run ends; Ctrl-C does not stop the run",
     )
-    logs.add_argument("--json", action="store_true", help="one JSON array of lines")
+    logs.add_argument("--json", action="store_true", help="print one JSON array of lines")
     logs.set_defaults(run=run_logs)
 
 
@@ -105,7 +107,7 @@ def run_ls(options: argparse.Namespace) -> int:
 
 
 def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
-    """`where`: with the folder that each lies in."""
+    """Print a table of runs; with `where`, include the folder of each."""
     print_table(
         ("NAME", "STATE", "STEPS", "RETURN", "WALL", *(["IN"] if where else [])),
         [
@@ -156,7 +158,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
                 "wall_s": summary.wall_s,
             }
     except (HiveError, LookupError):
-        pass  # a run that never began, or ended this moment: what is known is in the row
+        pass  # the run never began, or is ending at this moment: the row keeps the values found so far
     return row
 
 
@@ -168,15 +170,15 @@ def _status(run: RunDirectory) -> dict[str, Any]:
         client.close()
 
 
-def run_nothing(parser: argparse.ArgumentParser) -> int:
-    """`hive` alone: what is running, wherever it was started; else how hive is used."""
+def run_without_command(parser: argparse.ArgumentParser) -> int:
+    """Run `hive` without a command: list the live runs of this user, or print the help if there are none."""
     live = live_runs()
     if not live:
         parser.print_help()
         return 0
     home = home_folder().resolve()
     _list_runs([_run_row(run) for run in live], where=any(run.path.parent != home for run in live))
-    print("hint: `hive ps` lists their processes, `hive monitor RUN` shows one live", file=sys.stderr)
+    print("hint: `hive ps` lists their processes, `hive monitor RUN` shows a live view of one", file=sys.stderr)
     return 0
 
 
@@ -190,7 +192,7 @@ def run_ps(options: argparse.Namespace) -> int:
         except OtherProtocol as error:
             if len(runs) == 1:
                 raise
-            print(error.render(), file=sys.stderr)  # the others are listed all the same
+            print(error.render(), file=sys.stderr)  # the other runs are still listed
     if options.json:
         print(json_text([row for rows in tables for row in rows], indent=2))
         return 0
@@ -201,7 +203,7 @@ def run_ps(options: argparse.Namespace) -> int:
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:
-    """The processes of a run, its supervisor first."""
+    """Return a row for each process of a run, its supervisor first."""
     state = run_state(run)
     return _live_rows(run) if state == "running" else _ended_rows(run, state)
 
@@ -266,7 +268,7 @@ def run_logs(options: argparse.Namespace) -> int:
     for line in shown:
         print(line, flush=options.follow)
     while options.follow:
-        alive = run_state(run) == "running"  # asked before the look, so that the last lines are seen
+        alive = run_state(run) == "running"  # must be read before the lines, or the last lines could be missed
         seen = Counter(map(_unpadded, lines))
         lines = _lines(run, options.actors, FOLLOW_LINES)
         for line in lines:
@@ -277,29 +279,30 @@ def run_logs(options: argparse.Namespace) -> int:
         if not alive:
             break
         time.sleep(FOLLOW_S)
-    _tell_of_printed(run, options.actors)
+    _report_output(run, options.actors)
     return 0
 
 
-def _tell_of_printed(run: RunDirectory, actors: Sequence[str]) -> None:
-    """What environments and libraries have printed has no times, so it is in no log."""
-    users = [path for path in sorted(run.logs.glob("*.out")) if path.stem != "supervisor"]  # which runs none of theirs
+def _report_output(run: RunDirectory, actors: Sequence[str]) -> None:
+    """Name the files with printed output of environments and libraries, which is in no log because it has no times."""
+    # The supervisor is left out because it executes no code of users.
+    users = [path for path in sorted(run.logs.glob("*.out")) if path.stem != "supervisor"]
     printed = [path for path in users if not actors or path.stem in actors]
     if names := [str(path) for path in printed if path.stat().st_size]:
-        print(f"printed besides: {listed(names)}", file=sys.stderr)
+        print(f"printed output is in: {listed(names)}", file=sys.stderr)
 
 
 def _check_logs(run: RunDirectory, actors: Sequence[str]) -> None:
-    """Raises UsageError for an actor that has no log; from its very beginning an actor has one."""
+    """Raise UsageError for an actor without a log. Every actor has one from its start."""
     from hive.config.values import SHOWN_LENGTH, printable
 
     known = sorted(path.stem for path in run.logs.glob("*.log"))
     for actor in actors:
         if actor not in known:
-            none = "" if known else ", nor any other"
+            none = "" if known else ", and no other logs"
             raise UsageError(
                 f"{run.name} has no log of `{printable(actor, SHOWN_LENGTH)}`{did_you_mean(actor, known)}{none}",
-                hint=f"there are: {listed(known)}" if known else "",
+                hint=f"its logs are: {listed(known)}" if known else "",
             )
 
 
@@ -308,7 +311,7 @@ def _lines(run: RunDirectory, actors: Sequence[str], tail: int) -> list[str]:
 
 
 def _unpadded(line: str) -> tuple[str, str]:
-    """A line without the padding of its actor's name, which grows once a longer name begins to log."""
+    """Split a line into actor and text, without the padding, which grows when an actor with a longer name logs."""
     actor, _, text = line.partition(" | ")
     return actor.rstrip(), text
 

@@ -1,7 +1,7 @@
-"""The command `monitor`: a live view on a run, or on one that has ended. Leaving it never stops the run.
+"""The command `monitor`: a live view of a run, also of an ended one. Leaving it never stops the run.
 
-On a terminal it is the terminal UI (hive.monitor.terminal, which alone needs textual and is imported only then);
-`--once` prints what its first screen shows, `--json` the whole Snapshot, and both need no terminal.
+On a terminal it starts the terminal UI (hive.monitor.terminal, which is imported only then, because it needs textual).
+`--once` prints the first screen and `--json` the whole Snapshot; neither needs a terminal.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hive.records.documents import json_text
 
 __all__ = ["add_monitor"]
 
-NICE = 10  # a view waits for the run, never the run for a view
-SIZE = (100, 40)  # columns and lines at most, of what is printed once
+NICE = 10  # niceness of this process: the view must not take CPU time from the run
+SIZE = (100, 40)  # maximum columns and lines that `--once` prints
 
 
 def add_monitor(commands: Any) -> None:
     monitor = commands.add_parser(
         "monitor",
-        description="Shows a run live. Leaving it never stops the run.",
+        description="Show a live view of a run: pipeline, actors, learning and logs. Leaving it never stops the run.",
         epilog="example: hive monitor cartpole-1",
     )
     monitor.add_argument(
@@ -33,10 +33,10 @@ def add_monitor(commands: Any) -> None:
         metavar="RUN",
         help=f"{LIVE_RUN}, else the newest",
     )
-    monitor.add_argument("--once", action="store_true", help="print the first screen, and leave")
-    monitor.add_argument("--json", action="store_true", help="print one snapshot as one JSON object, and leave")
+    monitor.add_argument("--once", action="store_true", help="print the first screen and exit")
+    monitor.add_argument("--json", action="store_true", help="print one snapshot as one JSON object and exit")
     monitor.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    monitor.add_argument("--readonly", action="store_true", help="no restart and no kill of actors")
+    monitor.add_argument("--readonly", action="store_true", help="disable the keys that restart or kill actors")
     monitor.set_defaults(run=run_monitor)
 
 
@@ -45,19 +45,19 @@ def run_monitor(options: argparse.Namespace) -> int:
     os.nice(max(NICE - os.nice(0), 0))
     if options.json:
         from hive.monitor import as_data
-        from hive.monitor.poller import look_once
+        from hive.monitor.poller import poll_once
 
-        print(json_text(as_data(look_once(run)), indent=2))
+        print(json_text(as_data(poll_once(run)), indent=2))
         return 0
     if options.once:
         from hive.monitor.drawing import plain
-        from hive.monitor.overview_screen import house
-        from hive.monitor.poller import look_once
+        from hive.monitor.overview_screen import overview
+        from hive.monitor.poller import poll_once
 
-        print(plain(house(look_once(run), *SIZE), ascii_only=options.ascii))
+        print(plain(overview(poll_once(run), *SIZE), ascii_only=options.ascii))
         return 0
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("`monitor` needs a terminal", hint="`hive monitor --once` or `--json` needs none")
+        raise UsageError("`monitor` needs a terminal", hint="without one, use `hive monitor --once` or `--json`")
     from hive.monitor.terminal import watch
 
     watch(run, ascii_only=options.ascii, readonly=options.readonly)

@@ -1,7 +1,7 @@
-"""Preparing an ended run to go on: which checkpoint, and what of its records is taken back.
+"""Prepares an ended run to be resumed: selects the checkpoint and removes records of updates after it.
 
-A run goes on in its own directory, under its own name, on the same axis: the metrics of updates that will be made again
-are taken away, and so are checkpoints that come after the chosen one. One that has finished needs another goal.
+A run continues in its own directory, under its own name and on the same axes. Metrics of updates that will be repeated
+are removed, and so are checkpoints later than the selected one. A finished run needs a new goal.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hive.cli.select_run import run_called
+from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
 from hive.config import Config, load_config, render
 from hive.config.values import toml_text
@@ -33,34 +33,38 @@ from hive.records import (
 
 __all__ = ["prepare"]
 
-HARM = ("died", "scaled", "set")  # events after which a run is not what it would have been
-# Keys, or tables of them, that change nothing of what is learned; and those that weights and moments were made for.
-FREE = (
+DISTURBING_EVENTS = ("died", "scaled", "set")  # kinds of events after which a run is not bit-identical to others
+# Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
+HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
     *("run.name", "run.stop_at_return", "run.init_from"),
 )
-GOALS = ("run.steps", "run.stop_at_return", "custom")  # what a run that has finished can be given more of
-STATE = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
+GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # keys of which a finished run needs a new value
+# Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
+STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 
 
 def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | None = None) -> RunDirectory:
-    """The directory of the run that `text` means, ready to go on. `exact`: from the last scheduled checkpoint.
+    """Prepare the run that `text` selects to be resumed, and return its directory.
 
-    `sets` change keys of its config, as `--set` does; `given` is a config to go on with instead. Raises UsageError for
-    a run that lives, has reached its goal, or has nothing to go on from, and for a change that its state or `exact`
-    forbids; ConfigError for a config with problems; PlatformError where its processes could not begin. Nothing has
-    changed then.
+    exact: resume from the last scheduled checkpoint.
+    sets: changes to the run's config, as for `--set`.
+    given: a config file that replaces the run's config.
+
+    Raises UsageError if the run is live, has reached its goal or has no checkpoint, or if its state or `exact` forbids
+    a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on this machine.
+    After an error the directory is unchanged.
     """
     check_native()
-    directory = run_called(text)
+    directory = named_run(text)
     state = run_state(directory)
     if state == "running":
-        raise UsageError(f"{directory.name} is running", hint=f"look at it: hive ps {directory.name}")
+        raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=_warn)
     if chosen is None:
         raise UsageError(
-            f"{directory.name} has no {'scheduled ' if exact else ''}checkpoint to go on from",
-            hint="[checkpoint] every says how often one is written",
+            f"{directory.name} has no {'scheduled ' if exact else ''}checkpoint to resume from",
+            hint="[checkpoint] every determines how often one is written",
         )
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
@@ -70,71 +74,74 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
         _check_goal(directory, chosen, after, changes)
     if changes:
         write_bytes(directory.resolved_file, render(after).encode())
-    unharmed = _unharmed(directory, chosen)
+    unharmed = _is_undisturbed(directory, chosen)
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
-            remove_folder(later.path)  # what comes now is another story
+            remove_folder(later.path)  # the resumed run will write other checkpoints at these updates
     _keep_lines(directory.metrics_file, chosen)
     _keep_lines(directory.evaluations_file, chosen)
     same = chosen.scheduled and unharmed and not breaking
     write_json(directory.resume_file, {"update": chosen.update, "exact": same})
-    where = "its last cut" if chosen.scheduled else "the state it was left in"
+    where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
     print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)
     for key, change in changes.items():
-        print(f"  {change}" + (" (not the same run from here on)" if key in breaking else ""), file=sys.stderr)
+        print(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""), file=sys.stderr)
     return directory
 
 
 def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:
-    """Raises UsageError where a run that has finished would finish again at once."""
+    """Raise UsageError if a finished run would finish again at once."""
     name, steps = directory.name, int(chosen.state.get("env_steps", 0))
     again = f"hive resume {name} --set run.steps={2 * steps or 1_000_000}"
-    if not any(_is_of(key, GOALS) for key in changes):
+    if not any(_is_of(key, GOAL_KEYS) for key in changes):
         why = Summary.read(directory.summary_file).stop_reason
         raise UsageError(
             f"{name} has finished: {why}",
-            hint=f"give it another goal: {again}; run.stop_at_return=none goes on whatever the return is",
+            hint=f"set a new goal: {again}; run.stop_at_return=none continues whatever the return is",
         )
     if after.run.topology is None and after.run.steps <= steps:
-        raise UsageError(f"{name} has {steps:,} steps, and run.steps = {after.run.steps:,} is no more", hint=again)
+        raise UsageError(f"{name} already has {steps:,} steps, and run.steps is {after.run.steps:,}", hint=again)
 
 
 def _change(directory: RunDirectory, before: Config, after: Config, exact: bool) -> tuple[dict[str, str], list[str]]:
-    """What differs in the config that the run goes on with, in words, and the keys that make it another run."""
+    """Return the changes to the config as key -> text, and the keys whose change makes the run inexact.
+
+    Raises UsageError for changes that the run's state or `exact` forbids.
+    """
     changes = {key: f"{key}: {_shown(before, key)} -> {_shown(after, key)}" for key in before.differences(after)}
-    if bound := [key for key in changes if _is_of(key, STATE)]:
+    if bound := [key for key in changes if _is_of(key, STATE_KEYS)]:
         raise UsageError(
-            f"{directory.name} cannot go on with another {listed(bound)}: its weights were made with these",
-            hint="start another run with `hive up`",
+            f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
+            hint="start a new run with `hive up`",
         )
-    # The end of the run is also the end of the learning rate's schedule, if it has one.
-    free = FREE if after.algorithm.learning_rate_schedule != "constant" else (*FREE, "run.steps")
+    # A learning rate schedule ends at run.steps, so only without one is run.steps harmless.
+    free = HARMLESS_KEYS if after.algorithm.learning_rate_schedule != "constant" else (*HARMLESS_KEYS, "run.steps")
     breaking = [key for key in changes if not _is_of(key, free)]
     if exact and breaking:
         raise UsageError(
-            f"{directory.name} would not go on exactly with another {listed(breaking)}",
-            hint="without --exact it goes on with them, and says that it is not the same run",
+            f"{directory.name} would not be exact with another {listed(breaking)}",
+            hint="without --exact it continues with them and is marked as not exact",
         )
     return changes, breaking
 
 
 def _shown(config: Config, key: str) -> str:
-    """Its value; a key of another algorithm has none here."""
+    """Return the value of a key as text; "none" for a key that the config's algorithm does not have."""
     section, _, name = key.partition(".")
     value = getattr(getattr(config, section), name, None)
     return "none" if value is None else toml_text(value)
 
 
 def _is_of(key: str, names: Sequence[str]) -> bool:
-    """Whether it is one of these keys, or of these tables."""
+    """Whether the key or its table is among `names`."""
     return key in names or key.partition(".")[0] in names
 
 
-def _unharmed(directory: RunDirectory, chosen: Checkpoint) -> bool:
-    """Whether all that led to this checkpoint is what an undisturbed run would have done."""
+def _is_undisturbed(directory: RunDirectory, chosen: Checkpoint) -> bool:
+    """Whether the run up to this checkpoint is what an undisturbed run would have done."""
     before = read_object(directory.resume_file) if directory.resume_file.exists() else {"exact": True}
     broken = before.get("exact") is not True and int(before.get("update", 0)) < chosen.update
-    return not broken and not any(event.get("kind") in HARM for event in read_jsonl(directory.events_file))
+    return not broken and not any(event.get("kind") in DISTURBING_EVENTS for event in read_jsonl(directory.events_file))
 
 
 def _warn(why: str) -> None:
@@ -142,7 +149,7 @@ def _warn(why: str) -> None:
 
 
 def _keep_lines(path: Path, chosen: Checkpoint) -> None:
-    """Takes away the lines that will be written again: of later updates, and of a round that had only begun."""
+    """Remove lines that will be written again: those of later updates, and of a round that was not complete."""
     updates, steps = chosen.state.get("updates", chosen.update), chosen.state.get("env_steps")
     if path.exists():
         kept = [

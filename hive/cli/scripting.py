@@ -1,11 +1,11 @@
-"""Runs from a script or a notebook: the same runs as `hive up` starts, with a summary for an answer.
+"""Starts runs from a script or a notebook: the same runs as `hive up` starts. Returns their summaries.
 
     summary = hive.train("cartpole.toml", sets=["run.seed=2"])
     summary = hive.run(topology, {"custom": {"curriculum": {"level": 3}}})
 
-`topology` is a function of the config, defined in a file: the fork server imports that file under its own name, so the
-rest of a script belongs under `if __name__ == "__main__":`. What has no file (a notebook's cell, a lambda) runs with
-`inline=True`, everything in this process, where breakpoints work too.
+`topology` is a function of the config that is defined in a file. The fork server imports that file under its own name,
+so the rest of a script belongs under `if __name__ == "__main__":`. Functions without a file (in a notebook's cell, or
+a lambda) need `inline=True`, which runs everything in this process, where breakpoints work too.
 """
 
 from __future__ import annotations
@@ -35,10 +35,15 @@ Given = str | Path | Config | Mapping[str, Any] | None
 def train(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Summary:
-    """Trains as the config says and returns how it went. `sets`: `key=value` as for `--set`.
+    """Train with the scheme of a config, wait for the end of the run, and return its summary.
 
-    config: a TOML file, a `hive.Config`, or a mapping of tables. `quiet` shows nothing. Raises what is wrong with the
-    config, and ActorFailed when the run fails.
+    config: a TOML file, a `hive.Config`, or a mapping of tables.
+    sets: overrides `KEY=VALUE`, as for `--set`.
+    name: name of the run; a number is appended.
+    inline: run everything in this process, for debugging.
+    quiet: print nothing.
+
+    Raises ConfigError for an invalid config, and ActorFailed if the run fails.
     """
     return _finish(_prepared(config, [*sets, *_named(name)]), inline, quiet)
 
@@ -52,9 +57,9 @@ def run(
     inline: bool = False,
     quiet: bool = False,
 ) -> Summary:
-    """Runs the topology that the function makes of the config; see `train` for the rest.
+    """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`.
 
-    Raises TopologyError for a function that no other process could import, unless `inline`.
+    Raises TopologyError if other processes cannot import the function, unless `inline`.
     """
     reference = _reference(topology, inline)
     directory = _prepared(config, [f"run.topology={json.dumps(reference)}", *sets, *_named(name)])
@@ -74,7 +79,7 @@ def _prepared(config: Given, overrides: list[str]) -> RunDirectory:
 
 
 def _toml(tables: Mapping[str, Any], above: str = "") -> str:
-    """A mapping of tables as TOML; ConfigError comes from reading it."""
+    """Return a mapping of tables as TOML. Values are not checked here but when the text is loaded."""
     lines: list[str] = []
     for key, value in tables.items():
         name = f"{above}{toml_key(key)}"
@@ -90,7 +95,7 @@ def _toml(tables: Mapping[str, Any], above: str = "") -> str:
 
 
 def _reference(function: Callable[..., Any], inline: bool) -> str:
-    """How another process finds the function."""
+    """Return the reference by which another process imports the function. Raises TopologyError if it cannot."""
     name = getattr(function, "__qualname__", "")
     try:
         file = inspect.getsourcefile(function)
@@ -101,7 +106,7 @@ def _reference(function: Callable[..., Any], inline: bool) -> str:
     if inline:
         return "inline.py:topology"  # never loaded: the function itself is called
     raise TopologyError(
-        f"`{name or function!r}` cannot be imported by the processes of a run: it is no function of a module or file",
+        f"`{name or function!r}` cannot be imported by other processes: it is not a top-level function of a file",
         hint="define it with `def` at the top of a file, or pass inline=True",
     )
 
@@ -116,7 +121,7 @@ def _finish(
     elif quiet:
         run_quietly(directory)
     else:
-        launch(directory, argparse.Namespace(inline=False, detach=False, told=False))
+        launch(directory, argparse.Namespace(inline=False, detach=False, show_snapshots=False))
     summary = Summary.read(directory.summary_file)
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")

@@ -1,10 +1,10 @@
-"""`hive up CONFIG --seeds 1..5`: the same config with several seeds, one run after the other, in one table.
+"""`hive up CONFIG --seeds 1..5`: trains one config with several seeds, one run after the other, and prints a table.
 
     seed  run          state       steps     updates  return  seconds
     1     cartpole-1   finished    96,896        757   476.5      2.9
 
-One after the other, because each uses the cores it finds: side by side they would measure each other. Ctrl-C ends the
-run that is going on, saves it, and starts no more.
+The runs are not started in parallel because each uses all available cores; they would slow each other down. Ctrl-C ends
+and saves the current run, and no further run is started.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from hive.records import Summary
 
 __all__ = ["run_seeds", "seeds_of"]
 
-MOST = 1000  # a slip of the finger should not train for a year
+MAX_SEEDS = 1000  # maximum number of seeds: a typing error must not start a year of training
 
 ROW = "{:<5} {:<20} {:<9} {:>12} {:>9} {:>8} {:>8}"
 
 
 def seeds_of(text: str) -> list[int]:
-    """`1..5` or `1,2,7`. Raises UsageError."""
+    """Parse `1..5` or `1,2,7`. Raises UsageError for other texts and for more than MAX_SEEDS seeds."""
     if match := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = int(match[1]), int(match[2])
-        seeds = list(range(first, last + 1)) if last - first < MOST else []
+        seeds = list(range(first, last + 1)) if last - first < MAX_SEEDS else []
     elif re.fullmatch(r"\d+(,\d+)*", text):
         seeds = [int(part) for part in text.split(",")]
     else:
         seeds = []
-    if not seeds or len(seeds) > MOST:
-        raise UsageError(f"`{text}` are no seeds", hint=f"write 1..5 or 1,2,7; at most {MOST}")
+    if not seeds or len(seeds) > MAX_SEEDS:
+        raise UsageError(f"invalid seeds `{text}`: expected 1..5 or 1,2,7", hint=f"use at most {MAX_SEEDS} seeds")
     return seeds
 
 
 def run_seeds(given: Path | None, overrides: list[str], seeds: list[int]) -> int:
-    """Runs them all; the exit code is 1 when one has failed, 0 else."""
+    """Run all seeds and print the table; return the exit code: 1 if a run failed, otherwise 0."""
     print(ROW.format("seed", "run", "state", "steps", "updates", "return", "seconds"))
     done: list[Summary] = []
     for seed in seeds:

@@ -1,11 +1,11 @@
-"""Which run a command is about: by name, or the one that must be meant.
+"""Selects the run that a command applies to: by name, or a default.
 
-    RUN given       a run in $HIVE_HOME by name, path, `latest` or the beginning of a name; else one that lives
-                    elsewhere, by the same
-    none given      to look: all that live, wherever they were started, else the newest in $HIVE_HOME
-                    to steer or to end: the only one that lives in $HIVE_HOME; others are named, never touched
+    RUN given       a run in $HIVE_HOME by name, path, `latest` or a unique prefix of a name; otherwise a live run
+                    outside of $HIVE_HOME, by the same rules
+    no RUN given    to inspect: the live runs of this user, otherwise the newest run in $HIVE_HOME
+                    to control: the only live run in $HIVE_HOME; runs elsewhere are listed but never changed
 
-What lives elsewhere is known from the register of this user (hive.runtime.folders).
+Live runs outside of $HIVE_HOME are found in the register of this user (hive.runtime.folders).
 """
 
 from __future__ import annotations
@@ -29,72 +29,75 @@ from hive.records import (
 from hive.records.directory import LATEST
 from hive.runtime.folders import live_owners
 
-__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "name_from_here", "run_called", "say_swept"]
+__all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "name_from_here", "named_run", "report_swept"]
 
-# What help says of RUN: where it has to be given, and where a command that steers can do without.
-RUN = "name, beginning of a name, path or `latest`"
+# Help texts of RUN, for commands that require it and for commands with a default.
+RUN = "name, unique prefix of a name, path or `latest`"
 LIVE_RUN = f"{RUN}; default: the only live run"
 
 
 def live_elsewhere() -> list[RunDirectory]:
-    """The runs of this user that live outside of $HIVE_HOME."""
+    """Return the live runs of this user outside of $HIVE_HOME."""
     home, found = home_folder().resolve(), []
     for path, _ in live_owners():
         try:
             if path.parent != home:
                 found.append(RunDirectory.open(path))
         except RecordError:
-            continue  # removed under its supervisor
+            continue  # the directory was removed while the run is live
     return found
 
 
 def live_runs() -> list[RunDirectory]:
-    """All that live: those in $HIVE_HOME first."""
+    """Return all live runs of this user, those in $HIVE_HOME first."""
     return [*(run for run in find_runs(home_folder()) if run_state(run) == "running"), *live_elsewhere()]
 
 
-def run_called(text: str) -> RunDirectory:
-    """The run that is called so. Raises UsageError."""
+def named_run(text: str) -> RunDirectory:
+    """Return the run that `text` names, live or ended. Raises UsageError if there is none, or more than one."""
     return resolve_run(home_folder(), text, elsewhere=live_elsewhere())
 
 
 def live_run(text: str | None) -> RunDirectory:
-    """The live run that is meant: by name, or the only one that lives here. Raises UsageError."""
+    """Return the live run that `text` names, or the only live run in $HIVE_HOME if it is None.
+
+    Raises UsageError if the named run is not live, and if there is no live run or more than one.
+    """
     if text is not None:
-        directory = run_called(text)
+        directory = named_run(text)
         if run_state(directory) != "running":
-            raise UsageError(f"{directory.name} is not running: it {_verb(run_state(directory))}")
+            raise UsageError(f"{directory.name} is not running: it {_predicate(run_state(directory))}")
         return directory
     runs = find_runs(home_folder())
     live = [run for run in runs if run_state(run) == "running"]
     if len(live) == 1:
         return live[0]
     if live:
-        raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="say which one")
+        raise UsageError(f"several runs are live: {', '.join(run.name for run in live)}", hint="add the name of one")
     last = f" - last: {runs[-1].name} ({_end(runs[-1])})" if runs else ""
     others = ", ".join(f"{run.name} in {run.path.parent}" for run in live_elsewhere())
-    raise UsageError(f"nothing is running{last}", hint=f"elsewhere there are: {others}" if others else "")
+    raise UsageError(f"no run is live{last}", hint=f"live elsewhere: {others}" if others else "")
 
 
-def say_swept(directories: Sequence[Path]) -> None:
-    """That something was left of these runs, and is no more."""
+def report_swept(directories: Sequence[Path]) -> None:
+    """Print a line for each run whose leftover processes and sockets were removed."""
     for path in sorted(set(directories)):
         try:
             run = RunDirectory.open(path)
-            goes_on = run_state(run) in ("lost", "stopped") and list_checkpoints(run.checkpoints)
+            resumable = run_state(run) in ("lost", "stopped") and list_checkpoints(run.checkpoints)
         except RecordError:
-            continue  # it was removed, or cannot be read: no reason to end another command
-        more = f" - go on with it: hive resume {name_from_here(run)}" if goes_on else ""
+            continue  # the run was removed or cannot be read, which must not end an unrelated command
+        more = f" - to continue it: hive resume {name_from_here(run)}" if resumable else ""
         print(f"cleaned up after {run.name} ({_end(run)}){more}", file=sys.stderr)
 
 
 def name_from_here(run: RunDirectory) -> str:
-    """What a command that is given here calls a run that has ended: by name only those in $HIVE_HOME are found."""
+    """Return the text that names an ended run in a command given here: its name in $HIVE_HOME, else its path."""
     return run.name if run.path.resolve().parent == home_folder().resolve() else str(run.path.resolve())
 
 
 def _end(run: RunDirectory) -> str:
-    """How, when and where a run ended: `lost 2 h ago at 18,400,000 steps`."""
+    """Return how and when a run ended: `lost 2 h ago at 18,400,000 steps`."""
     state = run_state(run)
     try:
         if state == "lost":
@@ -104,7 +107,7 @@ def _end(run: RunDirectory) -> str:
             summary = Summary.read(run.summary_file)
             ended, steps = summary.started + summary.wall_s, summary.env_steps
     except (HiveError, LookupError):
-        return state  # it never began
+        return state  # the run never began
     return f"{state} {_age(time.time() - ended)} ago at {steps:,} steps"
 
 
@@ -115,14 +118,17 @@ def _age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def _verb(state: str) -> str:
+def _predicate(state: str) -> str:
     return {"lost": "was lost"}.get(state, state)
 
 
 def chosen_run(text: str | None) -> RunDirectory:
-    """For commands that also look at ended runs."""
+    """Return the run for a command that also inspects ended runs: the one that `text` names, or a default.
+
+    The default is the only live run of this user, otherwise the newest run. Raises UsageError if there is none.
+    """
     if text is not None:
-        return run_called(text)
+        return named_run(text)
     live = live_runs()
     if len(live) == 1:
         return live[0]

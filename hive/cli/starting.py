@@ -1,10 +1,10 @@
-"""The start of a run: from the command until its supervisor listens, and what is said when it never does.
+"""Starts a run: everything from the command until the supervisor listens, and the errors of a failed start.
 
-    new_run -> forget_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
-                          └─ Ctrl-C: give_up                         └─ Ctrl-C, while it is starting: give_up
+    new_run -> clear_failure -> start -> connect -> the view of hive.cli.up, or with -d the end of the command
+                          └─ Ctrl-C: abort_start                         └─ Ctrl-C, while it is starting: abort_start
 
-A run that is still starting belongs to the command that started it, which ends it when it is interrupted; a run that is
-running belongs to nobody here. The supervisor is a session of its own, so Ctrl-C in the terminal never reaches it.
+If the command is interrupted while the run is still starting, it ends the run. After the start the run is independent
+of the command. The supervisor has its own session, so Ctrl-C in the terminal never reaches it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from hive.records.documents import failure
 from hive.runtime.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
+    "abort_start",
     "began",
+    "clear_failure",
     "connect",
+    "deferred_interrupts",
     "discard",
-    "forget_failure",
-    "give_up",
-    "interrupts_held",
     "new_run",
     "raise_failure",
     "run_quietly",
     "start",
 ]
 
-LISTEN_S = 0.01  # between two tries to reach a supervisor that is starting, which takes some hundred of them
-STOPPED_AT_ONCE = 130  # as shells say of what Ctrl-C ended
+RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about a hundred
+INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Ctrl-C in here comes at its end: what is started must be known before it can be ended."""
+def deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block: a started process must be stored before it can be ended."""
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
     try:
@@ -57,11 +57,14 @@ def interrupts_held() -> Iterator[None]:
 
 
 def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
-    """The directory of a new run, with its config as given and as resolved.
+    """Create the directory of a new run, with its config as given and as resolved.
 
-    Raises ConfigError, RecordError; PlatformError where its processes could not begin.
+    given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
+        file.
+    overrides: `KEY=VALUE`, as for `--set`.
 
-    Without a file `content` is the config, and the run has the name of its topology's file if it is given no other.
+    Raises ConfigError for an invalid config, RecordError if the directory cannot be written, and PlatformError if
+    processes cannot run on this machine.
     """
     text = None if given is not None else content
 
@@ -69,7 +72,7 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
         return load_config(given or "run.toml", [*overrides, *more], text=text)
 
     config = load([])
-    more: list[str] = []  # what means the same from wherever it is loaded
+    more: list[str] = []  # overrides that make paths independent of the current folder
     if config.run.topology is not None:
         more.append(f"run.topology={json.dumps(absolute(config.run.topology))}")
         if given is None and config.origin("run.name") == "default":
@@ -85,14 +88,14 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
-    """The supervisor's process."""
+    """Start the supervisor's process."""
     with (directory.logs / "supervisor.out").open("ab") as out:
         command = [sys.executable, "-P", "-m", "hive.runtime.supervise", str(directory.path), str(directory.logs)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
-    """Waits until the supervisor listens. Raises why it does not."""
+    """Wait until the supervisor listens, and return a client. Raises the error of a failed start."""
     while True:
         if process.poll() is not None:
             raise_failure(directory, process.returncode)
@@ -100,16 +103,16 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             return open_run(directory)
         except HiveError as error:
             if isinstance(error, OtherProtocol) and read_run_facts(directory).pid == process.pid:
-                raise  # unlike what an earlier supervisor wrote, where a run goes on
-            time.sleep(LISTEN_S)  # it is starting; poll() above ends the wait when it is not
+                raise  # not an old address of an earlier supervisor of this run, which a resumed run still has
+            time.sleep(RETRY_S)  # still starting; poll() above detects a failed start
 
 
 def run_quietly(directory: RunDirectory) -> None:
-    """Starts the run and waits for its end, showing nothing; Ctrl-C ends it as in `hive up`.
+    """Start the run and wait for its end without printing; Ctrl-C ends the run as in `hive up`.
 
-    Raises why it could not start.
+    Raises the error of a failed start.
     """
-    forget_failure(directory)
+    clear_failure(directory)
     process = start(directory)
     while True:
         try:
@@ -123,14 +126,14 @@ def run_quietly(directory: RunDirectory) -> None:
 
 
 def began(directory: RunDirectory) -> bool:
-    """Whether a run that has ended had got as far as to begin."""
+    """Whether an ended run had started successfully."""
     return directory.summary_file.exists() and not directory.failure_file.exists()
 
 
-def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
-    """Ends a run that is still starting, with its supervisor; interrupted again, without asking it.
+def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
+    """End a run that is still starting; a second Ctrl-C kills its supervisor. Return the exit code.
 
-    Returns the exit code. A run that never began leaves nothing behind.
+    The directory of a run that never began is removed.
     """
     print(f"stopping {directory.name}, which was still starting - Ctrl-C again to kill it", file=sys.stderr)
     try:
@@ -141,11 +144,11 @@ def give_up(directory: RunDirectory, process: subprocess.Popen[bytes]) -> int:
         process.wait()
     if not began(directory):
         discard(directory)
-    return STOPPED_AT_ONCE
+    return INTERRUPTED
 
 
-def forget_failure(directory: RunDirectory) -> None:
-    """Takes away why an earlier start failed: nobody shall take it for the story of this one. Raises RecordError."""
+def clear_failure(directory: RunDirectory) -> None:
+    """Remove the error of an earlier failed start, which must not be reported for this one. Raises RecordError."""
     path = directory.failure_file
     try:
         path.unlink(missing_ok=True)
@@ -154,26 +157,26 @@ def forget_failure(directory: RunDirectory) -> None:
 
 
 def raise_failure(directory: RunDirectory, code: int) -> None:
-    """Raises the error of a run that could not start; what was only a mistake in the input leaves no run behind."""
+    """Raise the error of a failed start. If it was a mistake in the config, the run's directory is removed."""
     path = directory.failure_file
     if not path.exists():
         raise ActorFailed(
             f"the supervisor ended with code {code} before the run began",
             hint=f"its output is in {directory.logs / 'supervisor.out'}",
         )
-    told = json.loads(path.read_text())
-    error = HiveError(told["error"], hint=told["hint"])
-    error.exit_code = told["exit_code"]
+    stored = json.loads(path.read_text())
+    error = HiveError(stored["error"], hint=stored["hint"])
+    error.exit_code = stored["exit_code"]
     if error.exit_code == ConfigError.exit_code:
         discard(directory)
-    elif told["traceback"] and str(directory.crashes) not in error.hint:  # or there is a report already
+    elif stored["traceback"] and str(directory.crashes) not in error.hint:  # the hint names an existing crash report
         crash = directory.crash_file("topology", 1)
-        crash.write_text(told["traceback"])
+        crash.write_text(stored["traceback"])
         error.hint = error.hint or f"the traceback is in {crash}"
     raise error
 
 
 def discard(directory: RunDirectory) -> None:
-    """Removes a run that never began; one that was to be resumed stays, and one whose crash report is to be read."""
+    """Remove the directory of a run that never began, unless it has checkpoints or a crash report."""
     if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
         shutil.rmtree(directory.path, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Slips of the keyboard: what a word that names nothing was meant to be.
+"""Suggests the closest known name for a misspelled one, and lists names, in the errors of commands.
 
-The configuration has its own (hive.config.load), beside its marks in the file; this is what commands say.
+Errors of the config have their own suggestions (hive.config.load), which are shown beside marks in the file.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable
 
 __all__ = ["did_you_mean", "listed"]
 
-LONGEST_WORD = 80  # of which a likeness is sought: nobody waits for a comparison of megabytes
-NAMES_SHOWN = 20  # a few lines of a terminal; a run of hundreds of actors has as many logs
+LONGEST_WORD = 80  # characters of a word that are compared: comparing megabytes would take too long
+NAMES_SHOWN = 20  # maximum names in a list, a few lines of a terminal: a run can have hundreds of actors
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error about `word`: "; did you mean `x`?", or an empty string where nothing is near."""
+    """Return the end of an error about `word`: "; did you mean `x`?", or "" if no known word is close."""
     near = difflib.get_close_matches(word[:LONGEST_WORD], known, n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """All names with commas between them, or the first few and how many more there are."""
+    """Join the names with commas; of more than NAMES_SHOWN, only the first ones and the number of the others."""
     every = list(names)
     more = f" and {len(every) - NAMES_SHOWN} more" if len(every) > NAMES_SHOWN else ""
     return ", ".join(every[:NAMES_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""Tables of commands: a line a row, columns as wide as their widest cell, nothing at the end of a line."""
+"""Prints the tables of commands: one line per row, columns as wide as their widest cell, no trailing blanks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["print_table"]
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints to stdout. Every row has as many cells as the head."""
+    """Print a table to stdout. Every row must have the same number of cells as the head."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for row in (head, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

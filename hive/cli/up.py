@@ -1,8 +1,8 @@
 """Commands that start runs: `up` and `resume`.
 
-`up` starts the supervisor as a session of its own and then only looks at it: `d`, or closing the terminal, leaves and
-the run goes on; `w` opens the monitor, and leaving that comes back here; `?` tells the keys. Ctrl-C or SIGTERM asks the
-run to drain, save and end (exit 0); a second one ends it now (exit 130).
+`up` starts the supervisor in its own session and then shows its status. `d`, or closing the terminal, leaves the view
+while the run continues; `w` opens the monitor; `?` lists the keys. Ctrl-C or SIGTERM requests the run to drain, save
+and end (exit code 0); a second one ends it at once (exit code 130).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hive.cli.control import Waits, connected, go_on, who_drains
-from hive.cli.diary import NewEvents
+from hive.cli.control import WaitReporter, connected, draining_actors, resume_paused
+from hive.cli.event_log import NewEvents
 from hive.cli.resume import prepare
-from hive.cli.select_run import RUN, name_from_here, run_called
+from hive.cli.select_run import RUN, name_from_here, named_run
 from hive.cli.starting import (
+    abort_start,
     began,
+    clear_failure,
     connect,
+    deferred_interrupts,
     discard,
-    forget_failure,
-    give_up,
-    interrupts_held,
     new_run,
     raise_failure,
     start,
@@ -42,7 +42,7 @@ from hive.errors import ActorFailed, ConfigError, HiveError, UsageError
 from hive.monitor import StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
-from hive.monitor.poller import look_once
+from hive.monitor.poller import poll_once
 from hive.records import (
     RunDirectory,
     Summary,
@@ -54,65 +54,76 @@ from hive.runtime.error_location import signal_name
 
 __all__ = ["add_resume", "add_up", "launch"]
 
-KEYS = """d       leave the run running, and this view
-w       open the monitor; leaving it comes back here
-Ctrl-C  drain, save, end the run; twice: end it now
-from another terminal: hive pause, save, set, scale, stack, story, logs, down {name}"""  # what `?` shows
-LOOK_S = 0.25  # between two looks of the foreground: a view at four frames a second costs under 1 % of a core
+# The text that the key `?` shows.
+KEYS = """d       leave this view; the run continues
+w       open the monitor; leaving it returns to this view
+Ctrl-C  drain, save and end the run; twice: end it at once
+from another terminal: hive pause, save, set, scale, stack, history, logs, down {name}"""
+POLL_S = 0.25  # interval between two status requests: four frames a second take less than 1 % of a core
 
 
 def add_up(commands: Any) -> None:
     up = commands.add_parser(
         "up",
-        description="Starts a run and shows it.",
+        description="Start a run and show its progress. Leaving the view (key d) does not stop the run; Ctrl-C does, "
+        "after saving its state.",
         epilog="example: hive up examples/cartpole.toml --set collection.workers=2",
     )
     up.add_argument("config", type=Path, nargs="?", help="a TOML file; `hive init ENV` writes one")
-    up.add_argument("--resume", metavar="RUN", help="go on with an ended run, as `hive resume RUN` does")
-    up.add_argument("--exact", action="store_true", help="with --resume: from the last scheduled checkpoint")
-    up.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
+    up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
+    up.add_argument("--exact", action="store_true", help="with --resume: start from the last scheduled checkpoint")
+    up.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
     up.add_argument(
-        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the config (repeat)"
+        "-s",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key of the config (repeatable)",
     )
     up.add_argument(
-        "--topology", metavar="FILE.py[:FUNCTION]", help="a topology of your own; the same as --set run.topology=..."
+        "--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology; the same as --set run.topology=..."
     )
-    up.add_argument("--seed", type=int, help="the same as --set run.seed=SEED")
-    up.add_argument("--seeds", metavar="1..5", help="one run after the other with these seeds, and a table of all")
-    up.add_argument("-n", "--name", help="the same as --set run.name=NAME; a number is appended")
+    up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
+    up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
+    up.add_argument("-n", "--name", help="name of the run, to which a number is appended; as --set run.name=NAME")
     up.add_argument(
         "--inline",
         action="store_true",
-        help="everything in this one process, for debugging: no restarts, breakpoints work",
+        help="run everything in this process, for debugging: breakpoints work, actors are not restarted",
     )
-    up.set_defaults(run=run_up, told=True)
+    up.set_defaults(run=run_up, show_snapshots=True)
 
 
 def add_resume(commands: Any) -> None:
     resume = commands.add_parser(
         "resume",
-        description="Goes on with a paused run, or with an ended one from a checkpoint.",
+        description="Continue a paused run, or an ended one from its newest checkpoint.",
         epilog="example: hive resume cartpole-1",
     )
     resume.add_argument("run_name", metavar="RUN", help=RUN)
-    resume.add_argument("--exact", action="store_true", help="from the last scheduled checkpoint: as if never stopped")
-    resume.add_argument("-d", "--detach", action="store_true", help="return once the run is running")
-    resume.add_argument("--inline", action="store_true", help="everything in this one process")
     resume.add_argument(
-        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="go on with another value (repeat)"
+        "--exact",
+        action="store_true",
+        help="start from the last scheduled checkpoint; results are then bit-identical to an uninterrupted run",
     )
-    resume.set_defaults(run=run_resume, told=True)
+    resume.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
+    resume.add_argument("--inline", action="store_true", help="run everything in this process, for debugging")
+    resume.add_argument(
+        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the config (repeatable)"
+    )
+    resume.set_defaults(run=run_resume, show_snapshots=True)
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    directory = run_called(options.run_name)
+    directory = named_run(options.run_name)
     if run_state(directory) == "running" and _is_paused(directory):
         if options.exact or options.set:
             raise UsageError(
-                f"{directory.name} is paused and goes on as it is",
-                hint=f"to change something: hive down {directory.name}, then resume it with --set",
+                f"{directory.name} is paused and can only continue unchanged",
+                hint=f"to change it: hive down {directory.name}, then resume it with --exact or --set",
             )
-        return go_on(directory)
+        return resume_paused(directory)
     return launch(prepare(options.run_name, exact=options.exact, sets=options.set), options)
 
 
@@ -126,11 +137,11 @@ def run_up(options: argparse.Namespace) -> int:
         if options.name is not None:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
         if options.seeds is not None:
-            raise UsageError("a resumed run has its seed", hint="hive up --resume RUN, without --seeds")
+            raise UsageError("a resumed run keeps its seed", hint="hive up --resume RUN, without --seeds")
         sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
         return launch(prepare(options.resume, exact=options.exact, sets=sets, given=options.config), options)
     if options.config is None and options.topology is None:
-        raise UsageError("no config", hint="hive up CONFIG, hive up --topology FILE.py, or hive up --resume RUN")
+        raise UsageError("no config given", hint="hive up CONFIG, hive up --topology FILE.py, or hive up --resume RUN")
     overrides = list(options.set)
     if options.seed is not None:
         overrides.append(f"run.seed={options.seed}")
@@ -139,35 +150,36 @@ def run_up(options: argparse.Namespace) -> int:
     if options.topology is not None:
         overrides.append(f"run.topology={json.dumps(options.topology)}")
     if options.seeds is not None:
-        _check_alone(options)
+        _check_seeds_options(options)
         from hive.cli.seed_sweep import run_seeds, seeds_of
 
         return run_seeds(options.config, overrides, seeds_of(options.seeds))
     return launch(new_run(options.config, overrides), options)
 
 
-def _check_alone(options: argparse.Namespace) -> None:
-    """Raises UsageError for what `--seeds` cannot be given with."""
+def _check_seeds_options(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that cannot be combined with `--seeds`."""
     others = {"--seed": options.seed is not None, "--detach": options.detach, "--inline": options.inline}
-    if given := [name for name, is_there in others.items() if is_there]:
+    if given := [name for name, is_given in others.items() if is_given]:
         raise UsageError(
-            f"--seeds goes without {' and '.join(given)}",
-            hint="its runs come one after the other, and the command stays to start the next",
+            f"--seeds cannot be combined with {' and '.join(given)}",
+            hint="the command starts one run after another, and must keep running to start the next",
         )
 
 
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
-    """Starts the run that lies in the directory, and looks at it as the options say.
+    """Start the run in a directory and show it as the options require; return the exit code.
 
-    `told`: snapshots go to stdout where that is no terminal. A script's stdout is its own.
+    `options` has `inline`, `detach` and `show_snapshots`: whether snapshots are written to stdout if it is not a
+    terminal. Commands do that, scripts do not, because their stdout is theirs.
     """
-    forget_failure(directory)
+    clear_failure(directory)
     events = NewEvents(directory)
     if options.inline:
         return _inline(directory, events)
     process = None
     try:
-        with interrupts_held():
+        with deferred_interrupts():
             process = start(directory)
         client = connect(directory, process)
         if options.detach:
@@ -175,11 +187,11 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
                 return _detached(directory, process, client)
     except KeyboardInterrupt:
         if process is None or process.returncode is not None:
-            raise  # it has not begun, has ended, or runs and is nobody's here
-        return give_up(directory, process)
+            raise  # not started, already ended, or running independently of this command
+        return abort_start(directory, process)
     with closing(client):
         view = _Foreground(directory, process, client, StatusLine(), events)
-        view.lines = SnapshotLines() if options.told else None
+        view.lines = SnapshotLines() if options.show_snapshots else None
         return view.watch()
 
 
@@ -193,14 +205,14 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
                 raise_failure(directory, process.returncode)
             return _report(directory, process.returncode)
         if state not in ("starting",):
-            process.returncode = 0  # it lives on without us
+            process.returncode = 0  # the run continues without this process, so Popen must not warn about it
             print(directory.name)
             return 0
         time.sleep(0.02)
 
 
 class _Foreground:
-    """The view that `up` is."""
+    """The view of `hive up` in the foreground: a status line, new events, and keys."""
 
     def __init__(
         self,
@@ -215,10 +227,10 @@ class _Foreground:
         self.client = client
         self.line = line
         self.events = events
-        self.history = History()  # of what the supervisor said: rates, and what the run is bound by
+        self.history = History()  # earlier statuses, from which rates and the bottleneck are computed
         self.lines: SnapshotLines | None = None
-        self.asked = 0
-        self.waits: Waits | None = None  # since it was asked to end
+        self.stop_requests = 0
+        self.waits: WaitReporter | None = None  # set once the run is stopping
         self.leaving = False
         self.greeted = False
 
@@ -226,16 +238,17 @@ class _Foreground:
         with self._signals(), _keys() as keys:
             while self.process.poll() is None and not self.leaving:
                 self.show()
-                if select.select([sys.stdin] if keys else [], [], [], LOOK_S)[0]:
+                if select.select([sys.stdin] if keys else [], [], [], POLL_S)[0]:
                     self._pressed(os.read(sys.stdin.fileno(), 1))
         self.line.erase()
         if self.leaving and self.process.poll() is None:
-            self.process.returncode, name = 0, self.directory.name  # it lives on without us
-            self.line.say(f"left {name} running · look: hive ps {name} · stop: hive down {name}")
+            # The run continues without this process, so Popen must not warn about it.
+            self.process.returncode, name = 0, self.directory.name
+            self.line.say(f"left {name} running · inspect: hive ps {name} · stop: hive down {name}")
             return 0
         self.events.show(self.line)
         if self.lines is not None and began(self.directory):
-            self.lines.draw(look_once(self.directory), last=True)
+            self.lines.draw(poll_once(self.directory), last=True)
         if not began(self.directory):
             if self.process.returncode < 0:
                 how = signal_name(-self.process.returncode)
@@ -253,14 +266,14 @@ class _Foreground:
             from hive.monitor.terminal import watch
 
             self.line.erase()
-            watch(self.directory)  # leaving it comes back here
+            watch(self.directory)  # returns when the user leaves the monitor
         elif key in (b"?", b"h"):
             self.line.say(KEYS.format(name=self.directory.name))
 
     def show(self) -> None:
         try:
             status = self.client.status()
-            self.history.see(status, time.time())
+            self.history.add(status, time.time())
             snapshot = snapshot_of(status, self.history)
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
@@ -274,13 +287,13 @@ class _Foreground:
                 if self.lines is not None:
                     self.lines.draw(snapshot)
                 if self.waits is not None:
-                    self.waits.see(lambda: f"{who_drains(status) or 'the supervisor'} - Ctrl-C to stop without")
+                    self.waits.see(lambda: f"{draining_actors(status) or 'the supervisor'} - Ctrl-C to stop at once")
         except UsageError:
-            time.sleep(LOOK_S)  # it is ending, or stopped: poll() in the loop says when it is gone
+            time.sleep(POLL_S)  # ending, or stopped by a signal; poll() in the loop detects the exit
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        old = {number: signal.signal(number, self._asked) for number in (signal.SIGINT, signal.SIGTERM)}
+        old = {number: signal.signal(number, self._stop_requested) for number in (signal.SIGINT, signal.SIGTERM)}
         old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
         try:
             yield
@@ -288,15 +301,15 @@ class _Foreground:
             for number, handler in old.items():
                 signal.signal(number, handler)
 
-    def _asked(self, number: int, frame: object) -> None:
-        self.asked += 1
-        if self.asked == 1:
-            self.line.say("stopping: the state is saved - Ctrl-C again to stop now")
-            self.waits = Waits(self.line.say)
+    def _stop_requested(self, number: int, frame: object) -> None:
+        self.stop_requests += 1
+        if self.stop_requests == 1:
+            self.line.say("stopping: saving the state - Ctrl-C again to stop at once")
+            self.waits = WaitReporter(self.line.say)
             self.process.send_signal(signal.SIGTERM)
         else:
             self.waits = None
-            self.process.send_signal(signal.SIGTERM)  # the supervisor counts too
+            self.process.send_signal(signal.SIGTERM)  # the second signal makes the supervisor stop at once
 
     def _leave(self, number: int, frame: object) -> None:
         self.leaving = True
@@ -304,7 +317,7 @@ class _Foreground:
 
 @contextmanager
 def _keys() -> Iterator[bool]:
-    """Single keys from the terminal, without echo; False where there is none."""
+    """Read single keys from the terminal, without echo. Yields False if there is no terminal."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         yield False
         return
@@ -317,20 +330,20 @@ def _keys() -> Iterator[bool]:
 
 
 def _inline(directory: RunDirectory, events: NewEvents) -> int:
-    """The whole run in this process; a thread shows it."""
+    """Run everything in this process, while a thread shows the progress; return the exit code."""
     from hive.runtime.run import run_inline
 
     line, over = StatusLine(), threading.Event()
     line.say(f"run {directory.name}  ({directory.path}), inline")
 
     def look() -> None:
-        while not over.wait(LOOK_S):
+        while not over.wait(POLL_S):
             events.show(line)
             try:
                 with closing(open_run(directory)) as client:
                     line.draw(snapshot_of(client.status()))
             except HiveError:
-                pass  # starting or ending
+                pass  # the run is starting or ending
 
     viewer = threading.Thread(target=look, daemon=True)
     viewer.start()
@@ -349,7 +362,7 @@ def _inline(directory: RunDirectory, events: NewEvents) -> int:
 
 
 def _report(directory: RunDirectory, code: int) -> int:
-    """The last words of a run in the foreground."""
+    """Print the result of a run in the foreground; return its exit code."""
     summary = Summary.read(directory.summary_file)
     out = sys.stderr
     if summary.error:
@@ -362,5 +375,5 @@ def _report(directory: RunDirectory, code: int) -> int:
         file=out,
     )
     if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
-        print(f"go on with it: hive resume {name_from_here(directory)}", file=out)
+        print(f"to continue it: hive resume {name_from_here(directory)}", file=out)
     return code

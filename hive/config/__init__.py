@@ -1,15 +1,15 @@
-"""The config of a run: TOML in, typed values out, and every mistake told at once with its line.
+"""The config of a run: reads TOML, returns typed values, and reports all mistakes at once with their lines.
 
-    keys.py       what one key takes            values.py      which values TOML lends us
-    schema.py     all keys, table by table      positions.py   where in the file they stand
-    algorithms.py those of [algorithm]          problems.py    how mistakes are told
-    schemes.py    what a scheme sets            load.py        document + `--set` -> Config
-    rules.py      what keys demand of others    render.py      Config -> TOML
-    syntax.py     bytes -> document             custom.py      problems that a user's code finds
-    references.py "package.module:name"           live.py        what may change while a run goes on
+    keys.py       declaration of one key        values.py      TOML values that a config may hold
+    schema.py     all keys, table by table      positions.py   places of keys and values in the file
+    algorithms.py keys of [algorithm]           problems.py    texts of errors
+    schemes.py    defaults of the schemes       load.py        document + `--set` -> Config
+    rules.py      rules between keys            render.py      Config -> TOML
+    syntax.py     bytes -> document             custom.py      problems found by user code
+    references.py "package.module:name"         live.py        changes to a running run
 
-Torch-free. It checks form, ranges and what keys demand of each other; whether an environment, a module or a
-device exists is for those who open it.
+The package does not import torch. It checks form, ranges and rules between keys. Whether an environment, a module or a
+device exists is checked by the code that opens it.
 """
 
 from __future__ import annotations

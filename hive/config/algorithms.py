@@ -1,8 +1,8 @@
-"""The keys of [algorithm]. `name` chooses the table: what all algorithms share, and what is its own.
+"""Declares the keys of [algorithm]. `name` selects the table: keys that all algorithms share, and keys of its own.
 
-A key that stands in another algorithm's table only is unknown, and the error says whose it is. An algorithm of a
-user's own has the table of the one that the scheme names, for it may be a class of that. A default of its
-own that an algorithm has for a shared key is declared again, by `with_default`.
+A key that only another algorithm has is unknown, and the error names that algorithm. A custom algorithm has the table
+of the scheme's algorithm, because it may be a subclass of it. An algorithm with a different default for a shared key
+declares the key again, by `with_default`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 SCHEDULES = ("constant", "linear", "cosine")
-COLLECTORS_KNOW = "collectors have made their schedule of it"
+SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
+ROUND_FIXED = "it determines the number of gradients in a round"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,124 +36,130 @@ class AlgorithmConfig:
 
     name: str = key(
         "a2c",
-        'the algorithm, or "package.module:Class", with the keys of the scheme\'s; default: as the scheme',
+        'algorithm, or custom "package.module:Class" with the keys of the scheme\'s; default: set by the scheme',
         choices=("a2c", "ppo", "impala", "nstep-q"),
         accepts=is_reference,
         expected='"a2c", "ppo", "impala", "nstep-q" or "package.module:Class"',
-        fixed="another algorithm is another run",
+        fixed="another algorithm needs another run",
     )
     options: Mapping[str, Any] = key(
-        {}, "of an algorithm of your own: keyword arguments of its class", fixed="the algorithm has been made with them"
+        {}, "keyword arguments of a custom algorithm's class", fixed="the algorithm was constructed with them"
     )
-    discount: float = key(0.99, "of the reward one step later", minimum=0, maximum=1)
+    discount: float = key(0.99, "discount factor of rewards, per step", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
     learning_rate_schedule: str = key(
         "constant",
-        'of learning_rate: "constant", or falling to 0 at run.steps, "linear" or "cosine"',
+        '"constant", or decreasing to 0 at run.steps: "linear" or "cosine"',
         choices=SCHEDULES,
     )
     optimizer: str = key(
         "adam",
-        "adam, adamw, rmsprop or sgd",
+        "optimizer: adam, adamw, rmsprop or sgd",
         choices=("adam", "adamw", "rmsprop", "sgd"),
-        fixed="its moments lie in the learner's optimizer state",
+        fixed="it determines which moments the learner's optimizer state holds",
     )
-    adam_optimizer_beta1: float = key(0.9, "decay of adam's mean of gradients", minimum=0, below=1)
-    adam_optimizer_beta2: float = key(0.999, "decay of adam's mean of squares", minimum=0, below=1)
-    rms_prop_optimizer_decay: float = key(0.99, "decay of rmsprop's mean of squares", minimum=0, below=1)
-    optimizer_epsilon: float = key(1e-5, "added to the root of that mean", above=0)
+    adam_optimizer_beta1: float = key(0.9, "decay rate of adam's running mean of gradients", minimum=0, below=1)
+    adam_optimizer_beta2: float = key(
+        0.999, "decay rate of adam's running mean of squared gradients", minimum=0, below=1
+    )
+    rms_prop_optimizer_decay: float = key(
+        0.99, "decay rate of rmsprop's running mean of squared gradients", minimum=0, below=1
+    )
+    optimizer_epsilon: float = key(1e-5, "added to the root of the mean square, so that no step divides by 0", above=0)
     momentum: float = key(
         0.0,
-        "of sgd and rmsprop",
+        "momentum of sgd and rmsprop; 0: none",
         minimum=0,
         below=1,
-        fixed="it decides how many moments lie in the learner's optimizer state",
+        fixed="it determines which moments the learner's optimizer state holds",
     )
-    weight_decay: float = key(0.0, "decoupled in adamw, added to the gradient in the others", minimum=0)
-    clip_gradients: float = key(0.5, "largest norm of the whole gradient; 0: no clipping", minimum=0)
+    weight_decay: float = key(
+        0.0, "weight decay: decoupled in adamw, added to the gradient in the other optimizers", minimum=0
+    )
+    clip_gradients: float = key(0.5, "maximum norm of the whole gradient; 0: no clipping", minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig(AlgorithmConfig):
-    """[algorithm] of an algorithm with a policy and a value."""
+    """[algorithm]: the keys of algorithms with a policy and a value function."""
 
-    gae_lambda: float = key(1.0, "of generalised advantages; 1: n-step returns", minimum=0, maximum=1)
-    value_loss_weight: float = key(0.5, "of the value loss in the sum", minimum=0)
-    entropy_weight: float = key(0.01, "of the policy's entropy in the sum", minimum=0)
-    entropy_weight_schedule: str = key("constant", "of entropy_weight, as learning_rate_schedule", choices=SCHEDULES)
+    gae_lambda: float = key(
+        1.0, "lambda of generalised advantage estimation (GAE); 1: n-step returns", minimum=0, maximum=1
+    )
+    value_loss_weight: float = key(0.5, "weight of the value loss in the total loss", minimum=0)
+    entropy_weight: float = key(0.01, "weight of the policy's entropy in the total loss", minimum=0)
+    entropy_weight_schedule: str = key("constant", "as learning_rate_schedule, for entropy_weight", choices=SCHEDULES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetConfig(AlgorithmConfig):
-    """[algorithm] of an algorithm with a target network."""
+    """[algorithm]: the keys of algorithms with a target network."""
 
     target_interval: int = key(100, "updates between two changes of the target network", minimum=1)
     target_rate: float = key(
-        1.0, "the part of a changed target network that is new; 1: a copy of the weights", above=0, maximum=1
+        1.0, "weight of the new values in such a change; 1: the target becomes a copy", above=0, maximum=1
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(ActorCriticConfig):
-    """[algorithm] with name = "a2c"."""
+    """[algorithm] with name = "a2c" (Mnih et al., 2016, synchronous)."""
 
     normalize_advantages: bool = key(
         False,
-        "advantages of a batch get mean 0 and deviation 1",
-        fixed="it decides how many gradients a round has",
+        "normalise the advantages of a batch to mean 0 and standard deviation 1",
+        fixed=ROUND_FIXED,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(ActorCriticConfig):
-    """[algorithm] with name = "ppo"."""
+    """[algorithm] with name = "ppo" (Schulman et al., 2017)."""
 
     name: str = with_default("ppo", AlgorithmConfig, "name")
     gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
     learning_rate: float = with_default(3e-4, AlgorithmConfig, "learning_rate")
     normalize_advantages: bool = with_default(True, A2CConfig, "normalize_advantages")
-    epochs: int = key(
-        4, "passes over the rollouts of a round", minimum=1, fixed="it decides how many gradients a round has"
-    )
+    epochs: int = key(4, "passes over the rollouts of a round", minimum=1, fixed=ROUND_FIXED)
     minibatches: int = key(
         4,
-        "slices of a worker's share in an epoch, an update each",
+        "minibatches per epoch into which a gradient worker's rollouts are split; one update each",
         minimum=1,
-        fixed="it decides how many gradients a round has",
+        fixed=ROUND_FIXED,
     )
     normalize_over: str = key(
         "minibatch",
-        'whose mean and deviation normalise advantages: those of each "minibatch", or of the whole "round"',
+        'advantages are normalised within each "minibatch", or over the whole "round" of all workers',
         choices=("minibatch", "round"),
-        fixed="it decides how many gradients a round has",
+        fixed=ROUND_FIXED,
     )
-    clip_range: float = key(0.2, "distance from 1 at which the ratio of probabilities is clipped", above=0)
-    clip_range_schedule: str = key("constant", "of clip_range, as learning_rate_schedule", choices=SCHEDULES)
+    clip_range: float = key(0.2, "clip the probability ratio to 1 - clip_range ... 1 + clip_range", above=0)
+    clip_range_schedule: str = key("constant", "as learning_rate_schedule, for clip_range", choices=SCHEDULES)
     value_clip_range: float = key(
-        0.0, "largest change of a value in one round that still reduces the value loss; 0: no clipping", minimum=0
+        0.0, "clip the change of a value within a round to this range in the value loss; 0: no clipping", minimum=0
     )
     target_kl: float = key(
         0.0,
-        "a round's remaining gradients are skipped once a minibatch's KL divergence exceeds 1.5 times this; 0: never",
+        "skip the rest of a round once a minibatch's KL divergence exceeds 1.5 * target_kl; 0: never",
         minimum=0,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALAConfig(ActorCriticConfig):
-    """[algorithm] with name = "impala"."""
+    """[algorithm] with name = "impala" (Espeholt et al., 2018)."""
 
     name: str = with_default("impala", AlgorithmConfig, "name")
-    rho_clip: float = key(1.0, "largest importance weight of a temporal difference in V-trace", above=0)
-    c_clip: float = key(1.0, "largest importance weight of a step in the trace of V-trace", above=0)
+    rho_clip: float = key(1.0, "V-trace: maximum importance weight of a temporal difference (rho-bar)", above=0)
+    c_clip: float = key(1.0, "V-trace: maximum importance weight of a step in the trace (c-bar)", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NStepQConfig(TargetConfig):
-    """[algorithm] with name = "nstep-q".
+    """[algorithm] with name = "nstep-q" (n-step Q-learning, Mnih et al., 2016).
 
-    Without a replay the action values stay apart only as long as all actions are taken, so exploration falls slowly.
-    The learning rate falls too: at a constant rate a good policy is often lost again.
+    Without a replay buffer the values of actions stay distinct only while all actions are taken, so exploration
+    decreases slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
     """
 
     name: str = with_default("nstep-q", AlgorithmConfig, "name")
@@ -160,16 +167,23 @@ class NStepQConfig(TargetConfig):
     learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     target_interval: int = with_default(40, TargetConfig, "target_interval")
     clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
-    n_step: int = key(16, "rewards that a return adds up before the target network's value", minimum=1)
-    huber_loss: bool = key(True, "Huber's loss with delta 1; false: the squared error")
+    n_step: int = key(16, "rewards that a return sums before it adds the target network's value", minimum=1)
+    huber_loss: bool = key(True, "Huber loss with delta 1; false: squared error")
     exploration_start: float = key(
-        1.0, "probability of a random action at first", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
+        1.0, "initial probability of a random action", minimum=0, maximum=1, fixed=SCHEDULE_FIXED
     )
     exploration_end: float = key(
-        0.02, "and in the end, in evaluations that draw actions too", minimum=0, maximum=1, fixed=COLLECTORS_KNOW
+        0.02,
+        "final probability of a random action, also in evaluations that sample actions",
+        minimum=0,
+        maximum=1,
+        fixed=SCHEDULE_FIXED,
     )
     exploration_steps: int = key(
-        200_000, "environment steps until then; a rollout's number decides", minimum=1, fixed=COLLECTORS_KNOW
+        200_000,
+        "environment steps from exploration_start to exploration_end; the rollout's number decides",
+        minimum=1,
+        fixed=SCHEDULE_FIXED,
     )
 
 
@@ -179,4 +193,4 @@ ALGORITHMS: Mapping[str, type] = {
     "impala": IMPALAConfig,
     "nstep-q": NStepQConfig,
 }
-"""Name -> the dataclass of [algorithm]."""
+"""Name of an algorithm -> the dataclass of its [algorithm] table."""

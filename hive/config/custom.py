@@ -1,6 +1,6 @@
-"""Problems with keys that only code of a user's own knows, told like all others.
+"""Reports problems with keys that only user code can check, in the same form as all other problems.
 
-Whoever finds them has a `Config`, not its file; the file is read once more for the places.
+The code that finds them has a `Config` but not its file, so the file is read once more to locate the keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["ConfigProblems"]
 
 
 class ConfigProblems:
-    """Collects problems; `raise_all` raises them as one ConfigError. `file`: the config as it was given."""
+    """Collects problems; `raise_all` raises them as one ConfigError.
+
+    file: the config file as given; None for a config that was not read from a file.
+    """
 
     def __init__(self, file: Path | None) -> None:
         self.name = "the config" if file is None else file.name
@@ -27,16 +30,16 @@ class ConfigProblems:
             try:
                 self.document, self.source = syntax.parse(syntax.read(file, file.name), file.name)
             except ConfigError:
-                pass  # it has been changed since the run began
+                pass  # the file was changed after the run started: problems are reported without places
 
     def add(self, path: KeyPath, message: str, note: str = "") -> None:
-        """A problem with the value at `path`."""
-        if self.source is not None and self._is_there(path):
+        """Add a problem with the value at `path`; `note` is shown beside its mark."""
+        if self.source is not None and self._is_in_file(path):
             self.problems.append(self.source.problem(path, message, note=note))
-        else:  # given by `--set`
+        else:  # the key was given by `--set`
             self.problems.append(Problem((1, len(self.problems)), dotted(path), message, (), note))
 
-    def _is_there(self, path: KeyPath) -> bool:
+    def _is_in_file(self, path: KeyPath) -> bool:
         here = self.document
         for step in path:
             if not isinstance(here, dict) or step not in here:
@@ -45,5 +48,6 @@ class ConfigProblems:
         return True
 
     def raise_all(self) -> None:
+        """Raise ConfigError if any problem was added."""
         if self.problems:
             raise config_error(self.name, self.problems)

@@ -1,11 +1,10 @@
-"""What one key of the config takes, declared in one line beside its type.
+"""Declares one key of the config in one line: type, default, description and limits.
 
-    envs: int = key(16, "environments per collector", minimum=1)
+    envs: int = key(16, "number of environments per collector", minimum=1)
 
-declares the type, the default, the meaning and the limits. From it come the check (`Key.fault`), the sentence
-of an error (`Key.expected`) and the comments of `hive config` and `hive init`. Types are str, int, float,
-bool, a tuple of one of these and Mapping (a free table); `| None` where the default is None, which TOML
-cannot say.
+The declaration provides the check (`Key.fault`), the text of an error (`Key.expected`) and the comments in the output
+of `hive config` and `hive init`. Types are str, int, float, bool, a tuple of one of these and Mapping (a free table).
+A type has `| None` only if the default is None, which TOML cannot express.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from typing import Any
 
 from hive.config.values import free_fault, is_integer, is_number, toml_text
 
-__all__ = ["REQUIRED", "Key", "Limits", "is_place", "is_reference", "key", "keys_of", "with_default"]
+__all__ = ["REQUIRED", "Key", "Limits", "is_reference", "is_topology_reference", "key", "keys_of", "with_default"]
 
 REQUIRED: Any = dataclasses.MISSING
-"""The default of a key that has none."""
+"""Marks a key without a default."""
 
 NOUNS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 PLURALS = {str: "strings", int: "integers", float: "numbers", bool: "booleans"}
@@ -37,16 +36,16 @@ FITS: dict[type, Callable[[object], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The part of a key that its type does not say.
+    """The description of a key, and limits of its values beyond their type.
 
-    doc: meaning and unit.
-    minimum, above, below, maximum: of the number, or of each in an array; `above` and `below` are exclusive.
-    choices: the strings it may be.
-    accepts: whether a value of the right type will do; with choices, what it takes besides them.
-    expected: what an error calls the right values, where the above does not say it.
-    words: strings that stand for a number, and what computes it.
+    doc: description with the unit, as shown by `hive config`.
+    minimum, above, below, maximum: bounds of the number, or of each in an array; `above` and `below` are exclusive.
+    choices: the allowed strings.
+    accepts: returns whether a value of the right type is allowed; with `choices`, applies to all other values.
+    expected: text for allowed values in an error, where the other limits do not provide it.
+    words: strings that stand for a number -> the function that computes the number.
     resolve: computes the default from the other keys of the table.
-    fixed: why it cannot change while a run goes on; empty: it can, if its table can at all.
+    fixed: the reason why the key cannot change during a run; empty if it can.
     """
 
     doc: str
@@ -63,7 +62,7 @@ class Limits:
 
 
 def key(default: Any, doc: str, **limits: Any) -> Any:
-    """A dataclass field that is a key of the config; `limits` are the fields of `Limits`."""
+    """Return a dataclass field that declares a key of the config; `limits` are the fields of `Limits`."""
     metadata = {"limits": Limits(doc=doc, **limits)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), hash=False, metadata=metadata)
@@ -72,7 +71,7 @@ def key(default: Any, doc: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """A key with its type: `kind` is the type of the value, or of the items if `is_array`."""
+    """A declared key. `kind` is the type of the value, or of the items if `is_array`."""
 
     name: str
     kind: type
@@ -81,7 +80,7 @@ class Key:
     limits: Limits
 
     def fault(self, value: object) -> tuple[str | int, ...] | None:
-        """The path inside `value` to what does not fit, () for the value as a whole, None if all fits."""
+        """Return the path inside `value` to the first wrong part, () for `value` as a whole, None if all is right."""
         if self.kind is Mapping:
             fault = free_fault(value) if isinstance(value, dict) else ()
             return fault if fault is not None or self._allowed(value) else ()
@@ -97,7 +96,7 @@ class Key:
         return None if self._allowed(value) else ()
 
     def convert(self, value: Any) -> Any:
-        """The typed value of a TOML value that has no fault."""
+        """Convert a TOML value without a fault to the key's type."""
         if isinstance(value, str) and value in self.limits.words:
             return self.limits.words[value]()
         if self.kind is Mapping:
@@ -105,7 +104,7 @@ class Key:
         return tuple(map(self.kind, value)) if self.is_array else self.kind(value)
 
     def expected(self) -> str:
-        """What the key takes, as an error says it: `an integer >= 1 or "auto"`."""
+        """Return the text for allowed values in an error: `an integer >= 1 or "auto"`."""
         limits = self.limits
         if limits.expected:
             return limits.expected
@@ -138,7 +137,7 @@ class Key:
 
 @functools.cache
 def keys_of(section: type) -> Mapping[str, Key]:
-    """The keys of a table, by name, in the order of their declaration."""
+    """Return the keys of a table, by name, in the order of their declaration."""
     hints = typing.get_type_hints(section)
     keys = {}
     for field in dataclasses.fields(section):
@@ -155,18 +154,18 @@ def keys_of(section: type) -> Mapping[str, Key]:
 
 
 def with_default(default: Any, section: type, name: str) -> Any:
-    """A dataclass field that is the key `name` of another table, with a default of its own."""
+    """Return a dataclass field that declares the key `name` of the table `section` with another default."""
     return dataclasses.field(default=default, metadata={"limits": keys_of(section)[name].limits})
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` has the form `package.module:name`, which names a class or a function of one's own."""
+    """Whether `text` has the form `package.module:name`, which refers to a custom class or function."""
     module, _, name = text.partition(":")
     return all(part.isidentifier() for part in (*module.split("."), name))
 
 
-def is_place(text: str) -> bool:
-    """Whether it names a module or a file, `package.module` or `path/file.py`, and perhaps a function: `...:name`."""
+def is_topology_reference(text: str) -> bool:
+    """Whether `text` is `package.module` or `path/file.py`, optionally followed by `:name` for a function in it."""
     place, colon, name = text.partition(":")
     module = all(part.isidentifier() for part in place.split("."))
     return (module or (place.endswith(".py") and place.isprintable())) and (not colon or name.isidentifier())

@@ -1,7 +1,7 @@
-"""A key of [algorithm] that changes while a run goes on: the same limits as in the file, and some keys are fixed.
+"""Checks a change to a key of [algorithm] during a run: the limits of the file apply, and some keys are fixed.
 
-A key that decides the shape of what lies in shared memory, or how many gradients are made of a round, says so where
-it is declared (`fixed`). It changes no running thing; who does: hive.algorithms.parameters.
+A key is fixed if it determines the layout of shared memory or the number of gradients in a round; its declaration gives
+the reason (`fixed`). This module only returns a new table; hive.algorithms.parameters applies it to running objects.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ __all__ = ["with_parameter"]
 
 
 def with_parameter(config: AlgorithmConfig, name: str, value: object) -> AlgorithmConfig:
-    """The same table of [algorithm] with another value of the key `name`, which may be `algorithm.NAME` too.
+    """Return a copy of the [algorithm] table in which the key `name` (also `algorithm.NAME`) has another value.
 
-    Raises ConfigError for a name that this algorithm does not have, one that is fixed, and a value that the key does
-    not take.
+    Raises ConfigError if this algorithm has no such key, if the key is fixed, and if the value is not allowed.
     """
     given, name = name, name.removeprefix("algorithm.")
     table: type = type(config)
@@ -36,8 +35,8 @@ def with_parameter(config: AlgorithmConfig, name: str, value: object) -> Algorit
     if key.limits.fixed:
         raise ConfigError(
             f"`{name}` is fixed for a run: {key.limits.fixed}",
-            hint="set it in the config of a new run, which may begin with this one's weights (run.init_from)",
+            hint="set it in the config of a new run, which can start with this run's weights (run.init_from)",
         )
     if key.fault(value) is not None:
-        raise ConfigError(f"{name}: expected {key.expected()}, got {shown(value)}", hint=f"{name} is {key.limits.doc}")
+        raise ConfigError(f"{name}: expected {key.expected()}, got {shown(value)}", hint=f"{name}: {key.limits.doc}")
     return dataclasses.replace(config, **{name: key.convert(value)})

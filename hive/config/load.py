@@ -1,10 +1,10 @@
-"""From a TOML file and overrides to a `Config`, or to one error with every problem in it.
+"""Makes a `Config` of a TOML file and overrides, or raises one error with all problems.
 
     default of the key  <  default of the scheme  <  file  <  --set KEY=VALUE
 
-Values are first collected, each with its source, then taken key by key: checked, converted, given a default.
-Nothing raises on the way, problems pile up; rules between keys are checked where all are right by
-themselves. Whether a key exists is judged when all are collected, as that depends on the algorithm.
+First all values are collected, each with its source. Then each key is checked, converted or given its default. Problems
+are collected instead of raised. A rule between keys is checked only if each of these keys is valid by itself. Unknown
+keys are detected last, because the algorithm determines which keys exist.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SETTABLE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, text: str | None = None) -> Config:
-    """Reads the config at `path`, or `text` under that name.
+    """Load the config file at `path`; with `text`, load that instead, and use `path` only in errors and origins.
 
-    overrides: `KEY=VALUE` each, a dotted key and a TOML value; what is not TOML is taken as a string.
-    Raises ConfigError, which holds all problems.
+    overrides: strings `KEY=VALUE`, a dotted key and a TOML value; a value that is not TOML is taken as a string.
+    Raises ConfigError with all problems.
     """
     name = printable(os.fspath(path))
     content = syntax.read(path, name) if text is None else text.encode(errors="surrogatepass")
@@ -52,14 +52,14 @@ def load_config(path: str | os.PathLike[str], overrides: Iterable[str] = (), *, 
 
 @dataclass(frozen=True)
 class _Given:
-    """A value that the file or `--set` gives."""
+    """A value from the file or from `--set`."""
 
     value: Any
     source: Source
 
 
 class _Loader:
-    """Collects values and problems. `faulty`: the keys and tables that have a problem already."""
+    """Collects values and problems. `faulty` holds the keys and tables with a problem."""
 
     def __init__(self, file: FileSource, stem: str) -> None:
         self.file = file
@@ -72,7 +72,7 @@ class _Loader:
         self.origins: dict[str, str] = {}
 
     def take(self, document: Mapping[str, Any], source: Source) -> None:
-        """Takes every key of `document`; what stands in no table becomes a problem."""
+        """Collect every key of `document`; keys outside of a known table become problems."""
         for section, table in document.items():
             if section == CUSTOM and isinstance(table, dict):
                 self._take_custom(table, source)
@@ -86,7 +86,7 @@ class _Loader:
                     self.named.append((section, name, source))
 
     def _take_custom(self, groups: Mapping[str, Any], source: Source) -> None:
-        """[custom.<group>]: anything that TOML can say; what it means is known where the actors are."""
+        """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""
         for group, table in groups.items():
             if not isinstance(table, dict):
                 problem = source.problem((CUSTOM, group), f"expected a table [custom.GROUP], got {shown(table)}")
@@ -98,7 +98,7 @@ class _Loader:
                 self.given[CUSTOM, group] = _Given(table, source)
 
     def take_override(self, text: str, index: int) -> None:
-        """Takes one `KEY=VALUE`."""
+        """Collect one `KEY=VALUE`."""
         source = Override(index, text)
         name, equals, value_text = text.partition("=")
         name = name.strip()
@@ -119,7 +119,7 @@ class _Loader:
         self.take(value, source)
 
     def build(self) -> Config:
-        """The config; of no use if there are problems."""
+        """Return the config; it is only valid if `problems` is empty afterwards."""
         self.defaults.update(SCHEMES.get(self._choice("run.scheme"), {}))
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
         tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
@@ -136,13 +136,13 @@ class _Loader:
         return config
 
     def _algorithm(self, name: str) -> type:
-        """The table of [algorithm]. One of a user's own has the keys of the scheme's, of whose class it may be."""
+        """Return the [algorithm] table. A custom algorithm, maybe a subclass, has those of the scheme's algorithm."""
         if is_reference(name):
             name = str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
         return ALGORITHMS.get(name, AlgorithmConfig)
 
     def _choice(self, full: str) -> str:
-        """The value of a key that decides about others, right or wrong; "" for what is no string."""
+        """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""
         section, name = full.split(".")
         given = self.given.get((section, name))
         default = self.defaults.get(full, keys_of(SECTIONS[section])[name].default)
@@ -166,13 +166,13 @@ class _Loader:
                 values[name] = key.limits.resolve(values)
             elif values[name] is REQUIRED and given is None and section not in self.faulty:
                 if ("run", "topology") in self.given:
-                    values[name] = ""  # a topology of one's own may have no environment
+                    values[name] = ""  # a custom topology may have no environment
                 else:
                     self._add(full, self.file.missing(section, name, f'{name} = "CartPole-v1"'))
         return values
 
     def _fits(self, section: str, key: Key, given: _Given) -> bool:
-        """Whether the value is right; if not, that is a problem."""
+        """Return whether the value is valid; add a problem if it is not."""
         fault = key.fault(given.value)
         if fault is None:
             return True
@@ -187,13 +187,13 @@ class _Loader:
         return False
 
     def _check_rule(self, rule: Rule, config: Config) -> None:
-        """Checks a rule between keys that are right by themselves; its error shows all that are given."""
+        """Check a rule between valid keys; its problem marks every one of them that the file or `--set` gives."""
         value = config.value(rule.name)
         breach = rule.breach(value, *map(config.value, rule.others))
         if not breach:
             return
         others = [f"{other} = {shown(config.value(other))} ({config.origin(other)})" for other in rule.others]
-        # Somebody gave one of these keys: the defaults, those of a scheme too, keep all rules.
+        # At least one path is left: defaults, including those of the schemes, obey all rules.
         paths = [(section, name) for section, _, name in (full.partition(".") for full in (rule.name, *rule.others))]
         path, *rest = [path for path in paths if path in self.given]
         mine = "got" if path == paths[0] else f"{rule.name} is"
@@ -214,7 +214,7 @@ class _Loader:
     def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
         owners = [owner for owner, keys in ALGORITHMS.items() if section == "algorithm" and name in keys_of(keys)]
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
-            return  # Which algorithm is meant is not known, it may be an owner of this key.
+            return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
         note = f"`{name}` belongs to {_listed(owners)}" if owners else _elsewhere(name)
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
@@ -226,12 +226,12 @@ class _Loader:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return names as text: `a`, `a and b`, `a, b and c`."""
     return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 def _elsewhere(name: str) -> str:
-    """A note for a key that stands in the wrong table, or has another name elsewhere."""
+    """Return a note for a key that belongs in another table or has another name in other trainers."""
     if name in OTHER_NAMES:
         return f"hive calls it `{OTHER_NAMES[name]}`"
     tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
@@ -240,7 +240,7 @@ def _elsewhere(name: str) -> str:
 
 
 def _with(table: Any, path: list[str], value: Any) -> dict[str, Any]:
-    """A copy of `table` in which `path` leads to `value`; what is no table on the way is replaced by one."""
+    """Return a copy of `table` with `value` at `path`; anything but a table on the way is replaced by a table."""
     copy: dict[str, Any] = dict(table) if isinstance(table, dict) else {}
     inner = copy
     for step in path[:-1]:

@@ -1,7 +1,7 @@
-"""What other trainers call the keys of the config, for "hive calls it `algorithm.discount`".
+"""Names that other trainers use for keys of the config, for the hint "hive calls it `algorithm.discount`".
 
-The words are those of Stable-Baselines3, CleanRL, RLlib, Sample Factory and of papers. Only words that mean one key are
-here: `batch_size` is a rollout here, a minibatch there and both elsewhere, so it is left to "did you mean".
+They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Only names with one meaning are listed.
+`batch_size`, for example, means a rollout in one trainer and a minibatch in another, so it is left to "did you mean".
 """
 
 from __future__ import annotations
@@ -110,4 +110,4 @@ OTHER_NAMES: Mapping[str, str] = {
     "vtrace_c": "algorithm.c_clip",
     "vtrace_rho": "algorithm.rho_clip",
 }
-"""The other name -> the key, with its table."""
+"""Name in another trainer -> full name of the key (`table.key`)."""

@@ -1,14 +1,14 @@
-"""Where in a TOML file each key and each value stands, so that an error can point at it.
+"""Locates each key and value in the text of a TOML file, so that an error can point at it.
 
 `tomllib` checks the file and reads the values but keeps no positions. `Positions` then walks the text once.
-As the text is known to be valid, the walk only has to tell keys, strings, brackets and scalars apart:
+Because the text is known to be valid, the walk only has to distinguish keys, strings, brackets and scalars:
 
     [network]                 key of ("network",)
     middleware = [64, 32]     key and value of ("network", "middleware"), values of (..., 0) and (..., 1)
     a.b = 1                   keys of ("network", "a") and ("network", "a", "b"), value of the latter
 
-A path that occurs more than once (the tables of a `[[list]]`) keeps its first place. Paths deeper than
-PATH_DEPTH and paths that are not in the file are found at their nearest ancestor.
+A path that occurs more than once (the tables of a `[[list]]`) keeps its first position. Paths deeper than
+PATH_DEPTH and paths that are not in the file get the position of their nearest ancestor.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Mark", "Path", "Positions", "mark"]
 
 Path = tuple[str | int, ...]
 
-PATH_DEPTH = 8  # keys of the config have two parts; without an end, `a.a.a.a...` would take quadratic memory
-LINE_WIDTH = 100  # of a line in an error; a longer one is cut around the mark
-LEAD = 20  # characters that such a cut leaves before the mark
+PATH_DEPTH = 8  # maximum parts of a path: the config's keys have two; unlimited, `a.a.a...` takes quadratic memory
+LINE_WIDTH = 100  # maximum characters of a line in an error; a longer line is cut around the mark
+LEAD = 20  # characters that are kept before the mark in a line that is cut
 
 SPACE = re.compile(r"[ \t]*")
 BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
@@ -40,7 +40,7 @@ STRING = re.compile(
 
 @dataclass(frozen=True)
 class Mark:
-    """A line, its number from 1 on, and in it the `length` characters from `column` on, counted from 0."""
+    """A marked part of one line: `length` characters from `column` on. Lines count from 1, columns from 0."""
 
     line: int
     text: str
@@ -49,7 +49,7 @@ class Mark:
 
 
 def mark(text: str, start: int, end: int) -> Mark:
-    """The mark of `text[start:end]`; what of it stands on further lines is left out."""
+    """Return the mark of `text[start:end]`, limited to the first of its lines."""
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", start)
     line_end = len(text) if line_end < 0 else line_end
@@ -60,7 +60,7 @@ def mark(text: str, start: int, end: int) -> Mark:
 
 
 class Positions:
-    """The places of all keys and values in `text`, valid TOML with `\\n` at the ends of its lines."""
+    """The positions of all keys and values in `text`, which is valid TOML with `\\n` as line ends."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -70,11 +70,11 @@ class Positions:
         self._walk()
 
     def key(self, path: Path) -> Mark:
-        """The last part of the key `path`."""
+        """Return the mark of the last part of the key `path`."""
         return self._find(path, [self._keys])
 
     def value(self, path: Path) -> Mark:
-        """The value at `path`; for a table, its key."""
+        """Return the mark of the value at `path`; for a table, of its key."""
         return self._find(path, [self._values, self._keys])
 
     def _find(self, path: Path, places: list[dict[Path, tuple[int, int]]]) -> Mark:
@@ -101,7 +101,7 @@ class Positions:
         self._value(path)
 
     def _key(self, table: Path) -> Path:
-        """Reads `a.b.c` and what blank follows; returns the path of `c`, cut at PATH_DEPTH."""
+        """Read `a.b.c` and the blanks after it; return the path of `c`, cut at PATH_DEPTH."""
         path = table
         while True:
             start = self._skip(SPACE)
@@ -148,7 +148,7 @@ class Positions:
         self._at += 1
 
     def _skip(self, pattern: re.Pattern[str]) -> int:
-        """Moves past what `pattern` matches here, and returns where that ends."""
+        """Move past the text that `pattern` matches at the current position, and return the new position."""
         match = pattern.match(self._text, self._at)
         if match is not None:
             self._at = match.end()

@@ -1,8 +1,8 @@
-"""What is wrong with a config, and how all of it is told at once.
+"""Collects the problems of a config and formats them as one error.
 
-A *source* is what a value was read from: the file, or one `--set`. It knows how to point at a value in an
-error and how to name it as an origin. `config_error` makes one error of all problems, those of the file
-first, by line:
+A *source* is the origin of a value: the file, or one `--set`. A source can point at a value in an error and can name
+itself as an origin. `config_error` joins all problems in one error: first those of the file, sorted by line, then
+those of `--set`:
 
     2 problems in `bad.toml` and `--set`
 
@@ -25,14 +25,14 @@ from hive.errors import ConfigError
 
 __all__ = ["FileSource", "Override", "Problem", "Source", "config_error", "dotted"]
 
-PROBLEMS_SHOWN = 50  # more than a screen or two helps nobody; the rest is counted
+PROBLEMS_SHOWN = 50  # maximum problems in an error, about two screens; the others are counted
 
 HINT = "`hive init CartPole-v1` writes a config that works; `hive config` on it shows every key"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem, at `where`: `FILE:LINE` or `--set KEY=VALUE`. `note` stands beside the last mark."""
+    """One problem at `where` (`FILE:LINE` or `--set KEY=VALUE`). `note` is shown beside the last mark."""
 
     order: tuple[int, int]
     where: str
@@ -41,7 +41,7 @@ class Problem:
     note: str = ""
 
     def text(self) -> str:
-        """The lines that tell it."""
+        """Return the problem as lines of text, with the marked lines of the file."""
         if not self.marks:
             return f"{self.where}: {self.message}" + (f"; {self.note}" if self.note else "")
         lines = [f"{self.where}: {self.message}"]
@@ -54,20 +54,20 @@ class Problem:
 
 
 class Source(Protocol):
-    """What values were read from."""
+    """The origin of values: the config file or one `--set`."""
 
     def origin(self, path: Path) -> str:
-        """Where the value came from, in a word."""
+        """Return a short name for the origin of the value at `path`."""
 
     def spell(self, section: str, name: str) -> str:
-        """A key as one would write it at this place, for "did you mean"."""
+        """Return a key as a user writes it in this source, for "did you mean"."""
 
     def problem(self, path: Path, message: str, *, note: str = "", at_key: bool = False) -> Problem:
-        """A problem with the value at `path`, or with the key itself."""
+        """Return a problem with the value at `path`, or with its key if `at_key`."""
 
 
 class FileSource:
-    """The file `name` with these positions."""
+    """The config file `name`, with the positions of its keys and values."""
 
     def __init__(self, name: str, positions: Positions) -> None:
         self.name = name
@@ -85,14 +85,14 @@ class FileSource:
         return Problem((0, mark.line), where, f"{dotted(path)}: {message}", (mark,), note)
 
     def missing(self, section: str, name: str, example: str) -> Problem:
-        """A key without a default that the file lacks; `example` is a line to add."""
+        """Return the problem of a missing key without a default; `example` is a line that would add it."""
         problem = self.problem((section,), "missing key", at_key=True)
         table = "" if problem.marks[0].text else f"`[{section}]` and "
         return replace(problem, message=f"{section}.{name}: missing key", note=f"add {table}`{example}`")
 
 
 class Override:
-    """The `index`-th `--set`, with its text."""
+    """The `index`-th `--set` of the command line; `text` is its `KEY=VALUE`."""
 
     def __init__(self, index: int, text: str) -> None:
         self.index = index
@@ -109,13 +109,13 @@ class Override:
 
 
 def dotted(path: Path) -> str:
-    """`collection.envs`; the items of an array are not told apart."""
+    """Return a path as text: `collection.envs`. Indices of array items are left out."""
     keys = [toml_key(step) for step in path if isinstance(step, str)]
     return printable(".".join(keys), SHOWN_LENGTH)
 
 
 def config_error(name: str, problems: Sequence[Problem]) -> ConfigError:
-    """The error that tells all problems of the config file `name`."""
+    """Return one error with all problems of the config file `name` and of `--set`."""
     ordered = sorted(problems, key=lambda problem: problem.order)
     texts = [problem.text() for problem in ordered[:PROBLEMS_SHOWN]]
     if len(ordered) > PROBLEMS_SHOWN:

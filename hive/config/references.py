@@ -1,9 +1,9 @@
-"""References: how a config or a command names code of a user's own, and how it is loaded.
+"""Loads user code that a config or a command refers to.
 
-    package.module:name      a module on the Python path, or below the folder where the command was given
-    path/file.py:name        a file; its folder is on the path while it is imported, and stays there
+    package.module:name      a module on the Python path or in the current folder
+    path/file.py:name        a file; its folder is appended to the Python path and stays there
 
-Loading imports the module, so what it does at import happens; nothing else in hive executes what a file says.
+Loading imports the module and so executes its top-level code. Nothing else in hive executes the content of a file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ __all__ = ["absolute", "load_reference"]
 
 
 def absolute(text: str) -> str:
-    """The same reference from wherever it is loaded: a file with its whole path."""
+    """Return a reference that does not depend on the current folder: a file gets its absolute path."""
     place, colon, name = text.partition(":")
     return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else text
 
 
 def load_reference(text: str, default: str = "") -> Any:
-    """What `text` names; `default` is the name where it has none. Raises TopologyError, and what the module raises."""
+    """Import and return the object that `text` refers to; `default` is its name if `text` has none.
+
+    Raises TopologyError if the module, file or object does not exist, and any error that importing the module raises.
+    """
     place, _, name = text.partition(":")
     name = name or default
     module = _file(Path(place)) if place.endswith(".py") else _module(place)
@@ -42,14 +45,14 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and not name.startswith(error.name):
-            raise  # something that the module itself needs
+            raise  # the module exists, and one of its own imports is missing
         raise TopologyError(
-            f"there is no module `{name}`", hint="it is looked for on the Python path and in this folder"
+            f"there is no module `{name}`", hint="modules are searched on the Python path and in the current folder"
         ) from None
 
 
 def _file(path: Path) -> ModuleType:
-    """The module of a file, imported once under the name of the file."""
+    """Return the module of a file, which is imported once, under the name of the file."""
     path = path.resolve()
     if not path.is_file():
         raise TopologyError(f"there is no file `{path}`")
@@ -58,13 +61,13 @@ def _file(path: Path) -> ModuleType:
         return known
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
-        return main  # the script itself that runs
+        return main  # the file is the running script, which must not be executed a second time
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     name = path.stem if known is None else f"{path.stem}_{abs(hash(str(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TopologyError(f"`{path}` is no Python file")
+        raise TopologyError(f"`{path}` is not a Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

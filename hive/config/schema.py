@@ -1,12 +1,12 @@
-"""Every key of the config: its table, type, default, limits and meaning. To add a key, add a line.
+"""Declares every key of the config: its table, type, default, limits and meaning. To add a key, add a line.
 
-Those of [algorithm] are in `hive.config.algorithms`.
+The keys of [algorithm] are declared in `hive.config.algorithms`.
 
     [run] [env] [collection] [gradients] [algorithm] [network] [record] [evaluation] [checkpoint] [supervision]
 
-Each table is a frozen dataclass; `Config` holds one of each, and where every value came from. A `Config`
-comes from `load_config`, which fills in the defaults that depend on other keys, so every attribute has its
-final type: `config.collection.workers` is a number even where the file says "auto".
+Each table is a frozen dataclass. `Config` holds one of each and the origin of every value. `load_config` creates a
+`Config` and fills in the defaults that depend on other keys, so every attribute has its final type:
+`config.collection.workers` is a number even where the file contains "auto".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import AlgorithmConfig
-from hive.config.keys import REQUIRED, is_place, is_reference, key, keys_of
+from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
 
@@ -40,74 +40,80 @@ __all__ = [
     "SupervisionConfig",
 ]
 
-NAME_LENGTH = 64  # of a run: with its number far below the 255 bytes of a file name, and it fits a table
-EVALUATION_ENVS = 16  # at most by default: as many as a collector has, so that an evaluator takes no more memory
-WORKERS = 1024  # of a kind on one machine: each is a process, and a slip of the finger should not fork a million
+NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
+EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: a collector's default, so an evaluator needs no more memory
+WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
-CUSTOM = "custom"  # the table whose keys are those of actors of one's own
+CUSTOM = "custom"  # the table that holds the parameters of custom actors
 
 CLASS = {"accepts": is_reference, "expected": '"package.module:name"'}
 
 
 def _cores_but_one() -> int:
-    """Leaves a core to the gradient worker and the supervisor."""
+    """Return the number of usable cores minus one, which is left to the gradient worker and the supervisor."""
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
 def _lag(table: Mapping[str, Any]) -> int:
-    """The default `max_lag` of a table with `communication`."""
+    """Return the default `max_lag` of a table with `communication`."""
     return LAGS[table["communication"]]
 
 
 def _slots(table: Mapping[str, Any]) -> int:
-    """The default `slots`: see `_slots_breach`."""
+    """Return the default `slots`; `_slots_breach` in `hive.config.rules` explains the number."""
     return int(table["max_lag"]) + (1 if table["communication"] == "asynchronous" else 2)
 
 
 def _quota(table: Mapping[str, Any]) -> float:
-    """The default `fraction_samples`."""
+    """Return the default `fraction_samples`."""
     return 1.0 if table["fraction_workers"] == 1.0 else 0.0
 
 
 def _top_k(table: Mapping[str, Any]) -> float:
-    """The default `top_k`: a fifth of the bytes."""
+    """Return the default `top_k`: a tenth of the elements, which is a fifth of the bytes (8 instead of 4 each)."""
     return 0.1 if table["compression"] == "top-k" else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """[run]: what is trained, and until when."""
+    """[run]: name, scheme, seed and goal of the run."""
 
     name: str = key(
         "run",
-        "of the run, a number is appended; default: the name of the file",
+        "name of the run, to which a number is appended; default: the name of the config file",
         accepts=lambda name: NAME.fullmatch(name) is not None,
-        expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, beginning with none of `.` `-`",
+        expected=f"at most {NAME_LENGTH} letters, digits and `.` `_` `-`, not beginning with `.` or `-`",
     )
     scheme: str = key(
         "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, rapid, single or your own module:function",
+        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, rapid, single or a custom module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
     )
-    seed: int = key(1, "everything that is random follows from it", minimum=0)
+    seed: int = key(1, "random seed, from which all random numbers of the run are derived", minimum=0)
     topology: str | None = key(
         None,
-        'your own function of the config: "file.py", "package.module", or one of them with ":function"',
-        accepts=is_place,
-        expected='"file.py", "package.module", or one of them with ":function"',
+        'custom topology, a function of the config: "file.py", "package.module", or either with ":function"',
+        accepts=is_topology_reference,
+        expected='"file.py", "package.module", or either with ":function"',
     )
     init_from: str | None = key(
-        None, "a run or a checkpoint whose weights this run begins with; all else begins anew", accepts=str.isprintable
+        None,
+        "run or checkpoint that supplies the initial weights; nothing else is taken from it",
+        accepts=str.isprintable,
     )
-    update_hook: str | None = key(None, 'shown every update: your own "package.module:function"', **CLASS)
-    steps: int = key(500_000, "environment steps, then the run has finished", minimum=1)
+    update_hook: str | None = key(
+        None, 'custom function that is called with every update: "package.module:function"', **CLASS
+    )
+    steps: int = key(500_000, "environment steps after which the run is finished", minimum=1)
     stop_at_return: float | None = key(
-        None, "finish once the mean of the last 100 training returns is this high", words={"none": lambda: None}
+        None,
+        "finish earlier, once the mean of the last 100 training returns reaches this",
+        words={"none": lambda: None},
     )
 
 
@@ -117,61 +123,61 @@ class EnvConfig:
 
     id: str = key(
         REQUIRED,
-        'of Gymnasium, or "package.module:Class"',
+        'Gymnasium id of the environment, or "package.module:Class"',
         accepts=lambda id: id.isprintable() and id != "",
         expected="the name of an environment",
     )
-    options: Mapping[str, Any] = key({}, "keyword arguments of the environment")
+    options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
     vector: str = key(
         "auto",
-        '"native": vectorised by the environment\'s own class; "python": by hive; "auto": native if it can',
+        '"python": hive steps single environments; "native": vectorised class; "auto": python where possible',
         choices=("auto", "python", "native"),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionConfig:
-    """[collection]: from environments to rollouts."""
+    """[collection]: how collectors turn environment steps into rollouts."""
 
     workers: int = key(
         1,
-        'collectors; "auto": as many as cores but one; 0: the gradient worker collects',
+        'number of collectors; "auto": cores minus one; 0: gradient workers collect',
         minimum=0,
         maximum=WORKERS,
         words={"auto": _cores_but_one},
     )
-    envs: int = key(16, "environments per collector", minimum=1)
-    rollout: int = key(32, "steps per environment in a rollout", minimum=1)
+    envs: int = key(16, "number of environments per collector", minimum=1)
+    rollout: int = key(32, "steps per environment in one rollout", minimum=1)
     communication: str = key(
         "pipelined",
-        'weights acted with: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": any',
+        'policy that acts: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": any',
         choices=tuple(LAGS),
     )
     max_lag: int = key(
         REQUIRED,
-        "versions by which rollouts are older; default: 0 synchronous, 1 pipelined, 4 asynchronous",
+        "lag of rollouts, in policy versions; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
     ownership: str = key(
         "pool",
-        '"pool": all gradient workers share all collectors; "gradient_worker": each has its own',
+        '"pool": all gradient workers share all collectors; "gradient_worker": each has collectors of its own',
         choices=("pool", "gradient_worker"),
     )
     fraction_workers: float = key(
-        1.0, "of the collectors: when so many have finished a round the others stop", above=0, maximum=1
+        1.0, "fraction of the collectors that must finish a round; then the others stop early", above=0, maximum=1
     )
     fraction_samples: float = key(
         REQUIRED,
-        "of its rollout that a collector may finish even then; default: 0, with fraction_workers = 1 all of it",
+        "fraction of its rollout that a collector always completes; default: 0, or 1 if fraction_workers = 1",
         minimum=0,
         maximum=1,
         resolve=_quota,
     )
-    broadcast_interval: int = key(1, "rounds between two versions of the policy", minimum=1)
+    broadcast_interval: int = key(1, "rounds between two published versions of the policy", minimum=1)
     slots: int = key(
         REQUIRED,
-        "rollouts in shared memory per collector; default: max_lag + 2, asynchronous max_lag + 1",
+        "rollouts kept in shared memory per collector; default: max_lag + 2, or max_lag + 1 if asynchronous",
         minimum=2,
         resolve=_slots,
     )
@@ -179,49 +185,49 @@ class CollectionConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsConfig:
-    """[gradients]: from rollouts to updates."""
+    """[gradients]: how gradient workers and the learner turn rollouts into updates."""
 
     workers: int = key(
         1,
-        "gradient workers; 0: the learner computes the gradients",
+        "number of gradient workers; 0: the learner computes the gradients",
         minimum=0,
         maximum=WORKERS,
     )
     communication: str = key(
         "synchronous",
-        '"synchronous": of the newest weights; "pipelined": of older ones; "asynchronous": as they come',
+        'weights of gradients: "synchronous": newest; "pipelined": max_lag updates older; "asynchronous": any',
         choices=tuple(LAGS),
     )
-    bootstrap_rounds: int = key(1, "gradients of each worker in one update", minimum=1)
+    bootstrap_rounds: int = key(1, "gradients of each gradient worker that are combined in one update", minimum=1)
     max_lag: int = key(
         REQUIRED,
-        "updates by which gradients are older; default: 0 synchronous, 1 pipelined, 4 asynchronous",
+        "lag of gradients, in updates; default: 0 synchronous, 1 pipelined, at most 4 asynchronous",
         minimum=0,
         resolve=_lag,
     )
     stale: str = key(
         "drop",
-        'asynchronous gradients older than max_lag: "drop", "scale" by 1 / (1 + lag) or "accept"',
+        'asynchronous gradients with more lag than max_lag: "drop", "scale" by 1 / (1 + lag) or "accept" them',
         choices=("drop", "scale", "accept"),
     )
     decentralised: bool = key(
-        False, "every gradient worker applies all gradients itself, instead of waiting for the learner's weights"
+        False, "every gradient worker applies all gradients itself instead of waiting for the learner's weights"
     )
     compression: str = key(
         "none",
-        '"none"; "bf16", "fp16": half the bytes; "top-k": the largest elements, the rest waits with the worker',
+        '"none"; "bf16", "fp16": half the bytes; "top-k": largest elements, rest added to the next gradient',
         choices=("none", "bf16", "fp16", "top-k"),
     )
     top_k: float = key(
         REQUIRED,
-        "of the elements, 8 bytes each, that top-k sends; default: 0.1, without top-k all",
+        "fraction of the elements that top-k sends, 8 bytes each; default: 0.1 with top-k, otherwise 1",
         above=0,
         maximum=1,
         resolve=_top_k,
     )
     device: str = key(
         "cpu",
-        'where gradients are computed: "cpu"',
+        'device that computes the gradients: "cpu"',
         choices=("cpu",),
         expected='"cpu" (this release computes gradients on the CPU only)',
     )
@@ -229,47 +235,53 @@ class GradientsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """[network]: the layers."""
+    """[network]: layers and heads of the networks."""
 
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
-    activation: str = key("tanh", "of these layers: tanh or relu", choices=("tanh", "relu"))
-    module: str | None = key(None, 'your own layers instead: "package.module:Class"', **CLASS)
-    separate_networks: bool = key(True, "policy and value share no layer; false: they share all but their heads")
+    activation: str = key("tanh", "activation function of these layers: tanh or relu", choices=("tanh", "relu"))
+    module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
+    separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(
-        False, "rewards are divided by the deviation of their discounted sum, over all data so far"
+        False, "divide rewards by the standard deviation of their discounted sum, over all steps so far"
     )
-    normalize_observations: bool = key(False, "observations get mean 0 and deviation 1, over all that was seen so far")
-    policy_head: str | None = key(None, 'your own policy head: "package.module:Class"', **CLASS)
-    value_head: str | None = key(None, 'your own value head: "package.module:Class"', **CLASS)
+    normalize_observations: bool = key(
+        False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"
+    )
+    policy_head: str | None = key(None, 'custom policy head: "package.module:Class"', **CLASS)
+    value_head: str | None = key(None, 'custom value head: "package.module:Class"', **CLASS)
 
 
 def _are_sinks(sinks: list[str]) -> bool:
-    """Metrics are always written down; nothing is written twice."""
+    """Whether all sinks are valid, "jsonl" is among them (other commands read it), and none is given twice."""
     known = all(sink in ("jsonl", "tensorboard") or is_reference(sink) for sink in sinks)
     return known and "jsonl" in sinks and len(set(sinks)) == len(sinks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordConfig:
-    """[record]: what is written down."""
+    """[record]: metrics and logs."""
 
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics go: "jsonl" always; "tensorboard" and your own "package.module:Class" if you like',
+        'where metrics are written: "jsonl" (required), "tensorboard" and custom "package.module:Class"',
         accepts=_are_sinks,
-        expected='an array with "jsonl", and with "tensorboard" or "package.module:Class" once each',
+        expected='an array with "jsonl" and optionally "tensorboard" or "package.module:Class", each at most once',
     )
-    log_level: str = key("info", "debug, info, warning or error", choices=("debug", "info", "warning", "error"))
+    log_level: str = key(
+        "info",
+        "lowest level that is logged: debug, info, warning or error",
+        choices=("debug", "info", "warning", "error"),
+    )
 
 
 def _is_schedule(every: Mapping[str, Any]) -> bool:
-    """`{}` or `{ updates = N }`."""
+    """Whether `every` is `{}` or `{ updates = N }`."""
     return not every or (set(every) == {"updates"} and type(every["updates"]) is int and every["updates"] > 0)
 
 
 def _is_schedule_or_clock(every: Mapping[str, Any]) -> bool:
-    """The same, or `{ seconds = N }`."""
+    """Whether `every` is `{}`, `{ updates = N }` or `{ seconds = N }`."""
     return _is_schedule(every) or (
         set(every) == {"seconds"} and type(every["seconds"]) in (int, float) and every["seconds"] > 0
     )
@@ -277,18 +289,18 @@ def _is_schedule_or_clock(every: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """[evaluation]: how good the policy is without its noise."""
+    """[evaluation]: episodes that measure the policy without its exploration noise."""
 
     every: Mapping[str, Any] = key(
         {},
-        "when a process of its own plays whole episodes with these weights; {}: never",
+        "how often a dedicated evaluator process plays whole episodes: { updates = N }; {}: never",
         accepts=_is_schedule,
         expected="{ updates = N }, or {} for none",
     )
-    episodes: int = key(10, "of an evaluation", minimum=1)
+    episodes: int = key(10, "episodes per evaluation", minimum=1)
     envs: int = key(
         REQUIRED,
-        "environments that share them out; default: one for each, at most 16",
+        "environments that play these episodes side by side; default: one per episode, at most 16",
         minimum=1,
         resolve=lambda table: min(table["episodes"], EVALUATION_ENVS),
     )
@@ -296,40 +308,42 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
-    """[checkpoint]: what a run can be resumed from."""
+    """[checkpoint]: when checkpoints are written, and how many are kept."""
 
     every: Mapping[str, Any] = key(
         {"updates": 2000},
-        "when one is due; { seconds = N } in asynchronous runs; {}: only at the end",
+        "how often: { updates = N }, or { seconds = N } in asynchronous runs; {}: only at the end",
         accepts=_is_schedule_or_clock,
         expected="{ updates = N }, { seconds = N }, or {} for none",
     )
     autosave_s: float = key(
         300.0,
-        "seconds without one, then the state is saved in between; no cut, so not exact to resume; 0: never",
+        "save off schedule after this many seconds without a checkpoint (not exact to resume); 0: never",
         minimum=0,
     )
-    keep: int = key(3, "newest checkpoints that are kept; the best and the newest scheduled one stay too", minimum=1)
+    keep: int = key(3, "how many of the newest are kept, besides the best one and the newest scheduled one", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisionConfig:
-    """[supervision]: what happens to actors that die or hang."""
+    """[supervision]: what happens when actors exit, hang or compute NaN."""
 
-    restarts: int = key(5, "of one actor within window_s; one more ends the run", minimum=0)
-    window_s: float = key(60.0, "seconds in which restarts are counted", above=0)
-    phase_limit_s: float = key(60.0, "seconds without progress, then an actor is restarted", above=0)
-    drain_s: float = key(30.0, "seconds that a stop may take, half of it to save; who is left is killed", above=0)
+    restarts: int = key(5, "maximum restarts of one actor within window_s; one more ends the run", minimum=0)
+    window_s: float = key(60.0, "length of the window in which restarts are counted, in seconds", above=0)
+    phase_limit_s: float = key(60.0, "seconds without progress after which an actor is restarted", above=0)
+    drain_s: float = key(
+        30.0, "seconds that a stop may take, half of them for saving; then remaining actors are killed", above=0
+    )
     non_finite: str = key(
         "skip",
-        'NaN or infinity: "skip" that update, or make that collector start again; "stop" the run',
+        'on NaN or infinity: "skip" the update, or restart the collector if it came from there; "stop" the run',
         choices=("skip", "stop"),
     )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One key of a config: its name (`collection.envs`), value, origin and meaning."""
+    """One key of a config: its full name (`collection.envs`), value, origin and one-line description."""
 
     name: str
     value: Any
@@ -339,7 +353,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A whole config. Two are equal if their values are, wherever these came from."""
+    """A complete config. Two configs are equal if their values are; `origins` are not compared."""
 
     run: RunConfig
     env: EnvConfig
@@ -352,25 +366,31 @@ class Config:
     checkpoint: CheckpointConfig
     supervision: SupervisionConfig
     custom: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, hash=False)
-    """[custom.<group>]: parameters of actors of one's own. Their constructors say what they may be."""
+    """[custom.<group>]: parameters of custom actors. The annotations of their constructors determine the types."""
     origins: Mapping[str, str] = dataclasses.field(compare=False, repr=False)
 
     def origin(self, name: str) -> str:
-        """Where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`."""
+        """Return where the value of a key came from: `default`, `scheme single`, `run.toml:12` or `--set`.
+
+        `name` is the full name of the key (`collection.envs`). Raises KeyError for an unknown one.
+        """
         return self.origins[name]
 
     @property
     def asynchronous(self) -> bool:
-        """Whether anybody takes whatever is ready, so that no number says where a run is."""
+        """Whether some actor takes any ready message instead of waiting for a specific number."""
         return "asynchronous" in (self.collection.communication, self.gradients.communication)
 
     @property
     def exact(self) -> bool:
-        """Whether such a run is the same run every time: nothing that decides reads a clock."""
+        """Whether two runs of this config are bit-identical: no decision depends on a clock."""
         return not self.asynchronous and self.collection.fraction_workers == 1.0
 
     def value(self, name: str) -> Any:
-        """The value of `collection.envs`."""
+        """Return the value of a key by its full name, such as `collection.envs`.
+
+        Raises AttributeError for an unknown key, and KeyError for an unknown parameter of [custom].
+        """
         section, _, key_name = name.partition(".")
         if section == CUSTOM:
             group, _, key_name = key_name.partition(".")
@@ -378,7 +398,7 @@ class Config:
         return getattr(getattr(self, section), key_name)
 
     def entries(self) -> Iterator[Entry]:
-        """Every key, table by table; those of [custom.<group>] last."""
+        """Yield every key, table by table; the parameters of [custom.<group>] come last."""
         for section in SECTIONS:
             table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
@@ -386,11 +406,12 @@ class Config:
                 yield Entry(full, self.value(full), self.origins[full], declared.limits.doc)
         for group, parameters in self.custom.items():
             for name, value in parameters.items():
-                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], f"of `{group}`")
+                doc = f"parameter of the actors of `{group}`"
+                yield Entry(f"{CUSTOM}.{group}.{name}", value, self.origins[f"{CUSTOM}.{group}"], doc)
 
     def differences(self, other: Config) -> list[str]:
-        """The names of the keys whose values differ, and of those that only the algorithm of one has."""
-        # No key of an algorithm is ever None, so None stands for one that is not there.
+        """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
+        # No key of an algorithm is ever None, so None can stand for a missing key.
         mine, theirs = ({entry.name: entry.value for entry in config.entries()} for config in (self, other))
         return [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
 
@@ -398,4 +419,4 @@ class Config:
 SECTIONS: Mapping[str, type] = {
     name: table for name, table in typing.get_type_hints(Config).items() if name not in ("custom", "origins")
 }
-"""Table -> its dataclass; of [algorithm] the one that its algorithms share."""
+"""Table -> its dataclass; for [algorithm] the base class of all algorithms' tables."""

@@ -1,7 +1,7 @@
-"""The named schemes as far as the config knows them: the defaults that each sets.
+"""The defaults that each named scheme sets.
 
-A key that the file or `--set` gives wins over its scheme, and a scheme over the default of the key. What a
-scheme builds is in `hive.schemes`; a scheme of one's own, `package.module:function`, changes no default.
+A value in the file or in `--set` overrides the scheme's default, which overrides the default of the key. `hive.schemes`
+builds the topologies of the schemes. A custom scheme (`package.module:function`) changes no default.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "gradients.communication": "synchronous",
     },
 }
-"""Scheme -> key -> default."""
+"""Name of a scheme -> full name of a key -> its default in this scheme."""

@@ -1,8 +1,8 @@
-"""From bytes to a TOML document; whatever is wrong with them is one problem with its line.
+"""Parses the bytes of a config as TOML; a syntax error becomes one problem with its line.
 
-Apart from its own error, which names line and column, `tomllib` lets two others escape without a place:
-RecursionError for hundreds of nested brackets and ValueError for thousands of digits. Their line is the first
-such that the file, cut off behind it, raises them too.
+Besides its own error, which names line and column, `tomllib` raises two others without a position: RecursionError for
+hundreds of nested brackets and ValueError for thousands of digits. Their line is found by bisection: it is the first
+line such that the file up to and including it raises the error too.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from hive.errors import ConfigError
 
 __all__ = ["parse", "read", "value_of"]
 
-CONFIG_BYTES = 1 << 16  # a thousand lines; a config is a page. Keeps nonsense (a data file) from being parsed
+CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refuses data files before parsing them
 
-CAUSE_LENGTH = 120  # tomllib repeats keys in its messages, which can be long
+CAUSE_LENGTH = 120  # maximum characters of tomllib's message, which repeats keys of any length
 
 LOCATED = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
 def read(path: str | os.PathLike[str], name: str) -> bytes:
-    """The bytes of the file, one more than CONFIG_BYTES at most; ConfigError where there is none to read."""
+    """Return the first CONFIG_BYTES + 1 bytes of the file, enough to see that it is too large.
+
+    Raises ConfigError if the file does not exist or cannot be read.
+    """
     try:
         with Path(path).open("rb") as file:
             return file.read(CONFIG_BYTES + 1)
@@ -41,7 +44,10 @@ def read(path: str | os.PathLike[str], name: str) -> bytes:
 
 
 def parse(content: bytes, name: str) -> tuple[dict[str, Any], FileSource]:
-    """The document in `content`, and the source that locates its values; ConfigError where it is not TOML."""
+    """Return the TOML document in `content` and the source that locates its values.
+
+    Raises ConfigError if `content` is larger than CONFIG_BYTES, not UTF-8 or not TOML.
+    """
     if len(content) > CONFIG_BYTES:
         raise ConfigError(f"`{name}` is larger than {CONFIG_BYTES >> 10} KiB", hint=HINT)
     try:
@@ -59,7 +65,7 @@ def parse(content: bytes, name: str) -> tuple[dict[str, Any], FileSource]:
 
 
 def value_of(text: str) -> Any:
-    """The TOML value that `text` is; the text itself where it is none, as in `--set env.id=CartPole-v1`."""
+    """Parse `text` as a TOML value. Text that is not TOML is returned as it is, as in `--set env.id=CartPole-v1`."""
     try:
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -68,11 +74,11 @@ def value_of(text: str) -> Any:
 
 
 def _describe(error: Exception, text: str) -> tuple[Mark, str]:
-    """The place of a syntax error, and what it is."""
+    """Return the mark of a syntax error and its description."""
     found = LOCATED.fullmatch(str(error))
     if found is None:
         start = _start_of_line(text, _line_of(text))
-        message = "nested too deep" if isinstance(error, RecursionError) else "a number with too many digits"
+        message = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
         return mark(text, start, text.find("\n", start)), message
     cause = printable(found[1][:1].lower() + found[1][1:], CAUSE_LENGTH)
     if found[2] is None:
@@ -87,7 +93,7 @@ def _start_of_line(text: str, line: int) -> int:
 
 
 def _line_of(text: str) -> int:
-    """The first line at which parsing fails otherwise than by a TOMLDecodeError."""
+    """Return the number of the first line at which parsing fails with an error other than TOMLDecodeError."""
     lines = text.split("\n")
 
     def fails(count: int) -> bool:

@@ -1,8 +1,8 @@
-"""TOML values: which ones a config may hold, how they are written, how they are shown in an error.
+"""TOML values: checks which ones a config may hold, writes them, and formats them for errors.
 
-A config holds strings, booleans, 64-bit integers, finite floats, arrays and tables. Dates are out because
-nothing takes one; NaN and infinities because they are mistakes wherever a number is asked for, and because a
-config with a NaN would not equal itself.
+A config may hold strings, booleans, 64-bit integers, finite floats, arrays and tables. Dates are refused because no
+key takes one. NaN and infinities are refused because they are mistakes in any number, and because a config with a NaN
+would not equal itself.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 
 __all__ = ["closest", "free_fault", "is_integer", "is_number", "printable", "shown", "toml_key", "toml_text"]
 
-INTEGER_BITS = 64  # what TOML promises; Python would take any number of digits
-VALUE_DEPTH = 8  # of tables and arrays in a free table: deeper is a mistake, and recursion needs an end
-SHOWN_LENGTH = 60  # of a value or a key in an error: the file itself shows the rest
+INTEGER_BITS = 64  # size of integers that every TOML parser supports; Python's accepts any number of digits
+VALUE_DEPTH = 8  # maximum nesting in a free table: deeper nesting is a mistake, and recursion needs a limit
+SHOWN_LENGTH = 60  # maximum characters of a value or a key in an error
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def is_integer(value: object) -> bool:
-    """An integer of 64 bits. A bool is none, though Python has it so."""
+    """Whether `value` is a 64-bit integer. A bool is not, although bool is a subclass of int in Python."""
     return type(value) is int and value.bit_length() < INTEGER_BITS
 
 
 def is_number(value: object) -> bool:
-    """A finite float, or an integer that can become one."""
+    """Whether `value` is a finite float or a 64-bit integer."""
     return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def free_fault(value: object, depth: int = VALUE_DEPTH) -> tuple[str | int, ...] | None:
-    """The path to the first thing in `value` that a config may not hold; None where there is none."""
+    """Return the path to the first part of `value` that a config may not hold; None if all parts are allowed."""
     if isinstance(value, dict | list):
         if depth == 0:
             return ()
@@ -46,7 +46,7 @@ def free_fault(value: object, depth: int = VALUE_DEPTH) -> tuple[str | int, ...]
 
 
 def toml_text(value: Any) -> str:
-    """One line of TOML that reads back as `value`."""
+    """Return `value` as one line of TOML. Raises TypeError for a type that TOML does not have."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -64,12 +64,12 @@ def toml_text(value: Any) -> str:
 
 
 def toml_key(key: str) -> str:
-    """A key as TOML writes it: bare where it can be."""
+    """Return a key as TOML, with quotes only if it needs them."""
     return key if BARE_KEY.fullmatch(key) else _quoted(key)
 
 
 def shown(value: object) -> str:
-    """What an error says it got."""
+    """Return `value` as an error shows it after "got"."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -82,14 +82,14 @@ def shown(value: object) -> str:
 
 
 def printable(text: str, length: int | None = None) -> str:
-    """`text` for one line of a terminal: no tabs or control characters, at most `length` long."""
+    """Return `text` for one line of a terminal: without tabs and control characters, at most `length` characters."""
     if length is not None and len(text) > length:
         text = text[: length - 3] + "..."
     return "".join(character if character.isprintable() else "?" for character in text.replace("\t", " "))
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The word of `known` that `word` may be a slip of, or an empty string."""
+    """Return the word in `known` that is closest to the misspelled `word`, or "" if none is close."""
     return next(iter(difflib.get_close_matches(word[:SHOWN_LENGTH], known, n=1)), "")
 
 

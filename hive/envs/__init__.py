@@ -1,4 +1,4 @@
-"""Environments: found, built, stepped together, checked. Gymnasium is imported when one is built."""
+"""Finds, builds and checks environments, and steps several at once. Gymnasium is imported when one is built."""
 
 from __future__ import annotations
 

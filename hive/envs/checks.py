@@ -1,13 +1,13 @@
-"""The border between environments and hive: what they return is checked here while it is copied into a row.
+"""Checks the values that environments return while they are copied into a row.
 
-The usual path looks at a whole row at once: arrays of the usual types are copied by one native pass, which looks
-at their shapes and whether every number is finite. What that refuses NumPy converts, and says the same of the
-result. Only when that fails too is the row searched for the environment at fault, so that the error names it:
+The fast path handles a whole row at once: one native pass copies arrays of the usual types and checks their shapes and
+that every number is finite. If it refuses a row, NumPy converts the values and the same checks follow. Only if these
+fail too, the row is searched for the environment at fault, so that the error names it:
 `CartPole-v1 returned an observation of shape (5,), expected (4,) (env 3, step 1,204 of this collector)`.
 
-Of observations, shape, finiteness and the kind of number are checked (a float for a uint8 is refused, a
-float64 for a float32 is converted); bounds of the observation space are not, since many environments
-overstep theirs.
+The checks of observations include the shape, finiteness and the kind of number (a float for a uint8 is refused, a
+float64 for a float32 is converted). They do not include the bounds of the observation space, because many environments
+exceed theirs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hive.runtime.error_location import named
 __all__ = ["RESULTS", "Checks"]
 
 RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
-"""What Gymnasium's methods return."""
+"""Method of a Gymnasium environment -> the tuple that it returns."""
 
 
 class Checks:
-    """Writes what the environments of one vector return, or raises EnvironmentFailed.
+    """Writes the values that the environments of one vector return into rows, or raises EnvironmentFailed.
 
-    `steps` counts the calls of the vector's `step`, for the messages; the vector advances it.
+    `steps` is the number of calls of the vector's `step`, for error messages; the vector increments it.
     """
 
     __slots__ = ("_id", "_one", "_spec", "steps")
@@ -46,67 +46,67 @@ class Checks:
         self.steps = 0
 
     def observations(self, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> None:
-        """Writes B observations into `out` [B, ...]."""
+        """Write B observations into `out` [B, ...], of the spec's dtype. Raises EnvironmentFailed."""
         if not _store(self._spec, observations, out):
             for index, observation in enumerate(observations):
                 self._observation(index, observation)
-            raise self.broke(f"{len(observations)} observations, expected {len(out)}")
+            raise self.violation(f"{len(observations)} observations, expected {len(out)}")
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
-        """Adds the last observation of environment `index` to `finals` and returns its place there."""
+        """Add the last observation of environment `index` to `finals`; return its index there, or -1 if it is full."""
         self._observation(index, observation)
         return finals.add(self._one[0])
 
     def rewards(self, rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float32]) -> None:
-        """Writes B rewards into `out` [B]."""
+        """Write B rewards into `out` [B] float32. Raises EnvironmentFailed."""
         if not _store_rewards(rewards, out):
             for index, reward in enumerate(rewards):
                 if not _store_rewards([reward], np.zeros(1, np.float32)):
-                    number = isinstance(reward, (float, np.floating))  # what else it is does not get better
-                    raise self.broke(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
-            raise self.broke(f"{len(rewards)} rewards, expected {len(out)}")
+                    number = isinstance(reward, (float, np.floating))  # any other type is wrong in every step
+                    raise self.violation(f"the reward {reward!r}, expected a finite number", index, not_finite=number)
+            raise self.violation(f"{len(rewards)} rewards, expected {len(out)}")
 
-    def broke(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
-        """The error for an environment that returned `what`, against its spaces or Gymnasium's interface."""
+    def violation(self, what: str, index: int | None = None, *, not_finite: bool = False) -> EnvironmentFailed:
+        """Return the error for an environment that returned `what`, against its spaces or Gymnasium's interface."""
         text = f"{self._id} returned {what} {self._place(index)}"
         return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
 
     def raised(self, error: BaseException, method: str, index: int | None = None) -> EnvironmentFailed:
-        """The error for an environment that raised in `method`; raise it from `error`."""
+        """Return the error for an environment that raised `error` in `method`; the caller raises it from `error`."""
         return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
 
     def wrong_result(self, result: Any, method: str, index: int | None = None) -> EnvironmentFailed:
-        """The error for a `method` that returned something else than Gymnasium's tuple."""
+        """Return the error for a `method` that did not return Gymnasium's tuple."""
         got = f"an object of type {type(result).__name__}"
         if isinstance(result, tuple):
             got = f"{len(result)} values"
-        return self.broke(f"{got} from {method}, expected {RESULTS[method]}", index)
+        return self.violation(f"{got} from {method}, expected {RESULTS[method]}", index)
 
     def _place(self, index: int | None) -> str:
         env = "" if index is None else f"env {index}, "
         return f"({env}step {self.steps:,} of this collector)"
 
     def _observation(self, index: int, observation: Any) -> None:
-        """Writes one observation into `_one`, or raises for it."""
+        """Write one observation into `_one`, or raise EnvironmentFailed for it."""
         if not _store(self._spec, [observation], self._one):
             what, not_finite = _fault(self._spec, observation)
-            raise self.broke(what, index, not_finite=not_finite)
+            raise self.violation(what, index, not_finite=not_finite)
 
 
 def _all_finite(array: NDArray[Any]) -> bool:
     """Whether a float array has no NaN and no infinity."""
-    # The sum of squares is finite only if every element is: one pass, no temporary. It may overflow, hence
-    # the second look.
+    # The sum of squares is finite only if every element is: one pass, no temporary array. The sum may overflow, so a
+    # sum that is not finite needs the exact check.
     return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
-    """Writes observations into `out` [B, ...]. False, `out` then undefined, where one breaks the spec."""
+    """Write observations into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
     if spec.first is None and _native.store_observations(observations, out):
         return True
     try:
         batch = np.asarray(observations)
-    except ValueError:  # Of different shapes.
+    except ValueError:  # the observations have different shapes
         return False
     if spec.first is not None:
         return _store_one_hot(spec.first, batch, out)
@@ -140,11 +140,11 @@ def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float3
 
 
 def _fault(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
-    """What is wrong with an observation that `_store` has refused; whether it is NaN or infinity."""
+    """Describe an observation that `_store` has refused; return the text and whether the cause is NaN or infinity."""
     try:
         array = np.asarray(observation)
     except ValueError:
-        array = np.empty((), object)  # A list with elements of different shapes.
+        array = np.empty((), object)  # a list with elements of different shapes
     shape = () if spec.first is not None else spec.shape
     if array.dtype == object:
         return f"an observation of type {type(observation).__name__}, expected an array of shape {shape}", False
@@ -155,5 +155,5 @@ def _fault(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
         return f"the observation {observation!r}, expected an integer from {spec.first} to {last}", False
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
         return f"an observation of {array.dtype}, expected {spec.dtype}", False
-    # An infinity may come from the conversion of a number beyond 3.4e38.
+    # Numbers beyond 3.4e38 become infinities when they are converted to float32.
     return f"an observation with {'nan' if np.isnan(array).any() else 'inf'} in it", True

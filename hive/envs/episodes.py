@@ -1,11 +1,10 @@
-"""The episodes that a vector's environments are in: what a step returned becomes a row, and ends are counted.
+"""Counts the open episodes of a vector's environments, and writes the results of a step into a row.
 
-All of a row but the observations is written by one native pass (native/include/hive/rows.hpp), which takes what
-environments usually return and says None to anything else. Then NumPy converts it here, or `Checks` names what
-is wrong with it, and the same pass follows. So there is one place that counts, and one that blames.
+One native pass (native/include/hive/rows.hpp) writes everything in a row but the observations. It handles the types
+that environments usually return, and returns None for others. Then NumPy converts them here, or `Checks` raises an
+error, and the same pass follows. So only the native pass counts, and only `Checks` raises errors.
 
-Whose last observation must be kept, and who has to be reset, is the vector's business: it gets the list of those
-that ended.
+The vector receives the environments whose episodes ended. It keeps their last observations and resets them.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ Flags = tuple[Any, ...] | NDArray[Any]
 
 
 class Episodes:
-    """The open episodes of `count` environments, and which of them the next step only resets.
+    """The open episodes of `count` environments, and which of these the next step only resets.
 
-    `resets_in_next_step`: the step after an end ignores its action and resets (next-step autoreset). `limit`:
-    an episode of so many steps is truncated with the last of them if it does not terminate; 0 for none.
+    resets_in_next_step: the step after the end of an episode ignores its action and resets (next-step autoreset).
+    limit: number of steps after which an episode is truncated; 0 for no limit.
     """
 
     __slots__ = ("_checks", "_count", "_native")
@@ -39,26 +38,29 @@ class Episodes:
         self._native = _native.Episodes(count, resets_in_next_step, limit)
 
     def begin(self) -> None:
-        """Every environment begins an episode. Open ones are dropped, uncounted."""
+        """Start an episode in every environment. Open episodes are dropped and not counted."""
         self._native.reset()
 
     def finish(self, rewards: Any, terminated: Flags, truncated: Flags, row: StepRow) -> tuple[list[int], list[int]]:
-        """Writes all of `row` but its observations and finals; returns who ended, and who of them truncated, in order.
+        """Write all of `row` but its observations and finals. `final_index` becomes -1 everywhere.
 
-        Tuples are of what single environments returned, whose flags count by their truth. Arrays [B] are a
-        vectorised class's, whose flags must be bool. `final_index` is -1 everywhere. Raises EnvironmentFailed.
+        rewards, terminated, truncated: tuples of B values from single environments, whose flags may be of any type with
+            a truth value; or arrays [B] from a vectorised class, whose flags must be bool.
+
+        Returns the indices of environments whose episodes ended, and of those that were truncated, in ascending order.
+        Raises EnvironmentFailed.
         """
         ended = self._native.finish(rewards, terminated, truncated, row.native)
         if ended is None:
             terminated, truncated = self._flags(terminated, "terminated"), self._flags(truncated, "truncated")
             self._checks.rewards(rewards if isinstance(rewards, tuple) else np.atleast_1d(rewards), row.rewards)
             ended = self._native.finish(row.rewards, terminated, truncated, row.native)
-            assert ended is not None, "all of it is in the form that the native pass knows"
+            assert ended is not None, "the converted values have the types that the native pass handles"
         return ended
 
     def _flags(self, flags: Flags, name: str) -> Flags:
         if isinstance(flags, tuple):
             return flags
         if flags.shape != (self._count,) or flags.dtype != np.bool_:
-            raise self._checks.broke(f"`{name}` of {flags.dtype}{flags.shape}, expected bool({self._count},)")
+            raise self._checks.violation(f"`{name}` of {flags.dtype}{flags.shape}, expected bool({self._count},)")
         return np.array(flags, np.bool_)

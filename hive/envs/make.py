@@ -1,13 +1,12 @@
-"""Finding and building environments; every way in which that fails is one sentence.
+"""Finds and builds environments; every possible failure has an error message of one sentence.
 
 An id is one of
-    CartPole-v1             registered with Gymnasium; a namespace in PACKAGES has its package imported first
-    package.module:Class    anything callable that returns a gymnasium.Env; called with the config's options
-    package.module:Name-v0  the module is imported, then the id after the colon is looked up
+    CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
+    package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
+    package.module:Name-v0  a registered id after the colon; the module is imported first to register it
 
-Gymnasium's own environment checker stays off: the vectors check each row themselves, on every step and
-cheaper. Ids must carry their version: taking the newest one would make a config mean something else next
-year.
+Gymnasium's own environment checker is disabled, because the vectors check every row themselves at a lower cost. Ids
+must include a version, because the newest version would change the meaning of a config over time.
 """
 
 from __future__ import annotations
@@ -32,17 +31,21 @@ if TYPE_CHECKING:
 __all__ = ["PACKAGES", "describe", "make_environment", "make_native", "takes_native"]
 
 PACKAGES = {"ALE": ("ale_py", "ale-py")}
-"""Namespace of an id -> the module that registers it, and its name for pip."""
+"""Namespace of an id -> the module that registers its ids, and the name of its package for pip."""
 
 
 def make_environment(id: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    """Builds one. Raises EnvironmentMissing, or EnvironmentFailed where the constructor raises."""
+    """Build one environment with `options` as keyword arguments.
+
+    Raises EnvironmentMissing if the environment or a module that it needs is not installed, and EnvironmentFailed if
+    its constructor raises or returns something other than a gymnasium.Env.
+    """
     import gymnasium
 
     found = _find(id)
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         spec = copy.copy(found)
-        # The wrapper that guards against a step before the reset costs 3 % of a CartPole step.
+        # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
         spec.order_enforce = False
         environment = _build(id, lambda: gymnasium.make(spec, disable_env_checker=True, **options))
     else:
@@ -56,12 +59,15 @@ def make_environment(id: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, 
 
 
 def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[Any, Any, Any]:
-    """Builds the environment's own vectorised class of `count` copies; ConfigError where it has none."""
+    """Build the environment's own vectorised class with `count` copies.
+
+    Raises ConfigError if the environment has none, otherwise as `make_environment`.
+    """
     import gymnasium
 
     found = _find(id)
     if not isinstance(found, gymnasium.envs.registration.EnvSpec) or found.vector_entry_point is None:
-        raise ConfigError(f"`{id}` has no vectorised class of its own", hint='set env.vector = "python"')
+        raise ConfigError(f"`{id}` has no vectorised class", hint='set env.vector = "python"')
     vector: VectorEnv[Any, Any, Any] = _build(
         id, lambda: gymnasium.make_vec(found, count, vectorization_mode="vector_entry_point", **options)
     )
@@ -69,19 +75,20 @@ def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[An
 
 
 def takes_native(id: str, kind: str) -> bool:
-    """Whether `kind`, "auto", "python" or "native", means the environment's own vectorised class.
+    """Whether `kind` ("auto", "python" or "native") selects the environment's own vectorised class.
 
-    "auto" takes it only where there is no other, because it steps through its resets and draws from one
-    generator.
+    "auto" selects it only if the environment has no single form, because vectorised classes spend steps on resets and
+    share one random generator.
     """
     return kind == "native" or (kind == "auto" and getattr(_find(id), "entry_point", id) is None)
 
 
 def describe(id: str, options: Mapping[str, Any], kind: str = "auto") -> EnvironmentSpec:
-    """Builds the environment once, reads its spaces and closes it.
+    """Build the environment once, read its spaces and close it.
 
-    `kind` as for `make_vector`: a vectorised class may have other spaces than the single environment (Atari's
-    has stacked frames of 84 x 84).
+    `kind` is as for `make_vector`, because a vectorised class may have other spaces than the single environment
+    (Atari's has stacked frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that
+    hive does not support.
     """
     environment: Any = make_native(id, options, 1) if takes_native(id, kind) else make_environment(id, options)
     try:
@@ -94,12 +101,12 @@ def describe(id: str, options: Mapping[str, Any], kind: str = "auto") -> Environ
 
 
 def _limit(spec: EnvSpec | None) -> int | None:
-    """Of a vectorised class the limit is one of its arguments, of a single environment a field."""
+    """Return the time limit: an argument of vectorised classes, a field of single environments."""
     return None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
 
 
 def _find(id: str) -> EnvSpec | Callable[..., Any]:
-    """The registered spec, or the class or function that the id names."""
+    """Return the registered spec, or the class or function that the id refers to."""
     import gymnasium
 
     module, _, name = id.rpartition(":")
@@ -120,7 +127,7 @@ def _nearest(prefix: str, name: str, names: list[str]) -> str:
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
     if close:
         return f"did you mean `{prefix}{by_lower[close[0]]}`?"
-    return 'a class of your own is "package.module:Class", an id that a package registers "package:Name-v0"'
+    return 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 
 
 def _import(id: str, module: str) -> ModuleType:
@@ -145,23 +152,23 @@ def _build(id: str, constructor: Callable[[], Any]) -> Any:
         cause = str(error).partition(",")[0]
         commands = " and ".join(f"`{command}`" for command in re.findall(r"pip install [^`]+", str(error)))
         raise EnvironmentMissing(
-            f"`{id}` cannot be built: {cause}", hint=f"it comes with: {commands}" if commands else ""
+            f"`{id}` cannot be built: {cause}", hint=f"install it with: {commands}" if commands else ""
         ) from error
     except (Exception, SystemExit) as error:
         raise EnvironmentFailed(f"`{id}` cannot be built: its constructor raised {named(error)}") from error
 
 
 def _lacks(id: str, error: ModuleNotFoundError) -> EnvironmentMissing:
-    """The missing module is the one that the id names, one of PACKAGES, or something that these import."""
+    """Return the error for a missing module: the one in the id, one of PACKAGES, or one that these import."""
     missing = error.name or str(error)
     top = missing.partition(".")[0]
     if top == id.partition(":")[0].partition(".")[0]:
         return EnvironmentMissing(
             f"no environment `{id}`: there is no module `{missing}`",
-            hint="start hive where it can be imported",
+            hint="start hive in a folder from which the module can be imported",
         )
     package = dict(PACKAGES.values()).get(top, top)
     return EnvironmentMissing(
         f"`{id}` needs the module `{missing}`, which is not installed",
-        hint=f"it comes with: pip install {package}",
+        hint=f"install it with: pip install {package}",
     )

@@ -1,16 +1,16 @@
-"""An environment's own vectorised class, one call for all B copies.
+"""Steps B copies of an environment with its own vectorised class, one call for all copies.
 
-Gymnasium knows three ways for such a class to go on after an episode, told by `metadata["autoreset_mode"]`:
+Gymnasium defines three modes for such a class to continue after an episode, in `metadata["autoreset_mode"]`:
 
-    NextStep   the step that ends an episode returns its true last observation; the step after ignores its
+    NextStep   the step that ends an episode returns its true last observation; the step after it ignores its
                action, resets and returns the first observation: written with valid = 0 and reward 0.
-    SameStep   the step that ends an episode already returns the next one's first observation; the last one
-               is in `info["final_obs"]`. Every step is valid.
-    Disabled   somebody else must reset. Refused.
+    SameStep   the step that ends an episode returns the first observation of the next one; the last one is in
+               `info["final_obs"]`. Every step is valid.
+    Disabled   the caller must reset. Not supported.
 
-Either way the last observation of a truncated episode goes to `finals`, as it does in `PythonVector`.
+In both supported modes the last observation of a truncated episode goes to `finals`, as in `PythonVector`.
 
-The class may have one random generator for all copies (CartPole's has), so it gets one seed.
+The class may use one random generator for all copies (as CartPole's does), so it gets one seed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["SEED_BITS", "NativeVector"]
 
 SEED_BITS = 30
-"""Seeds are cut to this: Atari's are signed 32-bit integers, and a class counts up from the one it gets."""
+"""Seeds are truncated to this size: Atari's are signed 32-bit integers, and classes count up from the given seed."""
 
 
 class NativeVector:
-    """A `VectorEnvironment` (see there what `reset` and `step` promise) of a vectorised Gymnasium class."""
+    """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorised Gymnasium class.
+
+    Raises ConfigError if the class does not reset its environments itself.
+    """
 
     def __init__(self, id: str, vector: VectorEnv[Any, Any, Any]) -> None:
-        # Gymnasium 1.0 knew only this mode and did not say it.
+        # Gymnasium 1.0 had only this mode and did not declare it.
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
         if mode not in ("NextStep", "SameStep"):
@@ -53,7 +56,7 @@ class NativeVector:
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
-        """Starts an episode in every environment, all of them from `seeds[0]`."""
+        """Start an episode in every environment, seeded from `seeds[0]`; write `observations` [B, ...]."""
         try:
             result = self._vector.reset(seed=int(seeds[0]) % 2**SEED_BITS)
         except (Exception, SystemExit) as error:
@@ -64,7 +67,7 @@ class NativeVector:
         self._checks.observations(np.atleast_1d(result[0]), observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
-        """Steps every environment once; `actions` [B, ...] as stored."""
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self._checks.steps += 1
         try:
             result = self._vector.step(self._convert(actions))
@@ -81,15 +84,15 @@ class NativeVector:
                 row.final_index[index] = self._checks.final(index, last[index], row.finals)
 
     def close(self) -> None:
-        """Closes the environment."""
+        """Close the environment."""
         self._vector.close()
 
     def _last_observations(self, info: Any) -> Any:
         if "final_obs" not in info:
-            raise self._checks.broke("no `final_obs` in the info of a truncated episode")
+            raise self._checks.violation("no `final_obs` in the info of a truncated episode")
         return info["final_obs"]
 
 
 def _at_least_1d(returned: Any) -> NDArray[Any]:
-    """`np.atleast_1d`, at once for what is an array already."""
+    """Return `np.atleast_1d(returned)`, with a fast path for arrays."""
     return returned if type(returned) is np.ndarray and returned.ndim else np.atleast_1d(returned)

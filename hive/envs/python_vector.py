@@ -1,12 +1,11 @@
-"""B single environments stepped one after the other, in this process.
+"""Steps B single environments one after another, in this process.
 
-An environment that ends is reset in the same step: the row gets the first observation of the next episode, a
-truncated episode's last one goes to `finals`. So every step is valid.
+An environment whose episode ends is reset in the same step. The row gets the first observation of the next episode, and
+a truncated episode's last observation goes to `finals`. So every step is valid.
 
-`step` is the inner loop of collecting, so the loop over the environments only calls them and keeps what they
-return; everything else is done on whole rows. Ends, which are rare, have a path of their own. Gymnasium's
-TimeLimit, which `gymnasium.make` puts around most environments, is stepped past: counting to its limit comes
-with counting the episodes.
+`step` is the inner loop of collecting. Its loop over the environments only calls them and stores their results;
+everything else works on whole rows. Ends of episodes are rare and have a separate path. Gymnasium's TimeLimit, which
+`gymnasium.make` puts around most environments, is bypassed: `Episodes` counts steps anyway and applies the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ["PythonVector"]
 
 
 class PythonVector:
-    """A `VectorEnvironment` (see there what `reset` and `step` promise) of single environments of one id."""
+    """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id."""
 
     def __init__(self, id: str, environments: Sequence[gymnasium.Env[Any, Any]]) -> None:
         self.count = len(environments)
@@ -42,13 +41,13 @@ class PythonVector:
         self._episodes = Episodes(self._checks, self.count, limit=limit)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
-        """Starts an episode in every environment, environment b with `seeds[b]`."""
+        """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
         self._episodes.begin()
         first = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
         self._checks.observations(first, observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
-        """Steps every environment once; `actions` [B, ...] as stored."""
+        """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self._checks.steps += 1
         observations, rewards, terminated, truncated = self._step_each(actions)
         ended, _ = self._episodes.finish(rewards, terminated, truncated, row)
@@ -56,14 +55,14 @@ class PythonVector:
         self._checks.observations(following, row.observations)
 
     def close(self) -> None:
-        """Closes every environment."""
+        """Close every environment."""
         for environment in self._environments:
             environment.close()
 
     def _step_each(self, actions: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
-        """Calls every `step` and returns the columns: observations, rewards, terminated, truncated."""
-        # Discrete actions arrive as NumPy's integers, as the space samples them: where an environment asks its space
-        # whether it holds the action, a Python integer costs 1 us more (Gymnasium 1.4).
+        """Call every `step` and return the columns: observations, rewards, terminated, truncated."""
+        # Discrete actions stay NumPy integers, as the space samples them: environments that check `action in space`
+        # take 1 us longer for a Python integer (Gymnasium 1.4).
         converted = self._convert(actions)
         results: list[Any] = []
         keep = results.append
@@ -75,7 +74,7 @@ class PythonVector:
         return _native.columns(results) or self._columns(results)
 
     def _columns(self, results: list[Any]) -> tuple[tuple[Any, ...], ...]:
-        """`_native.columns` of results that are not all tuples of five: of other iterables, or the error."""
+        """Return the columns of results that `_native.columns` refuses: other iterables of five. Raises for others."""
         try:
             observations, rewards, terminated, truncated, _ = zip(*results, strict=True)
         except (TypeError, ValueError):
@@ -86,7 +85,7 @@ class PythonVector:
         return observations, rewards, terminated, truncated
 
     def _end(self, observations: Sequence[Any], ended: Sequence[int], row: StepRow) -> Sequence[Any]:
-        """Keeps the last observations of those truncated, resets all that ended; what to act on next."""
+        """Store the last observations of truncated episodes and reset ended ones; return the next observations."""
         following = list(observations)
         for index in ended:
             if row.truncated[index]:
@@ -105,7 +104,7 @@ class PythonVector:
 
 
 def _time_limit(environments: Sequence[gymnasium.Env[Any, Any]]) -> int:
-    """The steps after which Gymnasium's TimeLimit ends an episode, where it is the outermost wrapper of all; else 0."""
+    """Return the limit of Gymnasium's TimeLimit if it is the outermost wrapper of all environments, otherwise 0."""
     from gymnasium.wrappers import TimeLimit
 
     if not all(type(environment) is TimeLimit for environment in environments):

@@ -1,15 +1,14 @@
-"""Where one step of B environments is written.
+"""The arrays that one step of B environments writes.
 
-Step t of a rollout of T steps writes into arrays that somebody else owns, such as a slot in shared memory:
+Step t of a rollout of T steps writes into arrays that the caller owns, such as a slot in shared memory:
 
-    observations    [T+1, B, ...]   step t writes row t + 1; row 0 comes from the reset or the rollout before
+    observations    [T+1, B, ...]   step t writes row t + 1; row 0 comes from the reset or the previous rollout
     rewards, terminated, truncated, valid, episode_returns, episode_lengths, final_index
                     [T, B]          step t writes row t
-    finals          [F, ...]        the true last observations of truncated episodes, in the order they ended
+    finals          [F, ...]        true last observations of truncated episodes, in the order in which they ended
 
-A `StepRow` holds the views of one t, built once per slot, so that a step makes no views and the native pass that
-writes most of them (`hive.envs.episodes`) need not look at them again. What environments return is not checked
-here, but by `hive.envs.checks` on its way in.
+A `StepRow` holds the views of one t. It is built once per slot, so that a step creates no views and the native pass
+that writes most of them (`hive.envs.episodes`) need not check them again. `hive.envs.checks` checks the values.
 """
 
 from __future__ import annotations
@@ -27,12 +26,10 @@ __all__ = ["FinalObservations", "StepRow"]
 
 
 class FinalObservations:
-    """The last observations of truncated episodes: `observations` [F, ...], of which the first `count` are
-    written.
+    """The last observations of truncated episodes: the first `count` of `observations` [F, ...] are written.
 
-    One step adds at most one for each environment. Whoever collects ends a rollout early, which is legal,
-    while `room` is smaller than the number of environments; an observation that comes when there is no room
-    is left out.
+    One step adds at most one per environment. A collector ends its rollout early if `room` is smaller than the number
+    of environments; short rollouts are allowed. An observation for which there is no room is left out.
     """
 
     __slots__ = ("count", "observations")
@@ -43,11 +40,11 @@ class FinalObservations:
 
     @property
     def room(self) -> int:
-        """How many more fit."""
+        """Number of observations that can still be added."""
         return len(self.observations) - self.count
 
     def add(self, observation: NDArray[Any]) -> int:
-        """Copies one observation in and returns its index, or -1 where there was no room."""
+        """Copy one observation [...] and return its index; -1 if there is no room."""
         index = self.count
         if index == len(self.observations):
             return -1
@@ -57,7 +54,7 @@ class FinalObservations:
 
 
 class _NativeRow:
-    """A row's arrays as the native pass has them. Apart, since it is no field of a row."""
+    """The native pass's handle of a row's arrays. A base class, because `native` is not a field of the dataclass."""
 
     __slots__ = ("native",)
     native: _native.Row
@@ -67,15 +64,16 @@ class _NativeRow:
 class StepRow(_NativeRow):
     """The views that one step of B environments writes.
 
-    - `observations` [B, ...]: what the next action is chosen for. After an end: of the next episode, except
-      in vectors that reset in the step after (`valid`), where the ended episode's last.
+    - `observations` [B, ...]: observations for the next actions. After the end of an episode, the first of the next
+      one; in vectors that reset in the next step (`valid`), the last of the ended one.
     - `rewards` [B] float32; 0 where not valid.
-    - `terminated`, `truncated` [B] uint8: never both; an episode that did both at once is terminated.
-    - `valid` [B] uint8: 0 marks a step that only reset the environment. Its action was ignored.
-    - `episode_returns` [B] float32, `episode_lengths` [B] int32: of the episode that ended here, else 0.
+    - `terminated`, `truncated` [B] uint8: never both; an episode that ends in both ways counts as terminated.
+    - `valid` [B] uint8: 0 marks a step that only reset the environment and ignored its action.
+    - `episode_returns` [B] float32, `episode_lengths` [B] int32: values of an episode that ended in this step, else 0.
     - `final_index` [B] int32: where truncated, the index of the true last observation in `finals`, else -1.
 
-    All but `observations` are contiguous: TypeError for another dtype, ValueError for another shape or layout.
+    All but `observations` must be contiguous. Raises TypeError for a wrong dtype, and ValueError for a wrong shape or
+    layout.
     """
 
     observations: NDArray[Any]
@@ -95,7 +93,7 @@ class StepRow(_NativeRow):
 
     @classmethod
     def allocate(cls, spec: ObservationSpec, count: int) -> StepRow:
-        """A row of its own memory for `count` environments, with room for the finals of one step."""
+        """Allocate a row for `count` environments, with room for the finals of one step."""
         return cls(
             observations=np.zeros((count, *spec.shape), spec.dtype),
             rewards=np.zeros(count, np.float32),

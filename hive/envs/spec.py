@@ -1,8 +1,7 @@
-"""What an environment takes and gives, as plain data.
+"""Describes the observations and actions of an environment as plain data.
 
-An `EnvironmentSpec` is read once from the Gymnasium spaces; networks, storage and algorithms are built from
-it and never see a Gymnasium space. Observations are float32 or uint8 arrays, actions are integers or float32
-arrays:
+An `EnvironmentSpec` is read once from the Gymnasium spaces. Networks, storage and algorithms use it and never see a
+Gymnasium space. Observations are float32 or uint8 arrays, actions are integers or float32 arrays:
 
     space                       stored as
     Box, uint8                  uint8, the same shape
@@ -12,8 +11,8 @@ arrays:
     MultiDiscrete([a, b, ..])   int64 of shape (k,), each from 0        (actions)
     Box                         float32, clipped to its bounds          (actions)
 
-Dict, Tuple, Text, Graph and the like are refused with the way out. `action_converter` turns stored actions
-back into what the environment takes: counted from its own start, within its bounds, of its dtype.
+Dict, Tuple, Text, Graph and other spaces are refused, with a hint. `action_converter` converts stored actions to those
+that the environment takes: counted from its own start, within its bounds, of its dtype.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """One observation as stored: `shape` and `dtype`, "float32" or "uint8".
+    """One stored observation: its `shape` and its `dtype`, "float32" or "uint8".
 
-    `first` is None for a Box; for a Discrete space it is the space's smallest value, and the stored
-    observation is one-hot: value v sets element v - first.
+    `first` is None for a Box. For a Discrete space it is the smallest value, and the stored observation is one-hot:
+    value v sets element v - first.
     """
 
     shape: tuple[int, ...]
@@ -58,7 +57,7 @@ class ObservationSpec:
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of `n` actions, stored as int64 from 0; the environment itself counts from `start`."""
+    """One of `n` actions, stored as int64 in 0 .. n - 1; the environment counts from `start`."""
 
     n: int
     start: int = 0
@@ -68,9 +67,9 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """k discrete actions at once, the i-th one of `nvec[i]`, stored as int64 [k] from 0.
+    """k discrete actions at once, stored as int64 [k]; the i-th is in 0 .. nvec[i] - 1.
 
-    The environment counts the i-th from `start[i]`; () is 0 for all.
+    The environment counts the i-th from `start[i]`; an empty `start` means 0 for all.
     """
 
     nvec: tuple[int, ...]
@@ -79,13 +78,13 @@ class MultiDiscrete:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(k,)."""
+        """Shape of a stored action: (k,)."""
         return (len(self.nvec),)
 
 
 @dataclass(frozen=True)
 class Box:
-    """Continuous actions of `shape`, stored as float32. `low` and `high` are flat, maybe infinite."""
+    """Continuous actions of `shape`, stored as float32. The bounds `low` and `high` are flat and may be infinite."""
 
     shape: tuple[int, ...]
     low: tuple[float, ...]
@@ -98,7 +97,7 @@ ActionSpec = Discrete | MultiDiscrete | Box
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """All that the rest of hive knows of an environment. `max_episode_steps` is None where undeclared."""
+    """The description of an environment for the rest of hive. `max_episode_steps` is None if not declared."""
 
     id: str
     observation: ObservationSpec
@@ -107,7 +106,10 @@ class EnvironmentSpec:
 
 
 def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
-    """How observations of `space` are stored. Raises EnvironmentFailed for other than Box and Discrete."""
+    """Return the form in which observations of `space` are stored.
+
+    Raises EnvironmentFailed for spaces other than Box and Discrete; `id` is for its message.
+    """
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
@@ -116,13 +118,17 @@ def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
         return ObservationSpec((int(space.n),), "float32", first=int(space.start))
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} observations, expected Box or Discrete",
-        hint="make them one array, as gymnasium.wrappers.FlattenObservation does, in a class of your own",
+        hint="combine them in one array in a custom class, for example with gymnasium.wrappers.FlattenObservation",
         permanent=True,
     )
 
 
 def action_spec(id: str, space: Space[Any]) -> ActionSpec:
-    """How actions of `space` are stored. Raises EnvironmentFailed for a space that hive cannot act in."""
+    """Return the form in which actions of `space` are stored.
+
+    Raises EnvironmentFailed for spaces other than Discrete, flat MultiDiscrete and Box of floats; `id` is for its
+    message.
+    """
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -134,20 +140,20 @@ def action_spec(id: str, space: Space[Any]) -> ActionSpec:
     found = " ".join(str(space).split())
     raise EnvironmentFailed(
         f"`{id}` takes actions of {found}, expected Discrete, a flat MultiDiscrete or a Box of floats",
-        hint="translate them with gymnasium.wrappers.TransformAction in a class of your own",
+        hint="convert them in a custom class, for example with gymnasium.wrappers.TransformAction",
         permanent=True,
     )
 
 
 def action_converter(space: Space[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """From stored actions [B, ...] to a fresh array [B, ...] of what environments of this space take."""
+    """Return a function from stored actions [B, ...] to a new array [B, ...] of the actions that `space` contains."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
         low, high, dtype = space.low, space.high, space.dtype
         return lambda actions: np.minimum(np.maximum(actions, low), high).astype(dtype, copy=False)
-    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete), "action_spec has let nothing else through"
+    assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete), "action_spec refuses other spaces"
     start, dtype = np.asarray(space.start, np.int64), space.dtype
-    if dtype != np.int64:  # A space takes no integers of more bits than its own.
+    if dtype != np.int64:  # a space does not contain integers with more bits than its dtype
         return lambda actions: (actions + start).astype(dtype)
     return (lambda actions: actions + start) if start.any() else np.ndarray.copy

@@ -1,10 +1,10 @@
-"""B environments as one thing: what a collector steps.
+"""Vectors of B environments, which collectors step.
 
-There are two kinds, which write the same rows (`hive.envs.rows`) with the same meaning: `PythonVector` steps
-B single environments in a loop, `NativeVector` calls an environment's own vectorised class. Which is faster
-depends on the environment; only the second has steps that are not valid.
+There are two kinds, which write the same rows (`hive.envs.rows`): `PythonVector` steps B single environments in a loop,
+and `NativeVector` calls an environment's own vectorised class. Which is faster depends on the environment. Only
+`NativeVector` can have steps that are not valid.
 
-Nothing here runs in parallel: hive's parallelism is collectors.
+Environments of a vector do not run in parallel; collectors do.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ __all__ = ["VectorEnvironment", "make_vector"]
 
 
 class VectorEnvironment(Protocol):
-    """`count` environments, stepped together, each reset by itself when its episode ends.
+    """`count` environments that are stepped together; each is reset automatically when its episode ends.
 
-    Whatever an environment does wrong raises EnvironmentFailed, with its number and the step: permanent
-    where it broke its spaces or returned NaN, not permanent where it raised. The row is then half written
-    and of no use.
+    An environment that raises, violates its spaces or returns NaN causes EnvironmentFailed, with its number and the
+    step. The error is permanent unless the environment raised it. The row is then partly written and must not be used.
     """
 
     count: int
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
-        """Starts an episode in every environment and writes the first observations [B, ...].
+        """Start an episode in every environment and write the first observations [B, ...].
 
-        The same `seeds` [B] give the same trajectories for the same actions, if the environment draws only
-        from its own generator. Open episodes are dropped, uncounted.
+        Equal `seeds` [B] give equal trajectories for equal actions, if the environment uses only its own random
+        generator. Open episodes are dropped and not counted.
         """
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
-        """Steps every environment with `actions` [B, ...] as the action spec stores them; writes `row`."""
+        """Step every environment with `actions` [B, ...], in the form of the action spec, and write `row`."""
 
     def close(self) -> None:
-        """Frees what the environments hold."""
+        """Close the environments, which frees their resources."""
 
 
 def make_vector(id: str, options: Mapping[str, Any], count: int, kind: str = "auto") -> VectorEnvironment:
-    """`count` environments of one id, each built with `options`.
+    """Build `count` environments of one id, each with `options`.
 
-    `kind` is "python", "native", or "auto": native where the environment exists only as a vectorised class.
-    Raises EnvironmentMissing, EnvironmentFailed, or ConfigError for "native" where there is no such class.
+    `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class.
+    Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is no vectorised class.
     """
     if takes_native(id, kind):
         return NativeVector(id, make_native(id, options, count))

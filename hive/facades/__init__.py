@@ -1,9 +1,9 @@
-"""The classes of PyTorchRL's page, for scripts: facades that drive the topology of a run in the caller's thread.
+"""The classes that PyTorchRL documents, for scripts. They run the topology of a run in the caller's thread.
 
     collection      CWorkerSet, CollectorThread: the collectors of a run
     g_worker_set    GWorkerSet: the whole trainer, an update at a time
 
-GWorker itself is what the gradient worker's actor wraps (hive.workers).
+GWorker is the class that the gradient worker's actor wraps (hive.workers).
 """
 
 from hive.facades.collection import CollectorThread, CWorker, CWorkerSet

@@ -4,14 +4,14 @@
                               one collection step, and puts it into `queue`
 
 The collectors are those of every run, with the same numbers, seeds, modes and errors. They are actors of an inline
-topology (hive.runtime.inline): tasks of this thread, which work only while a `step` waits for them. PyTorchRL documents
-a thread that waits on remote workers; here the name is kept, and nothing runs beside the caller.
+topology (hive.runtime.inline), that is, tasks of this thread that only run while a `step` waits for them. PyTorchRL
+documents a thread that waits for remote workers; this class keeps the name but starts no thread.
 
-    Central, synchronous     one collector, number 0          Parallel, synchronous     rounds of all; may be cut short
-    Central, asynchronous    the same, ahead of its weights    Parallel, asynchronous    whatever rollout is ready
+    Central, synchronous     one collector, number 0          Parallel, synchronous     rounds of all; may end early
+    Central, asynchronous    the same, ahead of its weights    Parallel, asynchronous    any rollout that is ready
 
 One item of `queue` is one collection step: all rollouts of a synchronous round, in the order of their collectors, or
-one asynchronous rollout. So a round is trained on as a whole.
+one asynchronous rollout. So a round is always trained on as a whole.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ from hive.workers.validate_modes import check_device, check_modes
 
 __all__ = ["CWorker", "CWorkerSet", "CollectorThread"]
 
-MAX_WORKERS = 1024  # of a set, so that collectors of different parents never have the same number
-ASYNCHRONOUS_LAG = 4  # as in a run: collection.max_lag of asynchronous communication
-VERSIONS_KEPT = 4 * MAX_WORKERS  # more than the rollouts that can lie in slots, each made with a version of its own
+MAX_WORKERS = 1024  # maximum workers of a set, and stride of collector numbers, so that no two parents share a number
+ASYNCHRONOUS_LAG = 4  # maximum lag in versions, the default of collection.max_lag in asynchronous runs
+VERSIONS_KEPT = 4 * MAX_WORKERS  # versions remembered; more than the rollouts in slots, each with its own version
 
 
 class CWorker:
-    """A collection worker as its GWorker sees it: the newest weights, and a name for a collector.
+    """A collection worker as its GWorker sees it. It stands for a collector and holds the newest weights.
 
-    index_worker: its number in its set, 0 the local one, which holds the weights. index_parent: of its gradient worker.
+    index_worker: its number in the set; 0 is the local one, whose weights are broadcast. index_parent: the number of
+    its gradient worker.
     """
 
     def __init__(self, blueprint: Blueprint, index_worker: int, index_parent: int, weights: Snapshot) -> None:
@@ -66,26 +67,31 @@ class CWorker:
 
     @property
     def actor_version(self) -> int:
-        """Updates behind the weights that it has."""
+        """Version of its weights: the number of updates that made them."""
         return self._snapshot.version
 
     def get_weights(self) -> Snapshot:
-        """The newest weights that it was given, or its initial ones."""
+        """Return the weights set last, or the initial ones."""
         return self._snapshot
 
     def set_weights(self, actor_weights: Snapshot | Mapping[str, Any]) -> None:
-        """The next rollout that begins after a broadcast is made with these. Of a mapping, see `snapshot_of`."""
+        """Use these weights for rollouts that begin after the next broadcast.
+
+        Accepts a Snapshot or a mapping as for `snapshot_of`, and raises the same NetworkError.
+        """
         self._snapshot = snapshot_of(actor_weights, self.blueprint.flat, self._snapshot.version)
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
-        """Changes one hyper-parameter of its algorithm (hive.algorithms.update_parameter). Raises ConfigError."""
+        """Change one hyper-parameter of its algorithm (hive.algorithms.update_parameter). Raises ConfigError."""
         update_parameter(self.algo, parameter_name, new_parameter_value)  # type: ignore[arg-type]
 
 
 class CWorkerSet:
-    """A local worker and `num_workers` remote ones; without any, the local one collects.
+    """A local worker and `num_workers` remote workers. If there is no remote worker, the local one collects.
 
-    col_fraction_samples: of its rollout that each collector finishes even when its round is cut short, in [0, 1].
+    index_parent: number of its gradient worker. initial_weights: as for `CWorker.set_weights`; default: those of the
+    config's seed. col_fraction_samples: fraction of its rollout that each collector finishes even if the round ends
+    early, in [0, 1]. Raises TopologyError for numbers out of range.
     """
 
     def __init__(
@@ -97,9 +103,9 @@ class CWorkerSet:
         col_fraction_samples: float = 0.0,
     ) -> None:
         if not 0 <= num_workers < MAX_WORKERS:
-            raise TopologyError(f"num_workers is {num_workers}, and must be in 0 ... {MAX_WORKERS - 1}")
+            raise TopologyError(f"num_workers is {num_workers}: expected 0 ... {MAX_WORKERS - 1}")
         if not 0.0 <= col_fraction_samples <= 1.0:
-            raise TopologyError(f"col_fraction_samples is {col_fraction_samples}, and must be in [0, 1]")
+            raise TopologyError(f"col_fraction_samples is {col_fraction_samples}: expected a number in [0, 1]")
         self.blueprint = blueprint
         self.num_workers = num_workers
         self.index_parent = index_parent
@@ -114,16 +120,18 @@ class CWorkerSet:
         self._tasks: list[CollectorThread] = []
 
     def local_worker(self) -> CWorker:
+        """Return the worker that holds the newest weights."""
         return self._local
 
     def remote_workers(self) -> list[CWorker]:
+        """Return the workers that collect in parallel, a new list."""
         return list(self._remote)
 
     def task(
         self, index_worker: int, fraction_workers: float, communication: str, execution: str, interval: int
     ) -> CollectorThread:
-        """What brings the rollouts of these collectors to gradient worker `index_worker`."""
-        made = CollectorThread(
+        """Make the task that delivers the rollouts of these collectors to gradient worker `index_worker`."""
+        task = CollectorThread(
             index_worker,
             self._local,
             self._remote,
@@ -133,11 +141,11 @@ class CWorkerSet:
             interval,
             fraction_samples=self.col_fraction_samples,
         )
-        self._tasks.append(made)
-        return made
+        self._tasks.append(task)
+        return task
 
     def stop(self) -> None:
-        """Stops every task of the set. Again does nothing."""
+        """Stop every task of the set. Further calls do nothing."""
         for task in self._tasks:
             task.stop()
 
@@ -145,7 +153,7 @@ class CWorkerSet:
     def create_factory(
         cls, blueprint: Blueprint, num_workers: int = 0, col_fraction_samples: float = 0.0
     ) -> Callable[[str | None, Snapshot | Mapping[str, Any] | None, int], CWorkerSet]:
-        """What a GWorker makes its collectors with: a function of (device, initial weights, its index)."""
+        """Return the factory that a GWorker takes: a function of (device, initial weights, index of the parent)."""
 
         def factory(
             device: str | None, initial_weights: Snapshot | Mapping[str, Any] | None, index_parent: int
@@ -157,14 +165,14 @@ class CWorkerSet:
 
 
 class CollectorThread:
-    """One collection step after the other, on demand. See the module.
+    """Makes collection steps on demand; see the module.
 
-    index_worker: of its gradient worker. local_worker: holds the newest weights. remote_workers: collect if there are
-    any. col_fraction_workers: share of the collectors that ends a synchronous round. broadcast_interval: collection
-    steps between two broadcasts of the local worker's weights. fraction_samples: of its rollout that each collector
-    finishes even then.
+    index_worker: number of its gradient worker. local_worker: holds the newest weights. remote_workers: the workers
+    that collect; if empty, the local worker collects. col_fraction_workers: fraction of the collectors that must finish
+    before a synchronous round ends. broadcast_interval: collection steps between two broadcasts of the local worker's
+    weights. fraction_samples: fraction of its rollout that each collector finishes even if the round ends early.
 
-    Raises TopologyError for modes that do not go together.
+    Raises TopologyError for an invalid combination of modes.
     """
 
     def __init__(
@@ -192,22 +200,22 @@ class CollectorThread:
         self.stopped = False
         self.queue: queue.Queue[list[CollectedRollout]] = queue.Queue()
         self._fractions = col_fraction_workers, fraction_samples
-        self._desk = _Desk(local_worker.get_weights(), synchronous=col_communication == "synchronous")
+        self._exchange = _Exchange(local_worker.get_weights(), synchronous=col_communication == "synchronous")
         self._run: InlineRun | None = None
 
     def should_broadcast(self) -> bool:
-        """Whether `broadcast_interval` collection steps have been made since the last broadcast."""
+        """Return whether `broadcast_interval` collection steps have been made since the last broadcast."""
         return self.num_sent_since_broadcast >= self.broadcast_interval
 
     def broadcast_new_weights(self) -> None:
-        """Rollouts that begin from now on are made with the local worker's weights."""
-        self._desk.weights = weights = self.local_worker.get_weights()
+        """Use the local worker's weights for all rollouts that begin from now on."""
+        self._exchange.weights = weights = self.local_worker.get_weights()
         for worker in self.remote_workers:
             worker.set_weights(weights)
         self.num_sent_since_broadcast = 0
 
     def step(self) -> None:
-        """One collection step. Raises what environments raise, and RuntimeError after `stop`."""
+        """Make one collection step. Raises what environments raise, and RuntimeError after `stop`."""
         if self.stopped:
             raise RuntimeError(f"the collection of gradient worker {self.index_worker} has been stopped")
         if self._run is None:
@@ -215,50 +223,50 @@ class CollectorThread:
             self._run = InlineRun(self._topology())
         elif self.should_broadcast():
             self.broadcast_new_weights()
-        desk = self._desk
-        desk.asked = desk.made + 1  # an interrupted step is not made up for
-        desk.wake.set()
-        self._run.until(lambda: desk.made >= desk.asked)
+        exchange = self._exchange
+        exchange.requested = exchange.made + 1  # not += 1, so a step that was interrupted is not made twice
+        exchange.wake.set()
+        self._run.until(lambda: exchange.made >= exchange.requested)
         self.num_sent_since_broadcast += 1
-        self.queue.put(desk.step)
+        self.queue.put(exchange.step)
 
     def run(self) -> None:
-        """Collects until something stops it: a step raises, or calls `stop`. In the caller's thread."""
+        """Collect in the caller's thread, until a step raises or `stop` is called."""
         while not self.stopped:
             self.step()
 
     def get(self) -> list[CollectedRollout]:
-        """The oldest collection step; one is made if there is none. Raises what `step` raises."""
+        """Return the oldest collection step in the queue; if it is empty, make one. Raises what `step` raises."""
         if self.queue.empty():
             self.step()
         return self.queue.get_nowait()
 
     def stop(self) -> None:
-        """Ends collection and closes environments. Again does nothing."""
+        """Stop collecting and close the environments. Further calls do nothing."""
         self.stopped = True
         run, self._run = self._run, None
         if run is not None:
             run.stop()
 
     def _topology(self) -> Topology:
-        """The collectors of a run, and in the place of gradient workers and learner one actor that asks for rounds."""
+        """Make a topology of a run's collectors, with one actor that replaces the gradient workers and the learner."""
         config = self._config(self.local_worker.blueprint.config)
         blueprint = Blueprint(config)
         first = self.local_worker.index_parent * MAX_WORKERS
         t = Topology()
         collectors = t.add(CollectorActor, count=blueprint.collectors, blueprint=blueprint, first_source=first)
-        taker = t.add(_Taker, desk=self._desk, blueprint=blueprint)
-        synchronous = self._desk.synchronous
+        receiver = t.add(_RoundReceiver, exchange=self._exchange, blueprint=blueprint)
+        synchronous = self._exchange.synchronous
         t.connect(
             collectors.rollouts,
-            taker.rollouts,
+            receiver.rollouts,
             layout=blueprint.rollout_layout,
             slots=config.collection.slots,
             by_share=synchronous,
             in_step=synchronous,
         )
         t.connect(
-            taker.behaviour,
+            receiver.behaviour,
             collectors.behaviour,
             block_bytes=blueprint.flat.block_bytes,
             keep=config.collection.max_lag + 1,
@@ -266,7 +274,7 @@ class CollectorThread:
         return t
 
     def _config(self, config: Config) -> Config:
-        """The config of a run that collects so. A collection step is a round, and a version of the policy."""
+        """Return the config of a run that collects in this mode. A collection step is a round and a version."""
         synchronous = self.col_communication == "synchronous"
         fraction_workers, fraction_samples = self._fractions
         lag = 0 if synchronous else ASYNCHRONOUS_LAG
@@ -288,64 +296,64 @@ class CollectorThread:
         return dataclasses.replace(config, collection=collection, gradients=gradients, checkpoint=checkpoint)
 
 
-class _Desk:
-    """What the task and the actor that serves it share: weights one way, rollouts the other."""
+class _Exchange:
+    """Passes weights from the CollectorThread to its actor, and rollouts back."""
 
     def __init__(self, weights: Snapshot, *, synchronous: bool) -> None:
         self.weights = weights
         self.synchronous = synchronous
-        self.asked = 0  # collection steps that were asked for
-        self.made = 0
-        self.step: list[CollectedRollout] = []  # the latest
-        self.wake = asyncio.Event()
+        self.requested = 0  # collection steps requested so far
+        self.made = 0  # collection steps made so far
+        self.step: list[CollectedRollout] = []  # rollouts of the latest collection step
+        self.wake = asyncio.Event()  # set when a step is requested
 
 
-class _Taker(Actor):
-    """Publishes weights and takes rollouts, one collection step whenever one is asked for."""
+class _RoundReceiver(Actor):
+    """Publishes weights and receives rollouts, one collection step per request."""
 
-    role = "taker"
+    role = "receiver"
     rollouts = Inlet(RolloutReady)
     behaviour = Publication(Weights)
 
-    def __init__(self, desk: _Desk, blueprint: Blueprint) -> None:
-        self.desk = desk
+    def __init__(self, exchange: _Exchange, blueprint: Blueprint) -> None:
+        self.exchange = exchange
         self.layout = blueprint.rollout_layout
         self.published: dict[int, int] = {}  # version of the board -> version of the weights
         self.newest: Snapshot | None = None
 
     async def run(self) -> None:
-        desk, started = self.desk, time.perf_counter()
+        exchange, started = self.exchange, time.perf_counter()
         while True:
-            while desk.made >= desk.asked:
-                desk.wake.clear()
-                await desk.wake.wait()
+            while exchange.made >= exchange.requested:
+                exchange.wake.clear()
+                await exchange.wake.wait()
                 started = time.perf_counter()
-            self._publish(desk.made)
-            slots = await self._claim(desk.made)
+            self._publish(exchange.made)
+            slots = await self._claim(exchange.made)
             seconds = (time.perf_counter() - started) / len(slots)
-            desk.step = [self._step_record(slot, seconds) for slot in slots]
-            desk.made += 1
+            exchange.step = [self._copy(slot, seconds) for slot in slots]
+            exchange.made += 1
             for slot in slots:
                 self.rollouts.retire(slot)
             started = time.perf_counter()
 
     async def _claim(self, number: int) -> list[Slot]:
-        if self.desk.synchronous:
+        if self.exchange.synchronous:
             return [await self.rollouts.claim(producer, number) for producer in self.rollouts.producers]
         return [await self.rollouts.claim()]
 
     def _publish(self, step: int) -> None:
-        """A synchronous round waits for the version of its number; otherwise only new weights are published."""
-        weights = self.desk.weights
-        if not self.desk.synchronous and weights is self.newest:
+        """Publish the weights. A synchronous round waits for its version; others need only new ones."""
+        weights = self.exchange.weights
+        if not self.exchange.synchronous and weights is self.newest:
             return
-        version = step if self.desk.synchronous else self.behaviour.latest + 1
+        version = step if self.exchange.synchronous else self.behaviour.latest + 1
         self.behaviour.begin()[:] = weights.block
         self.behaviour.publish(version)
         self.newest, self.published[version] = weights, weights.version
         self.published.pop(version - VERSIONS_KEPT, None)
 
-    def _step_record(self, slot: Slot, seconds: float) -> CollectedRollout:
+    def _copy(self, slot: Slot, seconds: float) -> CollectedRollout:
         memory = aligned_block(self.layout.bytes)
         arrays: dict[str, NDArray[Any]] = self.layout.views(memory)
         for name, array in slot.arrays.items():

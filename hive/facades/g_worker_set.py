@@ -1,12 +1,12 @@
-"""GWorkerSet: the gradient workers of a run and their updates in step, for a script.
+"""GWorkerSet runs the gradient workers of a run and their synchronous updates in a script.
 
     set.step()     lets the topology of a run make one turn: collectors, gradient workers, learner
 
-The topology is the built-in trainer's (hive.schemes), with the numbers of workers and the modes of the set; its actors
-are tasks of this thread, which work only while a `step` waits for them (hive.runtime.inline). So a set has the bytes of
-the run with the same config, which it outlasts: it has no goal. Distributed, the gradient workers are replicas, which
-make the same update themselves. Several processes, and processes that may be killed, are what a run is for. PyTorchRL
-documents the class.
+The topology is the built-in trainer's (hive.schemes), with the set's numbers of workers and modes. Its actors are tasks
+of this thread that only run while a `step` waits for them (hive.runtime.inline). So a set is bit-identical with a run
+of the same config, except that it has no goal and continues until the caller stops. With `distribute_gradients` the
+gradient workers are replicas, which make the same updates themselves. Several processes, and recovery of killed
+processes, need a run. PyTorchRL documents the class.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ RESOURCES: Mapping[str, float] = {
     "num_gpus": 0.2,
     "object_store_memory": 2147483648,
 }
-"""The documented resources of a remote worker, for `remote_config` alone: tasks share what their thread has."""
+"""The resources of a remote worker that PyTorchRL documents, shown in `remote_config` only."""
 
 Info = dict[str, Any]
 
 
 class GWorkerSet:
-    """`num_workers` remote gradient workers, 0 or more, and a local one.
+    """A local gradient worker and `num_workers` remote ones.
 
-    index_parent: keeps the seeds of several sets apart. local_device: "cpu" or None. The others are as GWorker's.
-    Raises TopologyError for what does not go together.
+    index_parent: distinguishes the seeds of several sets. local_device: "cpu" or None. grad_worker_resources: overrides
+    of RESOURCES. The other parameters are those of GWorker.
+    Raises TopologyError for numbers out of range, unknown resources and invalid combinations of modes.
     """
 
     worker_class = GWorker
@@ -77,11 +78,11 @@ class GWorkerSet:
         initial_weights: Snapshot | Mapping[str, Any] | None = None,
     ) -> None:
         if type(num_workers) is not int or not 0 <= num_workers < MAX_WORKERS:
-            raise TopologyError(f"num_workers is {num_workers!r}, and must be in 0 ... {MAX_WORKERS - 1}")
-        foreign = sorted(set(grad_worker_resources) - set(RESOURCES))
-        if foreign:
+            raise TopologyError(f"num_workers is {num_workers!r}: expected an integer in 0 ... {MAX_WORKERS - 1}")
+        unknown = sorted(set(grad_worker_resources) - set(RESOURCES))
+        if unknown:
             raise TopologyError(
-                f"grad_worker_resources has no `{foreign[0]}`", hint=f"it may have {', '.join(RESOURCES)}"
+                f"grad_worker_resources has an unknown key `{unknown[0]}`", hint=f"the keys are {', '.join(RESOURCES)}"
             )
         self.num_workers = num_workers
         self.index_parent = index_parent
@@ -99,64 +100,68 @@ class GWorkerSet:
         self._collectors = col_workers_factory(local_device, initial_weights, self._first)
         total = num_workers * self._collectors.num_workers
         if total > MAX_WORKERS:
-            raise TopologyError(f"the set has {total} collectors, and may have {MAX_WORKERS}")
+            raise TopologyError(f"the set has {total} collectors, the maximum is {MAX_WORKERS}")
         own = {**self.worker_params, "col_workers_factory": lambda *_: self._collectors}
         self._local = GWorker(self._first, **own)
-        self._distributed: bool | None = None  # how updates are made, from the first on
+        self._distributed: bool | None = None  # whether updates are distributed; the first step decides
         self._stopped = False
         self._run: InlineRun | None = None
-        self._seen = _Seen(0)
+        self._exchange = _StepExchange(0)
 
     def local_worker(self) -> GWorker:
-        """Holds the weights of the last update; it is not part of the topology."""
+        """Return the worker that holds the weights of the last update; it is not part of the topology."""
         return self._local
 
     def remote_workers(self) -> list[GWorker]:
-        """The gradient workers inside the topology, which is made if it is not there yet; made anew, with new workers,
-        if the first step is distributed."""
+        """Return the gradient workers of the topology, which the first call or step makes.
+
+        If the first step is distributed, it makes another topology with new workers.
+        """
         if not self.num_workers:
             return []
-        self._made()
-        return [self._seen.workers[index] for index in sorted(self._seen.workers)]
+        self._running()
+        return [self._exchange.workers[index] for index in sorted(self._exchange.workers)]
 
     @property
     def actor_version(self) -> int:
-        """Updates so far. As in a run, one whose gradient is not finite counts, and changes nothing."""
+        """Number of turns so far. As in a run, a turn whose gradient is not finite counts and changes nothing."""
         return self._local.actor_version
 
     def step(self, distribute_gradients: bool = False) -> list[Info]:
-        """One synchronous update of everybody; a summary of each worker's part in it.
+        """Make one synchronous update of all workers. Return a summary of each worker's gradient (`describe_gradient`).
 
-        It names no times: the parts of several workers are made in turn. Raises what an environment, a worker or the
-        learner raises, and RuntimeError after `stop`.
+        The summaries contain no times, because the workers share one thread. Raises what an environment, a worker or
+        the learner raises, RuntimeError after `stop`, and TopologyError if `distribute_gradients` changes.
         """
         if self._distributed not in (None, distribute_gradients):
             raise TopologyError(
-                "the updates of a set are all distributed, or none is: the optimizer's state is with who makes them",
-                hint="make another set, and give it the weights of this one",
+                "either all updates of a set are distributed or none: they use different copies of the optimizer state",
+                hint="make another set with the weights of this one",
             )
         if self._distributed is None and distribute_gradients:
             self._end()
         self._distributed = distribute_gradients
-        run, seen = self._made(), self._seen
-        seen.asked = seen.turns + 1
-        seen.wake.set()
-        run.until(lambda: seen.turns >= seen.asked)
-        assert seen.weights is not None
-        self._local.set_weights(seen.weights)
-        return list(seen.infos)
+        run, exchange = self._running(), self._exchange
+        exchange.requested = exchange.turns + 1
+        exchange.wake.set()
+        run.until(lambda: exchange.turns >= exchange.requested)
+        assert exchange.weights is not None
+        self._local.set_weights(exchange.weights)
+        return list(exchange.infos)
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
-        """Changes one hyper-parameter of every worker, from the next step on. Raises ConfigError, and changes nothing,
-        if the algorithm does not have it so."""
+        """Change one hyper-parameter of every worker, from the next step on.
+
+        Raises ConfigError, and changes nothing, if the algorithm has no such parameter or the value is invalid.
+        """
         self._local.update_algorithm_parameter(parameter_name, new_parameter_value)
-        for worker in self._seen.workers.values():
+        for worker in self._exchange.workers.values():
             worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-        for learner in self._seen.learners:
+        for learner in self._exchange.learners:
             update_parameter(learner, parameter_name, new_parameter_value)
 
     def stop(self) -> None:
-        """Stops the topology and closes its environments. Again does nothing."""
+        """Stop the topology and close its environments. Further calls do nothing."""
         self._stopped = True
         self._local.stop()
         self._end()
@@ -178,7 +183,7 @@ class GWorkerSet:
         compress_grads_to_send: bool | str = False,
         grad_worker_resources: Mapping[str, float] = RESOURCES,
     ) -> Callable[[str | None, int], GWorkerSet]:
-        """A function of (device, index of the parent) that gives a set; nothing is shared between two of them."""
+        """Return a function of (device, index of the parent) that makes a set. Two sets share nothing."""
         resources = dict(grad_worker_resources)
 
         def factory(device: str | None, index_parent: int) -> GWorkerSet:
@@ -198,29 +203,29 @@ class GWorkerSet:
 
     # --- inside
 
-    def _made(self) -> InlineRun:
+    def _running(self) -> InlineRun:
         if self._stopped:
             raise RuntimeError("this set of gradient workers has been stopped")
         if self._run is None:
             weights = self._local.get_weights()
-            self._seen = seen = _Seen(weights.version)
+            self._exchange = exchange = _StepExchange(weights.version)
             topology = assemble(_Blueprint(self._config(), weights.block), Path())
             topology["collectors"].parameters["first_source"] = self._first
-            topology.replace("gradient-workers", _Worker, seen=seen, first=self._first)
-            topology.replace("learner", _Learner, seen=seen)
+            topology.replace("gradient-workers", _Worker, exchange=exchange, first=self._first)
+            topology.replace("learner", _Learner, exchange=exchange)
             topology.replace("recorder", _NoRecorder)
             self._run = InlineRun(topology)
-            self._run.until(lambda: seen.ready)
+            self._run.until(lambda: exchange.ready)
         return self._run
 
     def _end(self) -> None:
         run, self._run = self._run, None
-        self._seen = _Seen(0)
+        self._exchange = _StepExchange(0)
         if run is not None:
             run.stop()
 
     def _config(self) -> Config:
-        """The config of the run with these workers."""
+        """Return the config of the run with these workers."""
         config, each = self._collectors.blueprint.config, self._collectors.num_workers
         synchronous = self.worker_params["col_communication"] == "synchronous"
         codec = self._local.codec
@@ -253,23 +258,26 @@ class GWorkerSet:
             gradients=gradients,
             checkpoint=checkpoint,
             evaluation=evaluation,
-            algorithm=self._local.state.learner.config,  # as it has been changed
+            algorithm=self._local.state.learner.config,  # includes changes by `update_algorithm_parameter`
         )
 
 
-class _Seen:
-    """What the actors of the topology show to the set. `first`: the version of the weights that they begin with."""
+class _StepExchange:
+    """Passes requests from the set to the actors of its topology, and results back.
+
+    first: the version of the weights that the topology begins with.
+    """
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.workers: dict[int, GWorker] = {}
         self.learners: list[Any] = []
-        self.asked = 0  # turns: the loop runs a little longer than a step needs, and no gradient is made of that
-        self.turns = 0
-        self.wake = asyncio.Event()
-        self.ready = False
-        self.infos: list[Info] = []
-        self.weights: Snapshot | None = None
+        self.requested = 0  # turns requested; workers wait for it, as the loop may run longer than a step needs
+        self.turns = 0  # turns made
+        self.wake = asyncio.Event()  # set when a turn is requested
+        self.ready = False  # whether the learner runs
+        self.infos: list[Info] = []  # summaries of the gradients of the latest turn
+        self.weights: Snapshot | None = None  # weights of the latest turn
 
 
 class _Blueprint(Blueprint):
@@ -288,79 +296,82 @@ class _Blueprint(Blueprint):
 
 
 class _Worker(GradientWorkerActor):
-    """Shows its GWorker."""
+    """A gradient worker that registers its GWorker with the set and waits for requests."""
 
-    def __init__(self, blueprint: Blueprint, directory: Path, seen: _Seen, first: int) -> None:
+    def __init__(self, blueprint: Blueprint, directory: Path, exchange: _StepExchange, first: int) -> None:
         self.first = first
-        self.seen = seen
+        self.exchange = exchange
         super().__init__(blueprint, directory)
-        seen.workers[self.index] = self.worker
+        exchange.workers[self.index] = self.worker
         if self.replica is not None:
-            seen.learners.append(self.replica.learner)
+            exchange.learners.append(self.replica.learner)
 
     def g_worker(self) -> GWorker:
         return GWorker.of_run(self.blueprint, self.first + self.index, self.status)
 
     async def _state(self, sequence: int) -> tuple[int, Bytes]:
-        """Waits for the step that gradient `sequence` is part of."""
-        while self.seen.asked <= sequence:
-            self.seen.wake.clear()
-            await self.seen.wake.wait()
+        """Wait until the turn of gradient `sequence` is requested."""
+        while self.exchange.requested <= sequence:
+            self.exchange.wake.clear()
+            await self.exchange.wake.wait()
         return await super()._state(sequence)
 
-    def _keep(self, finding: Finding, header: NDArray[np.int64]) -> None:
-        """A set has no directory where it would keep what the gradient was made of."""
+    def _dump(self, finding: Finding, header: NDArray[np.int64]) -> None:
+        """Log the finding. A set has no directory for a dump."""
         self.log.warning("%s, found by %s", finding.text, self.name)
 
 
 class _Learner(LearnerActor):
-    """Shows what each turn was made of."""
+    """A learner that passes the summaries and weights of each turn to the set."""
 
-    def __init__(self, blueprint: Blueprint, seen: _Seen) -> None:
+    def __init__(self, blueprint: Blueprint, exchange: _StepExchange) -> None:
         super().__init__(blueprint)
-        self.seen = seen
-        self.turn_of: dict[int, int] = {}  # version of the policy -> turn whose weights it has
-        self.collected_with: dict[int, int] = {}  # worker -> turn of the policy that its round was collected with
-        seen.learners.append(self.learner)
+        self.exchange = exchange
+        self.turn_of: dict[int, int] = {}  # behaviour version -> turn whose weights it has
+        self.collected_with: dict[int, int] = {}  # worker -> turn whose weights collected its round
+        exchange.learners.append(self.learner)
 
     async def run(self) -> None:
-        self.seen.ready = True
+        self.exchange.ready = True
         await super().run()
 
-    def _turn(self, held: list[Slot]) -> None:
-        infos = [self._info(slot) for slot in held]
-        super()._turn(held)
-        seen, block = self.seen, self.weights.board.read(self.turn)
-        seen.infos, seen.weights = infos, Snapshot.of(seen.first + self.turn, self.blueprint.state.weights(block))
+    def _turn(self, claimed: list[Slot]) -> None:
+        infos = [self._info(slot) for slot in claimed]
+        super()._turn(claimed)
+        exchange, block = self.exchange, self.weights.board.read(self.turn)
+        exchange.infos, exchange.weights = (
+            infos,
+            Snapshot.of(exchange.first + self.turn, self.blueprint.state.weights(block)),
+        )
 
-    def _judge_finite(self) -> None:
-        super()._judge_finite()
-        self.seen.turns += 1  # only now: a step raises what its turn raises
+    def _check_finite(self) -> None:
+        super()._check_finite()
+        self.exchange.turns += 1  # after the check, so that `step` raises its error
 
     def _info(self, slot: Slot) -> Info:
-        worker, header = self.seen.workers[slot.producer], slot.arrays["header"]
+        worker, header = self.exchange.workers[slot.producer], slot.arrays["header"]
         worker.iter += 1
         turn, policy = int(header[VERSION]), int(header[POLICY])
         if policy >= 0:  # the first gradient of a round
             self.collected_with[slot.producer] = self.turn_of[policy]
         collected_with = self.collected_with.get(slot.producer, turn)
-        first = self.seen.first
+        first = self.exchange.first
         return describe_gradient(
             worker.algo, Gradients(worker, slot.arrays, first + turn), collected_with=first + collected_with
         )
 
-    def _publish_behaviour(self, held: list[Slot]) -> None:
-        super()._publish_behaviour(held)
+    def _publish_behaviour(self, claimed: list[Slot]) -> None:
+        super()._publish_behaviour(claimed)
         latest = self.behaviour.latest
         self.turn_of.setdefault(latest, self.turn)
         self.turn_of.pop(latest - VERSIONS_KEPT, None)
 
-    def _over(self) -> None:
-        """A set has no goal of its own."""
+    def _stop_reason(self) -> None:
+        """Return None: a set has no goal."""
 
 
 class _NoRecorder(Actor):
-    """Takes what a recorder takes: a set writes nothing."""
+    """Receives the messages of a recorder and discards them: a set writes nothing."""
 
     role = "recorder"
     numbered = False

@@ -1,4 +1,4 @@
-"""Gradients: their form in shared memory, and the learner's reduction."""
+"""Gradients: their slots in shared memory, their compression, and their reduction by the learner."""
 
 from hive.gradients.accumulator import GradAccumulator
 from hive.gradients.blocks import (

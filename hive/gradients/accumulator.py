@@ -1,20 +1,20 @@
-"""GradAccumulator: the gradients of several backward passes, and their mean or sum.
+"""GradAccumulator: collects the gradients of several backward passes and computes their mean or sum.
 
     accumulator = GradAccumulator(None, bootstrap_rounds=4)
     for batch in batches:
         model.zero_grad()
         loss_of(batch).backward()
         accumulator.accumulate(model.named_parameters(), weight=len(batch))
-        if accumulator.step_due():              # at the fourth call: no gradient is thrown away
+        if accumulator.step_due():              # true after the fourth call
             accumulator.mean_reduce(into=model)
             accumulator.clear()
             optimizer.step()
 
-With `store="rounds"` every round is kept, and the accumulator is a list of them: indices, slices, deletion, iteration.
-With `store="running"` there is one block of sums, whatever the number of rounds. Both add in the order of the calls
-and divide once, so both have the same bits: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
+With `store="rounds"` every round is stored, and the accumulator is a list of them: indices, slices, deletion,
+iteration. With `store="running"` one block holds the sums, for any number of rounds. Both add in the order of the calls
+and divide once, so their results are bit-identical: sum = w0 g0 + w1 g1 + ..., mean = sum / (w0 + w1 + ...).
 
-A learner reduces gradients where gradient workers wrote them, in slots of shared memory (hive.gradients.adopted):
+A learner reduces the gradients of its workers in place, in slots of shared memory (hive.gradients.adopted):
 
     accumulator = GradAccumulator.for_slots(flat.parameter_elements, bootstrap_rounds, codec)
     mean = accumulator.zeros()
@@ -23,10 +23,10 @@ A learner reduces gradients where gradient workers wrote them, in slots of share
     accumulator.mean_reduce(out=mean)           # allocates nothing; see accumulator.report
     accumulator.clear()
 
-Reductions change nothing: what they return is no part of what is stored, and `.grad` of the model is touched only by
-`into`. A round is checked once, as a whole, when it comes in; an adopted one while it is reduced. The work is done by
-hive.gradients.rounds; this module decides. It steps no optimizer, zeroes no gradient and clips nothing. It is not for
-several threads at once.
+Reductions do not change the stored rounds: their results are separate memory, and only `into` sets `.grad` of the
+model. A round is checked once, as a whole, when it is accumulated; an adopted one while it is reduced. The passes over
+the gradients are in hive.gradients.rounds. The accumulator steps no optimizer, zeroes no gradient and clips nothing. It
+is not thread-safe.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["GradAccumulator"]
 NamedParameters = Iterable[tuple[str, Tensor]] | Mapping[str, Tensor]
 NonFinite = Literal["raise", "skip", "zero", "report"]
 
-KEPT_NO_ROUNDS = "a running accumulator keeps no rounds to index; construct it with store='rounds'"
+KEPT_NO_ROUNDS = "a running accumulator stores no rounds to index; construct it with store='rounds'"
 ADOPTED = "adopted rounds lie in slots: they can be reduced and cleared, not indexed"
 
 
@@ -61,21 +61,22 @@ ADOPTED = "adopted rounds lie in slots: they can be reduced and cleared, not ind
 class _Round:
     block: Block
     weight: float
-    had: list[bool]  # which parameters had a gradient
+    had: list[bool]  # whether each parameter had a gradient
 
 
 class GradAccumulator:
     """Up to `bootstrap_rounds` gradients of a model, reduced by mean or sum.
 
-    parameter_keys: names as in `model.named_parameters()`, in the order that maps will have; None: those of the first
-        call. Others in an iterable are ignored.
-    bootstrap_rounds: how many rounds it can hold, at least 1.
-    store: "rounds" or "running", as the module says.
-    non_finite: what becomes of a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), set
-        its bad elements to "zero" (see `zeroed`), or take it and only "report" (see `report`).
-    strict: reductions of fewer than `bootstrap_rounds` rounds are a ValueError.
-    unused: a trainable parameter without a gradient counts as zeros ("zero", see `unused_counts`) or is a RuntimeError
-        ("raise"). A frozen one is always zeros. A round without any gradient is always a RuntimeError.
+    parameter_keys: names as in `model.named_parameters()`, in the order of the results; None: those of the first
+        call. Other names in an iterable are ignored.
+    bootstrap_rounds: the greatest number of rounds held, at least 1.
+    store: "rounds" or "running", see the module.
+    non_finite: how to treat a round with NaN or infinity: "raise" GradientNotFinite, "skip" it (see `skipped`), set
+        its bad elements to "zero" (see `zeroed`), or accept it and only "report" (see `report`).
+    strict: raise ValueError in reductions of fewer than `bootstrap_rounds` rounds.
+    unused: a trainable parameter without a gradient counts as zeros ("zero", see `unused_counts`) or raises
+        RuntimeError ("raise"). A frozen one always counts as zeros. A round without any gradient always raises
+        RuntimeError.
 
     Raises ValueError and TypeError for other arguments.
     """
@@ -103,19 +104,19 @@ class GradAccumulator:
         self.strict = strict
         self.unused = unused
         self.skipped = 0
-        """Rounds that were skipped since `clear()`."""
+        """The number of rounds skipped since `clear()`."""
         self.zeroed = 0
-        """Elements that were set to zero since `clear()`."""
+        """The number of elements set to zero since `clear()`."""
         self.report: ReductionReport | None = None
-        """Of the last reduction, also of one that raised GradientNotFinite; None before the first."""
+        """The report of the last reduction, including one that raised GradientNotFinite; None before the first."""
         self.c_grad_accumulator = _native.GradAccumulator()
-        """The C++ side. It knows the gradients once the first have come; on a GPU torch does its work."""
+        """The C++ accumulator. The first gradients set its layout; torch takes its place for those on a GPU."""
         self._names = None if parameter_keys is None else checked_names(parameter_keys)
         self._rounds: Rounds | None = None
         self._adopted: AdoptedRounds | None = None
         self._held: list[_Round] = []
         self._free: list[Block] = []
-        self._sums: Block | None = None  # with store="running", like the next three
+        self._sums: Block | None = None  # this and the next three: only with store="running"
         self._summed = 0
         self._weight = 0.0
         self._had_counts: list[int] = []
@@ -133,8 +134,10 @@ class GradAccumulator:
     ) -> GradAccumulator:
         """Returns an accumulator that adopts gradient slots of `codec`.
 
-        parameters: name and shape of every parameter, as FlatParameters.describe() gives them. None: results have one
-            tensor, `gradient` [parameter_elements].
+        parameter_elements: the length of a slot's gradient, padding included. codec: its compression.
+        parameters: name and shape of every parameter, as FlatParameters.describe() returns them. None: results have
+            one tensor, `gradient`, float32 [parameter_elements].
+        Other arguments: as for the constructor.
 
         Raises ValueError for parameters that do not fill the gradient of a slot.
         """
@@ -161,17 +164,19 @@ class GradAccumulator:
     # --- rounds
 
     def adopt(self, slot: Slot, samples: int, factor: float = 1.0) -> None:
-        """Takes a gradient slot (hive.gradients.blocks) as a round, without copying it.
+        """Adds a gradient slot (hive.gradients.blocks) as a round, without copying it.
 
         The slot must not change until `clear()`. It is not read before the reduction, and with 0 `samples` never.
-        factor: multiplies the round after the weight by samples was computed; a stale gradient may count less.
 
-        Raises OverflowError if the accumulator is full, ValueError if it was not made by `for_slots`, holds rounds of
-        `accumulate`, or the slot does not fit.
+        samples: the weight of the round, a count. factor: multiplies the round after the weights have been normalised,
+            for example to reduce the influence of a stale gradient.
+
+        Raises OverflowError if the accumulator is full, ValueError if it was not constructed by `for_slots`, holds
+        rounds of `accumulate`, or the slot does not fit.
         """
         adopted = self._adopted
         if adopted is None:
-            raise ValueError("this accumulator takes no slots: construct it with GradAccumulator.for_slots()")
+            raise ValueError("this accumulator cannot adopt slots: construct it with GradAccumulator.for_slots()")
         if self._held:
             raise ValueError("rounds of accumulate() are held: reduce them and clear() before adopt()")
         if len(adopted.held) >= self.bootstrap_rounds:
@@ -183,13 +188,15 @@ class GradAccumulator:
         return OverflowError(f"all {rounds} rounds are held: reduce them and clear() before the next {call}()")
 
     def accumulate(self, named_parameters: NamedParameters, weight: float = 1.0) -> None:
-        """Adds a round: the gradients of `model.named_parameters()`, an iterable of pairs or a mapping.
+        """Adds a copy of the gradients of `model.named_parameters()`, an iterable of pairs or a mapping, as a round.
 
-        A MapOfTensors is taken for the gradients themselves. Neither is changed or kept. weight: how much the round
-        counts, for example how many samples its mean is over; finite, not negative.
+        A MapOfTensors contains the gradients themselves instead of parameters.
 
-        Raises OverflowError if it is full, ValueError for a missing name or a gradient unlike those before,
-        GradientNotFinite (a RuntimeError) as `non_finite` says, RuntimeError if backward() was not called.
+        weight: the weight of the round, for example the number of samples of a mean loss; finite, not negative.
+
+        Raises OverflowError if the accumulator is full, ValueError for a missing name and for a gradient whose shape,
+        dtype or device differs from earlier rounds, GradientNotFinite (a RuntimeError) depending on `non_finite`, and
+        RuntimeError if backward() was not called.
         """
         if self._adopted is not None and self._adopted.held:
             raise ValueError("adopted rounds are held: reduce them and clear() before accumulate()")
@@ -210,8 +217,8 @@ class GradAccumulator:
             raise
 
     def _forget(self, names: tuple[str, ...] | None, rounds: Rounds | None) -> None:
-        """Forgets the names and the layout that a refused call came with."""
-        if self._rounds is not rounds:  # it was the first, so nothing is held
+        """Restores the names and the layout after a refused call."""
+        if self._rounds is not rounds:  # the refused call was the first, so no rounds are held
             self._rounds, self._sums = rounds, None
             self._had_counts = []
             self._free.clear()
@@ -234,7 +241,7 @@ class GradAccumulator:
         return gradients_of(self._names, values, strict=self.unused == "raise")
 
     def _new_round(self, gradients: list[Tensor | None], weight: float, non_finite: str) -> _Round | None:
-        """A checked copy of the gradients; None if it is skipped."""
+        """Returns a checked copy of the gradients; None if the round is skipped."""
         rounds = self._laid_out()
         block = self._take_block()
         try:
@@ -260,7 +267,7 @@ class GradAccumulator:
             return self._refuse(bad, self.non_finite)
         if self._sums is None:
             self._sums = rounds.new_sums()
-        if weight:  # a round of weight 0 is no term of a sum: so the bits are those of store="rounds"
+        if weight:  # store="rounds" leaves out rounds of weight 0 too, so both results are bit-identical
             rounds.add(gradients, weight, self._sums, onto=self._weight > 0)
         self._summed += 1
         self._weight += weight
@@ -268,35 +275,35 @@ class GradAccumulator:
         return None
 
     def _refuse(self, bad: int, non_finite: str) -> None:
-        """Counts a bad round that is to be skipped; raises GradientNotFinite otherwise."""
+        """Counts a non-finite round under non_finite="skip"; raises GradientNotFinite otherwise."""
         if non_finite == "skip":
             self.skipped += 1
             return
         name = self._known_names()[bad]
-        hint = "look at the loss, or construct the accumulator with non_finite='skip' or 'zero'"
+        hint = "check the loss, or construct the accumulator with non_finite='skip' or 'zero'"
         raise GradientNotFinite(f"the gradient of `{name}` is not finite", name, hint=hint)
 
     # --- reductions
 
     def mean_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """The sum of weight * gradient over the rounds held, divided by the sum of the weights.
+        """Returns the sum of weight * gradient over the rounds held, divided by the sum of the weights.
 
-        Fewer rounds than `bootstrap_rounds` will do, unless `strict`; `report` says how many, and the norm.
+        Fewer rounds than `bootstrap_rounds` are allowed unless `strict`; `report` has their number and the norm.
 
-        out: where to write, a map of the same names, shapes and dtypes; cheapest is one that was returned before.
-        into: a module, or named parameters, whose `.grad` become the result's tensors. A frozen parameter is left
-            alone; one that had no gradient in any round gets None, as after backward().
+        out: the map to overwrite, of the same names, shapes and dtypes; an earlier result needs no copy.
+        into: a module, or named parameters, whose `.grad` become the result's tensors. Frozen parameters do not
+            change; one without a gradient in any round gets None, as after backward().
 
-        The mean of adopted rounds is that of hive.gradients.adopted: factors do not count as weights, and rounds
-        without any sample give zeros.
+        hive.gradients.adopted has the mean of adopted rounds: factors are not part of the weights, and the result is
+        zeros if there are no samples.
 
-        Raises ValueError if nothing is held, all weights are 0, or `out` or `into` do not fit, which changes nothing;
-        GradientNotFinite under non_finite="raise" if the result is not finite.
+        Raises ValueError, and changes nothing, if no rounds are held, all weights are 0, or `out` or `into` do not
+        fit; GradientNotFinite under non_finite="raise" if the result is not finite.
         """
         return self._reduce(True, out, into)
 
     def sum_reduce(self, out: MapOfTensors | None = None, into: Into | None = None) -> MapOfTensors:
-        """The sum of weight * gradient over the rounds held; otherwise as `mean_reduce`."""
+        """Returns the sum of weight * gradient over the rounds held. Arguments and errors: as for `mean_reduce`."""
         return self._reduce(False, out, into)
 
     def _reduce(self, mean: bool, out: MapOfTensors | None, into: Into | None) -> MapOfTensors:
@@ -304,7 +311,7 @@ class GradAccumulator:
         if not count:
             raise ValueError("no gradients have been accumulated: call accumulate() or adopt() before a reduction")
         if self.strict and count < self.bootstrap_rounds:
-            raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True wants all")
+            raise ValueError(f"{count} of {self.bootstrap_rounds} rounds are held, and strict=True requires all")
         rounds = self._laid_out()
         targets = None if into is None else targets_in(into, rounds.fields, self._counts())
         block = block_for(out, rounds, [one.block for one in self._held])
@@ -323,23 +330,23 @@ class GradAccumulator:
         return out
 
     def _reduce_to(self, block: Block, rounds: Rounds, mean: bool) -> tuple[float, int, Outcome]:
-        """Writes to the block; returns the weight and the samples of the rounds too."""
+        """Writes the result to `block`; returns the total weight and samples of the rounds, and the outcome."""
         adopted = self._adopted
         if adopted is not None and adopted.held:
             return float(adopted.samples), adopted.samples, rounds.reduce_adopted(mean, block)
         weight = self._total_weight()
         if mean and weight == 0:
-            raise ValueError("the weights of all rounds are 0, there is no mean")
+            raise ValueError("the weights of all rounds are 0, so they have no mean")
         divisor = weight if mean else 1.0
         if self._sums is not None:
-            if weight == 0:  # nothing has been added since the rounds were cleared
+            if weight == 0:  # the block may still have the sums from before clear()
                 torch._foreach_zero_(list(self._sums.tensors))
             return weight, 0, rounds.finish(self._sums, divisor, block)
         held = self._held
         return weight, 0, rounds.reduce([r.block for r in held], [r.weight for r in held], divisor, block)
 
     def zeros(self) -> MapOfTensors:
-        """Returns a result of zeros, to be given as `out`. Raises ValueError while the parameters are unknown."""
+        """Returns a result of zeros to pass as `out`. Raises ValueError while the parameters are unknown."""
         if self._rounds is None:
             raise ValueError("the parameters are unknown before the first accumulate()")
         return self._map_of(self._rounds.new_block())
@@ -350,7 +357,7 @@ class GradAccumulator:
     # --- a list of rounds
 
     def __len__(self) -> int:
-        """How many rounds are held."""
+        """Returns the number of rounds held."""
         if self._adopted is not None and self._adopted.held:
             return len(self._adopted.held)
         return self._summed if self.store == "running" else len(self._held)
@@ -360,15 +367,19 @@ class GradAccumulator:
     @overload
     def __getitem__(self, index: slice) -> list[MapOfTensors]: ...
     def __getitem__(self, index: int | slice) -> MapOfTensors | list[MapOfTensors]:
-        """The gradients of a round, live: what is written there is written to the round. Of a slice, a list."""
+        """Returns the live gradients of a round (writing to them changes the round), or for a slice a list of them.
+
+        Raises TypeError with store="running" and for adopted rounds, IndexError for an index out of range.
+        """
         held = self._indexable()[index]
         return [self._lend(one) for one in held] if isinstance(held, list) else self._lend(held)
 
     def __setitem__(self, index: int | slice, named_parameters: Any) -> None:
-        """Replaces a round, as `accumulate` would have made it; its weight stays.
+        """Replaces a round by a copy of other gradients, as for `accumulate`; its weight does not change.
 
-        A slice takes as many iterables of named parameters, or with step 1 any number that fits. Added ones weigh 1.
-        Nothing is skipped here: a round that is not finite raises, unless non_finite is "zero" or "report".
+        A slice takes an equal number of iterables of named parameters, with step 1 any number that fits. Added rounds
+        have weight 1. A non-finite round raises GradientNotFinite under non_finite="skip" too. Other errors: as for
+        `accumulate` and indexing; ValueError for a wrong number of rounds.
         """
         held = self._indexable()
         old = held[index] if isinstance(index, slice) else [held[index]]
@@ -376,7 +387,7 @@ class GradAccumulator:
         if len(held) - len(old) + len(given) > self.bootstrap_rounds:
             raise OverflowError(f"{len(given)} rounds do not fit: {self.bootstrap_rounds} can be held")
         if len(given) != len(old) and isinstance(index, slice) and index.step not in (None, 1):
-            raise ValueError(f"{len(given)} rounds for a slice of {len(old)}")
+            raise ValueError(f"cannot assign {len(given)} rounds to a slice of {len(old)}")
         policy = "raise" if self.non_finite == "skip" else self.non_finite
         weights = [one.weight for one in old] + [1.0] * len(given)
         known = self._names, self._rounds
@@ -393,7 +404,7 @@ class GradAccumulator:
         self._give_back(old)
 
     def __delitem__(self, index: int | slice) -> None:
-        """Removes a round, or those of a slice; later ones move up."""
+        """Removes a round, or those of a slice; later rounds move up."""
         held = self._indexable()
         old = held[index] if isinstance(index, slice) else [held[index]]
         del held[index]
@@ -403,7 +414,7 @@ class GradAccumulator:
         return (self._lend(one) for one in list(self._indexable()))
 
     def clear(self) -> None:
-        """Forgets all rounds and the counts of what was skipped and zeroed; memory is kept for the next ones."""
+        """Removes all rounds and resets `skipped` and `zeroed`; keeps the memory for the next rounds."""
         if self._adopted is not None and self._adopted.held:
             self._adopted.clear()
             return
@@ -415,7 +426,7 @@ class GradAccumulator:
     # --- copies
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns copies of all that is held, slots included: for pickle, copy.deepcopy and torch.save."""
+        """Returns copies of all rounds, slots included: for pickle, copy.deepcopy and torch.save."""
         state = dict(self.__dict__)
         rounds, adopted = state.pop("_rounds"), state.pop("_adopted")
         del state["c_grad_accumulator"], state["_free"]
@@ -444,7 +455,7 @@ class GradAccumulator:
             for slot, samples, factor in adopted:
                 self.adopt(slot, samples, factor)
 
-    # --- what it knows
+    # --- properties
 
     @property
     def full(self) -> bool:
@@ -452,25 +463,25 @@ class GradAccumulator:
         return len(self) >= self.bootstrap_rounds
 
     def step_due(self) -> bool:
-        """Whether it is time to reduce, clear and step: after `bootstrap_rounds` calls, skipped ones included.
+        """Returns whether to reduce, clear and step now: after `bootstrap_rounds` calls, skipped ones included.
 
-        Not before one round is held: without any there is nothing to step with.
+        It is False while no round is held, because there would be no gradient to step with.
         """
         return len(self) > 0 and len(self) + self.skipped >= self.bootstrap_rounds
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Of the rounds held, with store="rounds"."""
+        """The weights of the rounds held. Raises TypeError as indexing does."""
         return tuple(one.weight for one in self._indexable())
 
     @property
     def unused_counts(self) -> dict[str, int]:
-        """In how many of the rounds held a parameter had no gradient, frozen ones included; others are left out."""
+        """Parameter name -> number of held rounds without its gradient, if not 0; frozen parameters are included."""
         return {name: len(self) - count for name, count in self._counts().items() if count < len(self)}
 
     @property
     def map_of_tensors(self) -> MapOfTensors:
-        """The gradients that were taken last; empty before that and with store="running"."""
+        """The gradients of the last round, live; empty without a round and with store="running"."""
         return self._lend(self._held[-1]) if self._held else MapOfTensors()
 
     def _counts(self) -> dict[str, int]:
@@ -485,7 +496,7 @@ class GradAccumulator:
         if self.store == "running":
             return self._weight
         total = 0.0
-        for one in self._held:  # not sum(): Python 3.12 adds floats more exactly, and running sums could not
+        for one in self._held:  # not sum(): Python 3.12 compensates its rounding, which running sums cannot reproduce
             total += one.weight
         return total
 
@@ -504,7 +515,7 @@ class GradAccumulator:
         return self._free.pop() if self._free else self._laid_out().new_block()
 
     def _give_back(self, rounds: Iterable[_Round]) -> None:
-        """Keeps the blocks that nobody else may still look at."""
+        """Keeps the blocks for new rounds, except those that the caller may still read (see `_lend`)."""
         self._free += [one.block for one in rounds if not one.block.lent]
 
     def _laid_out(self) -> Rounds:
@@ -517,6 +528,6 @@ class GradAccumulator:
 
 
 def _copied(block: Block) -> Any:
-    """The memory of a block, as one tensor or a list of them."""
+    """Returns a copy of the memory of a block, as one tensor or a list of them."""
     memory = block.memory
     return memory.clone() if isinstance(memory, Tensor) else [tensor.detach().clone() for tensor in memory]

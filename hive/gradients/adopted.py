@@ -1,10 +1,10 @@
-"""Adopted rounds: gradient slots that an accumulator reduces where they lie, as float32 or compressed.
+"""Adopted rounds: gradient slots, float32 or compressed, that an accumulator reduces in place.
 
     mean = (n_0 / n) f_0 g_0 + (n_1 / n) f_1 g_1 + ...     n = n_0 + n_1 + ...     in the order of adoption
 
-Each weight is computed from left to right in float64 and rounded once to float32, and the sums are float32, so every
-replica of a learner gets the same bytes. A round of zero samples is never read. The C++ accumulator keeps addresses and
-does the work; this module keeps the slots, and knows which parameters had a gradient.
+Each weight is computed from left to right in float64 and rounded once to float32, and the sums are float32, so all
+replicas of a learner compute bit-identical results. A round of zero samples is never read. The C++ accumulator stores
+addresses and computes; this module keeps the slots alive and counts the parameters with a gradient.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Slot = Mapping[str, NDArray[Any]]
 
 
 class AdoptedRounds:
-    """The slots that `native` has adopted. `native` is prepared for slots of `codec`."""
+    """The slots that `native` has adopted. `native` must have a layout for slots of `codec`."""
 
     def __init__(self, native: _native.GradAccumulator, codec: Codec) -> None:
         self._native = native
         self.codec = codec
         self.samples = 0
-        """Total over the rounds held."""
+        """The number of samples of all rounds held."""
         self.held: list[tuple[Slot, int, float]] = []
         """The slot, the samples and the factor of every round, in the order of adoption."""
 
     def add(self, slot: Slot, samples: int, factor: float) -> None:
-        """Adopts a slot. Raises ValueError and TypeError for one that is not drawn for this codec."""
+        """Adopts a slot. Raises ValueError and TypeError for one whose fields are not those of this codec."""
         try:
             self._native.adopt(slot, samples, factor)
         except KeyError as error:
-            raise ValueError(f"the slot has no {error}: it holds no gradient of `{self.codec.name}`") from None
+            raise ValueError(f"the slot has no {error}, which the codec `{self.codec.name}` needs") from None
         self.held.append((slot, samples, factor))
         self.samples += samples
 
@@ -49,9 +49,9 @@ class AdoptedRounds:
         self.samples = 0
 
     def counts(self, parameters: int) -> list[int]:
-        """Returns in how many rounds each parameter had a gradient, by the slots' masks.
+        """Returns for each parameter the number of rounds with a gradient of it, according to the slots' masks.
 
-        Without a list of its parameters, the whole gradient counts as one.
+        parameters: how many there are; an accumulator without a list of parameters counts the whole gradient as one.
         """
         counts = [0] * parameters
         for slot, samples, _ in self.held:

@@ -1,20 +1,27 @@
-"""Gradients on their way from a gradient worker to the learner: one slot each.
+"""The slots in which gradients travel from a gradient worker to the learner, one gradient each.
 
-    header            [8] int64                      what HEADER names
-    moments           [3] float64                    count, sum and sum of squares of advantages, where asked for
-    gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`; compressed, the
-                                                     fields of its codec stand here (hive.gradients.codecs)
+    header            [8] int64                      the words of HEADER, see below
+    moments           [3] float64                    count, sum and sum of squares of advantages, if requested
+    gradient          [parameter_elements] float32   the flat gradient of the mean loss over `samples`; a compressed
+                                                     slot has the fields of its codec here (hive.gradients.codecs)
     mask              [parameters] uint8             0: this parameter had no gradient; its range is zero
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
-    episode_returns   [E] float32                    of the episodes that ended in these rollouts
-    episode_lengths   [E] int32
-    observed          [1 + 2 n] float64              where observations are normalised: count, means and sums of squared
-                                                     distances of a round's (hive.networks.normalization)
+    episode_returns   [E] float32                    returns of the episodes that ended in these rollouts
+    episode_lengths   [E] int32                      their lengths, in environment steps
+    observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
+                                                     squared distances of a round's (hive.networks.normalization)
 
-The header says on which state version it was made, how many samples it is the mean of, how many environment steps and
-rollouts the learner is to count with it (a round's are counted once, however many gradients it is made into), which
-version of the policy acted (the oldest), its own number, and what in it is not finite, if anything: such a gradient is
-never applied. A gradient of zero samples weighs nothing. `GradAccumulator.adopt` takes a slot for its reduction.
+The words of the header:
+
+    version      the state version on which the gradient was computed
+    samples      how many samples the gradient is the mean of; with 0 it has no weight
+    episodes     how many entries of episode_returns and episode_lengths are in use
+    env_steps, rollouts   what the learner adds to its counters; one gradient of a round carries both, the others 0
+    policy       the oldest version of the policy that acted in the rollouts
+    sequence     the number of the gradient among those of its worker
+    cause        index into CAUSES; a gradient with a cause is never applied
+
+`GradAccumulator.adopt` adds a slot to a reduction.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ __all__ = [
 
 HEADER = ("version", "samples", "episodes", "env_steps", "rollouts", "policy", "sequence", "cause")
 VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range(len(HEADER))
-CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # what was not finite, by `cause` in the header
+CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # names of the non-finite quantity; "": none
 HEADER_WORDS = 8
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -60,9 +67,11 @@ def gradient_layout(
     observed: int = 0,
     rewarded: int = 0,
 ) -> Layout:
-    """The layout of one gradient slot; `episodes` is the most that can end in the rollouts it is made of.
+    """Returns the layout of one gradient slot.
 
-    observed, rewarded: the length of the Moments of observations and of discounted rewards, 0 for none.
+    parameter_elements: the length of a flat gradient; parameters: the number of parameters; statistics: of statistics.
+    episodes: the greatest number of episodes that can end in the rollouts of one gradient.
+    observed, rewarded: the length of the moments of observations and of discounted rewards; 0: no such field.
     """
     return Layout(
         {
@@ -80,7 +89,7 @@ def gradient_layout(
 
 
 def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
-    """Makes the slot gradient `sequence` of its worker, of zero samples."""
+    """Initialises a slot as gradient `sequence` of its worker, made on state `version`, with zero samples."""
     arrays["header"][:] = 0
     arrays["header"][SEQUENCE] = sequence
     arrays["header"][VERSION] = version
@@ -94,7 +103,7 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
 
 
 def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:
-    """Appends finished episodes, in the order given."""
+    """Writes the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other."""
     count = 0
     for returns, lengths in episodes:
         arrays["episode_returns"][count : count + len(returns)] = returns

@@ -1,4 +1,4 @@
-"""Compression of gradients: what a slot holds in the place of float32.
+"""Compression of gradients: the fields of a slot that replace the float32 gradient of P elements.
 
     none     gradient [P] float32
     bf16     gradient [P] uint16, the bits of bfloat16                               half the bytes
@@ -6,15 +6,15 @@
     top-k    values [k] float32 · indices [k] uint32, the k largest of               8 k of 4 P bytes
              gradient + residual; the rest is the next residual
 
-    coding   [2] float64: scale, and the relative error: norm of what is missing / norm of what was to be sent
+    coding   [2] float64: scale, and the relative error: norm of the difference / norm of gradient + residual
 
-A `Codec` has no state: it lays out slots and encodes into them, natively. GradAccumulator decodes them while it reduces
-them, with the sums in float32 and in the order given, so every replica gets the same bytes. What top-k keeps back lies
-with its gradient worker (`residual`: error feedback, Stich et al. 2018) and is let go at every cut, as environments
-are: so a run that is resumed from a cut is the run that was not stopped. With a worker that dies goes what its last
-gradients kept back.
+A `Codec` has no state: it defines the fields of slots and encodes into them, in C++. GradAccumulator decodes slots
+while it reduces them, with float32 sums in the order of adoption, so all replicas compute bit-identical results. The
+gradient worker stores the residual of top-k (error feedback, Stich et al. 2018). It resets the residual at every resume
+barrier, where collectors rebuild their environments, so a run resumed from a barrier is bit-identical to one that was
+not stopped. A worker that is killed loses its residual.
 
-It decides no weights, and it never sees a gradient that is not finite: what made one is told, and zeros are sent.
+A codec never receives a non-finite gradient: the worker sends zeros instead, with the cause in the header.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from hive.errors import TopologyError
 __all__ = ["COMPRESSIONS", "ERROR", "PLAIN", "TOP_K", "Codec", "Half", "Plain", "TopK", "codec_for"]
 
 COMPRESSIONS = ("none", "bf16", "fp16", "top-k")
-TOP_K = 0.1  # of the elements, where nobody says how many: a fifth of the bytes
+TOP_K = 0.1  # default share of the elements that top-k sends, a fifth of the bytes
 
-ERROR = 1  # position in `coding`; the scale, at 0, is the accumulator's
+ERROR = 1  # position of the relative error in `coding`; only the accumulator reads the scale at position 0
 
 Arrays = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float32]
@@ -43,7 +43,7 @@ Fields = dict[str, tuple[str, tuple[int, ...]]]
 
 
 class Codec(Protocol):
-    """How gradients lie in slots."""
+    """The interface of a compression: the fields of a slot and the encoder."""
 
     @property
     def name(self) -> str:
@@ -51,27 +51,27 @@ class Codec(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether `gradient` of the slot is the float32 gradient itself, so that nothing has to be encoded."""
+        """Whether the slot's `gradient` is the float32 gradient itself, which needs no encoding."""
 
     def fields(self, elements: int) -> Fields:
-        """The fields of a slot for a gradient of so many elements."""
+        """Returns the fields of a slot, name -> (dtype, shape), for a gradient of `elements` elements."""
 
     def residual(self, elements: int) -> Floats:
-        """A new residual of zeros, [elements], or [0] where nothing is kept back."""
+        """Returns a new residual, float32 zeros [elements], or [0] for a codec without one."""
 
     def encode(self, gradient: Floats, out: Arrays, residual: Floats) -> None:
-        """Writes a finite gradient [P] into a slot; changes the residual."""
+        """Writes a finite gradient, float32 [P], into the slot `out`, and updates the residual in place."""
 
     def clear(self, out: Arrays) -> None:
-        """Makes what is sent zeros where a slot's bytes would not be a gradient at all."""
+        """Makes the encoded fields a valid gradient of zeros; does nothing if any bytes are valid."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
-        """What the gradient takes in this slot."""
+        """Returns the size of the encoded gradient in this slot, in bytes."""
 
 
 @dataclass(frozen=True)
 class Plain:
-    """float32, as it is."""
+    """Uncompressed float32."""
 
     name: str = "none"
     in_place: bool = True
@@ -86,7 +86,7 @@ class Plain:
         out["gradient"][:] = gradient
 
     def clear(self, out: Arrays) -> None:
-        """Float32 of any bits is a gradient."""
+        """Does nothing: any bytes are a float32 gradient."""
 
     def sent_bytes(self, gradient: Arrays) -> int:
         return gradient["gradient"].nbytes
@@ -94,7 +94,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Half:
-    """16-bit floats, rounded to the nearest."""
+    """16-bit floats, bfloat16 or float16, rounded to nearest."""
 
     name: Literal["bf16", "fp16"]
     in_place: bool = False
@@ -121,7 +121,7 @@ class Half:
 
 @dataclass(frozen=True)
 class TopK:
-    """The largest `fraction` of the elements, at least one."""
+    """The `fraction` of the elements with the largest magnitudes, at least one element."""
 
     fraction: float = TOP_K
     name: str = "top-k"
@@ -150,7 +150,10 @@ PLAIN = Plain()
 
 
 def codec_for(compression: str, top_k: float = TOP_K) -> Codec:
-    """The codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends."""
+    """Returns the codec of that name, one of COMPRESSIONS; `top_k` is the share of the elements that top-k sends.
+
+    Raises TopologyError for another name, and for a share outside of (0, 1].
+    """
     match compression:
         case "none":
             return PLAIN
@@ -160,4 +163,4 @@ def codec_for(compression: str, top_k: float = TOP_K) -> Codec:
             if not 0 < top_k <= 1:
                 raise TopologyError(f"top-k sends a share of the elements in (0, 1], got {top_k}")
             return TopK(top_k)
-    raise TopologyError(f"no gradient compression `{compression}`", hint=f"one of: {', '.join(COMPRESSIONS)}")
+    raise TopologyError(f"unknown gradient compression `{compression}`", hint=f"one of: {', '.join(COMPRESSIONS)}")

@@ -1,10 +1,10 @@
-"""MapOfTensors: named tensors in a fixed order, a mapping like any other.
+"""MapOfTensors: named tensors in a fixed order, a mutable mapping.
 
-What an accumulator returns. Where it can, its tensors are views of one block of bytes, each at a multiple of 64; they
-are made when somebody first asks for one, so a map that is only handed on costs nothing. It behaves as a dict does:
-`copy()` is shallow, assigning a name puts another tensor there, `==` compares names, dtypes, devices and values, and
-`load_state_dict` takes it. `clone()` copies the tensors too. It can be pickled, deep-copied and saved with torch.save;
-views of a block become tensors of their own. It does not know what its tensors mean.
+An accumulator returns its results in this form. The tensors of such a result are views of one block of bytes where
+possible, each at a multiple of 64. The views are created at the first access, so passing a map on costs nothing. It
+behaves as a dict: `copy()` is shallow, assignment replaces a tensor, `==` compares names, dtypes, devices and values,
+and `load_state_dict` accepts it. `clone()` copies the tensors too. It can be pickled, deep-copied and saved with
+torch.save; views of a block then become separate tensors.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["MapOfTensors"]
 
 
 class MapOfTensors(MutableMapping[str, Tensor]):
-    """Names and their tensors, in the order given.
+    """An ordered mapping from names to tensors.
 
     tensors: a mapping, or pairs of a name and a tensor. Raises TypeError for anything else.
     """
 
     __slots__ = ("_block", "_names", "_tensors", "_views")
-    __hash__ = None  # type: ignore[assignment]  # it can change, as a dict can
+    __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
 
     def __init__(self, tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()) -> None:
         self._block: object = None
@@ -37,14 +37,17 @@ class MapOfTensors(MutableMapping[str, Tensor]):
 
     @classmethod
     def lazy(cls, names: Sequence[str], views: Callable[[], Sequence[Tensor]], block: object) -> MapOfTensors:
-        """The map of `names` and what `views` returns once it is asked for. They are views of `block`."""
+        """Returns a map of `names` to the tensors that `views` returns, called at the first access.
+
+        The tensors are views of `block`.
+        """
         new = cls()
         new._names, new._views, new._block = names, views, block
         return new
 
     @property
     def block(self) -> Any:
-        """What the tensors are views of; None once a name was assigned or deleted, and where they are not."""
+        """The block that the tensors are views of; None if they are not, or once a name was assigned or deleted."""
         return self._block
 
     def _known(self) -> dict[str, Tensor]:
@@ -81,11 +84,11 @@ class MapOfTensors(MutableMapping[str, Tensor]):
         return self.copy()
 
     def copy(self) -> MapOfTensors:
-        """Another map of the same tensors."""
+        """Returns another map of the same tensors."""
         return MapOfTensors(self._known())
 
     def clone(self) -> MapOfTensors:
-        """Another map, of copies of the tensors."""
+        """Returns another map, of copies of the tensors."""
         return MapOfTensors({name: tensor.detach().clone() for name, tensor in self.items()})
 
     def __reduce__(self) -> tuple[type[MapOfTensors], tuple[dict[str, Tensor]]]:
@@ -99,7 +102,7 @@ class MapOfTensors(MutableMapping[str, Tensor]):
 
 
 def _compact(tensor: Tensor) -> Tensor:
-    """A tensor that does not bring the whole block with it."""
+    """Returns the tensor, or a copy if its storage is a larger block, which pickle would save as a whole."""
     whole = tensor.untyped_storage().nbytes() == tensor.nbytes if tensor.layout is torch.strided else True
     return tensor if whole else tensor.detach().clone()
 

@@ -1,6 +1,6 @@
-"""Named parameters as an accumulator is given them: their names, what their gradients look like, and the gradients.
+"""The named parameters that a caller passes to an accumulator: checks of their names, and their gradients.
 
-A parameter that is not trained counts as zeros, whatever its `.grad` holds from earlier. Nothing is copied here.
+A frozen parameter counts as zeros, even if its `.grad` holds an earlier gradient. Nothing is copied here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["check_choice", "checked_names", "field_of", "gradients_of"]
 
 
 def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: bool) -> list[Tensor | None]:
-    """The `.grad` of every parameter; None of a frozen one, and of one that had no part in the loss.
+    """Returns the `.grad` of every parameter; None for a frozen one, and for one that did not enter the loss.
 
     Raises RuntimeError for the latter if `strict`, and if no parameter has a gradient; TypeError for plain tensors.
     """
@@ -34,17 +34,18 @@ def gradients_of(names: Sequence[str], parameters: Sequence[Any], *, strict: boo
         elif isinstance(parameter, nn.Parameter):
             gradients.append(None)
         else:
-            raise TypeError(f"`{name}` is no parameter; for gradients themselves give a MapOfTensors")
+            raise TypeError(f"`{name}` is not a parameter; pass gradients themselves as a MapOfTensors")
     if missing and (strict or not found):
         raise RuntimeError(f"no gradient of `{missing}`: was backward() called on the loss?")
     return gradients
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Returns `names` as a tuple. Raises TypeError unless they are strings, ValueError for none and for duplicates."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise TypeError("parameter_keys must be a sequence of names")
     if not names:
-        raise ValueError("there must be a parameter at least")
+        raise ValueError("parameter_keys is empty")
     twice = [name for name in names if list(names).count(name) > 1] if len(set(names)) < len(names) else []
     if twice:
         raise ValueError(f"parameter_keys names `{twice[0]}` twice")
@@ -52,11 +53,13 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises ValueError, which names the argument, unless `value` is one of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def field_of(name: str, value: object) -> Field:
+    """Returns the form of a parameter's gradient. Raises TypeError for anything but a tensor."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"`{name}` is no parameter but {type(value).__name__}")
+        raise TypeError(f"`{name}` must be a parameter, not {type(value).__name__}")
     return Field(name, value.shape, value.dtype, value.device)

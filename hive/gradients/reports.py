@@ -1,6 +1,6 @@
-"""What an accumulator tells of its reductions, and the error for a gradient that is not finite.
+"""The report of a reduction, and the error for a non-finite gradient.
 
-The error is a NotFinite of hive.errors and also a RuntimeError, as RLPack documents. Nothing here computes.
+The error is a NotFinite of hive.errors and also a RuntimeError, as RLPack documents.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["GradientNotFinite", "ReductionReport"]
 
 
 class GradientNotFinite(NotFinite, RuntimeError):
-    """NaN or infinity in a gradient; `parameter` is the first that has one."""
+    """A gradient contains NaN or infinity; `parameter` is the name of the first such parameter."""
 
     def __init__(self, message: str, parameter: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -21,12 +21,12 @@ class GradientNotFinite(NotFinite, RuntimeError):
 
 
 class ReductionReport(NamedTuple):
-    """What the last reduction was made of, and what came out.
+    """The inputs and the outcome of a reduction.
 
-    `rounds` of `bootstrap_rounds` were held, of `weight` together; `norm` is the Euclidean norm over all parameters.
-    Where the result is not `finite`, `parameter` is the first parameter that has NaN or infinity, and `bad_round` the
-    position of the first round that has; "" and -1 where there is none, as when finite rounds overflow together.
-    `samples` is the total over adopted rounds, and 0 for others.
+    `rounds` of `bootstrap_rounds` were held, with the total `weight`; `norm` is the Euclidean norm over all parameters.
+    If the result is not `finite`, `parameter` is the name of the first parameter with NaN or infinity, and `bad_round`
+    the position of the first such round. They are "" and -1 if there is none, for example if only the sum of finite
+    rounds overflows. `samples` is the total over adopted rounds, and 0 for others.
     """
 
     rounds: int
@@ -40,5 +40,5 @@ class ReductionReport(NamedTuple):
 
     @property
     def partial(self) -> bool:
-        """Whether fewer rounds were held than there can be."""
+        """Whether fewer than `bootstrap_rounds` rounds were held."""
         return self.rounds < self.bootstrap_rounds

@@ -1,6 +1,6 @@
-"""Where a reduction is written: the block of `out`, and the `.grad` of the parameters in `into`.
+"""The destinations of a reduction: the block of `out`, and the `.grad` of the parameters in `into`.
 
-Both are checked before anything is written, so a reduction that is refused changes nothing.
+Both are checked before anything is written, so a refused reduction changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hive.gradients.rounds import Block, Field, Rounds
 __all__ = ["Into", "Targets", "block_for", "copy_into", "targets_in"]
 
 Into = nn.Module | Mapping[str, Tensor] | Iterable[tuple[str, Tensor]]
-Targets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient of it
+Targets = list[tuple[str, Tensor, bool]]  # name, parameter, whether any round had a gradient for it
 
 
 def block_for(out: MapOfTensors | None, rounds: Rounds, held: Sequence[Block]) -> Block:
@@ -29,7 +29,7 @@ def block_for(out: MapOfTensors | None, rounds: Rounds, held: Sequence[Block]) -
     block = out.block
     if isinstance(block, Block):
         if any(one is block for one in held):
-            raise ValueError("out is a round of this accumulator; reductions do not change what is held")
+            raise ValueError("out is a round of this accumulator, which a reduction must not overwrite")
         if block.owner is rounds:
             return block
     for field in rounds.fields:
@@ -41,15 +41,15 @@ def block_for(out: MapOfTensors | None, rounds: Rounds, held: Sequence[Block]) -
 
 
 def _check_foreign(tensors: Sequence[Tensor], held: Sequence[Block]) -> None:
-    """Refuses tensors that lie in rounds which were lent."""
+    """Raises ValueError for tensors that share memory with a held round."""
     lent = [view for block in held if block.lent for view in block.tensors]
     ours = {view.untyped_storage().data_ptr() for view in lent}
     if any(tensor.untyped_storage().data_ptr() in ours for tensor in tensors):
-        raise ValueError("out has tensors of a round of this accumulator; reductions do not change what is held")
+        raise ValueError("out has tensors of a round of this accumulator, which a reduction must not overwrite")
 
 
 def copy_into(out: MapOfTensors, block: Block) -> None:
-    """Copies a result to an `out` that has memory of its own."""
+    """Copies a result to `out`, unless `out` is the map of that block."""
     if out.block is not block:
         with torch.no_grad():
             torch._foreach_copy_([out[field.name] for field in block.owner.fields], list(block.tensors))
@@ -58,9 +58,9 @@ def copy_into(out: MapOfTensors, block: Block) -> None:
 def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -> Targets:
     """Returns the trainable parameters in `into` that get a gradient. Other names are ignored.
 
-    counts: in how many rounds each parameter had a gradient.
+    counts: parameter name -> number of rounds with a gradient for it.
 
-    Raises ValueError for a parameter that its gradient does not fit, and where a parameter with a gradient is missing;
+    Raises ValueError for a parameter that its gradient does not fit, and if a parameter with a gradient is missing;
     TypeError for plain tensors.
     """
     given = _named(into)
@@ -74,7 +74,7 @@ def targets_in(into: Into, fields: Sequence[Field], counts: Mapping[str, int]) -
             _check_fits(field, parameter)
             targets.append((field.name, parameter, counts[field.name] > 0))
         elif not isinstance(parameter, nn.Parameter):
-            raise TypeError(f"`{field.name}` of into is no parameter: give a module or its named_parameters()")
+            raise TypeError(f"`{field.name}` of into is not a parameter: pass a module or its named_parameters()")
     return targets
 
 
@@ -84,7 +84,7 @@ def _named(into: Into) -> Mapping[str, Tensor]:
     given = into if isinstance(into, Mapping) else dict(into)
     for name, parameter in given.items():
         if not isinstance(parameter, Tensor):
-            raise TypeError(f"`{name}` of into is no parameter but {type(parameter).__name__}")
+            raise TypeError(f"`{name}` of into must be a parameter, not {type(parameter).__name__}")
     return given
 
 

@@ -1,16 +1,16 @@
-"""Where the rounds of an accumulator lie, and the passes over them: in C++ for the CPU, in torch for the rest.
+"""The memory of an accumulator's rounds, and the passes over them: in C++ on the CPU, otherwise in torch.
 
-A *round* is the gradients of one backward pass. Both classes have the same methods; which one serves is decided once,
-when the first gradients show what they are:
+A *round* is the gradients of one backward pass. Both classes have the same methods. The dtypes and devices of the first
+gradients select one of them:
 
     NativeRounds   float32, float64, bfloat16 and float16 on the CPU. A round is one block of bytes that begins at a
-                   multiple of 64, as gather.hpp draws it; torch's tensors are views of it. C++ gets addresses.
-                   Float32 rounds can also be adopted: these stay in the slots of shared memory where they are.
-    TorchRounds    any device and dtype that torch adds. A round is a list of tensors; the passes are foreach calls, and
-                   the host waits for the device once a pass, for the norm and the finite check together.
+                   multiple of 64, with the layout of gather.hpp; torch's tensors are views of it. C++ gets addresses.
+                   Float32 rounds can also be adopted: these stay in their slots of shared memory.
+    TorchRounds    any device and dtype that torch can add. A round is a list of tensors; the passes are foreach calls,
+                   and the host waits for the device once per pass, for the norm and the finite check together.
 
-16-bit floats are summed in float32, everything else in its own type; sums are divided once, at the end. Neither class
-decides what a bad gradient means, or which rounds there are.
+16-bit floats are summed in float32, all other types in their own; sums are divided once, at the end. GradAccumulator
+decides how to treat non-finite gradients and which rounds to hold.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Gradients = Sequence[Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What the gradient of a parameter looks like."""
+    """The shape, dtype and device of the gradient of a parameter."""
 
     name: str
     shape: torch.Size
@@ -47,10 +47,10 @@ class Field:
 
 
 class Outcome(NamedTuple):
-    """The result of a reduction: its Euclidean norm, and whether it is finite.
+    """The outcome of a reduction: its Euclidean norm, and whether it is finite.
 
-    `bad_field` is the first field that is not finite, `bad_round` the first round with such a field; -1: none, or it
-    is not known.
+    `bad_field` is the index of the first non-finite field, `bad_round` that of the first round with one; -1: none or
+    unknown.
     """
 
     norm: float
@@ -65,7 +65,7 @@ class Block:
     def __init__(self, owner: Rounds, memory: Any) -> None:
         self.owner = owner
         self.memory = memory  # uint8 [bytes], or a list of tensors
-        self.lent = False  # whether somebody outside may still look at it
+        self.lent = False  # whether the caller may still hold views of it
 
     @cached_property
     def array(self) -> npt.NDArray[np.uint8]:
@@ -74,17 +74,17 @@ class Block:
 
     @cached_property
     def floats(self) -> npt.NDArray[np.float32]:
-        """The gradient as a slot holds it: float32 [elements]. Only of an accumulator for slots."""
+        """The gradient in the layout of a slot, float32 [elements]; only in an accumulator for slots."""
         return self.array.view(np.float32)[: self.owner.slot_elements]
 
     @cached_property
     def tensors(self) -> Sequence[Tensor]:
-        """A tensor for each field."""
+        """One tensor for each field."""
         return self.owner.views(self.memory)
 
 
 class NativeRounds:
-    """Rounds in host memory; `native` does the work."""
+    """Rounds in host memory, computed by `native`."""
 
     def __init__(self, native: _native.GradAccumulator, fields: Sequence[Field]) -> None:
         native.lay_out([NATIVE[field.dtype] for field in fields], [field.shape.numel() for field in fields])
@@ -95,7 +95,7 @@ class NativeRounds:
         self._expected = [(field.dtype, field.shape) for field in fields]
 
     def lay_out_slots(self, elements: int, codec: Codec) -> None:
-        """Prepares for adopted rounds of `elements` floats; all fields are float32."""
+        """Sets the layout of adopted rounds, of `elements` floats; all fields must be float32."""
         self._native.lay_out_slots(elements, codec.name)
         self.slot_elements = elements
 
@@ -106,7 +106,7 @@ class NativeRounds:
         return self._zeros(self._native.sum_bytes)
 
     def _zeros(self, size: int) -> Block:
-        with torch.inference_mode(False):  # ordinary tensors, whoever makes the first call
+        with torch.inference_mode(False):  # ordinary tensors even if the caller is in inference mode
             return Block(self, torch.zeros(size, dtype=torch.uint8))  # torch aligns them to 64 bytes
 
     def views(self, memory: Tensor) -> list[Tensor]:
@@ -117,7 +117,7 @@ class NativeRounds:
         return found
 
     def _addresses(self, gradients: Gradients) -> tuple[list[int], list[Tensor]]:
-        """Where they lie, and what must live as long as the addresses are used."""
+        """Returns the addresses of the gradients (0 for None), and the tensors to keep alive while they are used."""
         addresses, alive = [], []
         for index, (gradient, (dtype, shape)) in enumerate(zip(gradients, self._expected, strict=True)):
             if gradient is None:
@@ -125,45 +125,45 @@ class NativeRounds:
                 continue
             if not (gradient.dtype is dtype and gradient.is_cpu and gradient.shape == shape):
                 raise _unlike(self.fields[index], gradient)
-            if not gradient.is_contiguous():  # sparse ones neither
+            if not gradient.is_contiguous():  # True for sparse gradients too
                 gradient = _dense(gradient).contiguous()
                 alive.append(gradient)
             addresses.append(gradient.data_ptr())
         return addresses, alive
 
     def gather(self, gradients: Gradients, block: Block) -> int:
-        """Copies the gradients, None as zeros; returns the first that is not finite, or -1."""
+        """Copies the gradients, None as zeros; returns the index of the first non-finite one, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.gather(addresses, block.array)
 
     def first_bad(self, gradients: Gradients) -> int:
-        """The first gradient that is not finite, or -1."""
+        """Returns the index of the first non-finite gradient, or -1."""
         addresses, _alive = self._addresses(gradients)
         return self._native.first_bad(addresses)
 
     def add(self, gradients: Gradients, weight: float, sums: Block, onto: bool) -> None:
-        """Adds weighted gradients to the sums, or without `onto` begins them."""
+        """Adds weighted gradients to the sums, or with `onto` False overwrites the sums."""
         addresses, _alive = self._addresses(gradients)
         self._native.add(addresses, weight, sums.array, onto)
 
     def reduce(self, blocks: Sequence[Block], weights: Sequence[float], divisor: float, out: Block) -> Outcome:
-        """Writes the weighted sum of the blocks, divided by `divisor`."""
+        """Writes the weighted sum of the blocks, divided by `divisor`, to `out`."""
         found = self._native.reduce([block.array for block in blocks], weights, divisor, out.array)
         return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
     def reduce_adopted(self, mean: bool, out: Block) -> Outcome:
-        """Writes the mean of the adopted rounds by samples, or the sum of samples * gradient."""
+        """Writes the mean of the adopted rounds weighted by samples, or the sum of samples * gradient, to `out`."""
         found = self._native.reduce_adopted(out.floats, mean)
         return Outcome(found.norm, found.finite, found.bad_index, found.bad_input)
 
     def finish(self, sums: Block, divisor: float, out: Block) -> Outcome:
-        """Writes the sums, divided by `divisor`."""
+        """Writes the sums, divided by `divisor`, to `out`."""
         found = self._native.finish(sums.array, divisor, out.array)
         return Outcome(found.norm, found.finite, found.bad_index)
 
 
 class TorchRounds:
-    """Rounds where torch keeps them, such as on a GPU."""
+    """Rounds in torch tensors, for example on a GPU. The methods are those of NativeRounds."""
 
     slot_elements = 0  # slots lie in host memory
 
@@ -239,7 +239,7 @@ class TorchRounds:
     def _first_bad(self, tensors: Sequence[Tensor]) -> int:
         home = self.fields[0].device
         finite = torch.stack([torch.isfinite(tensor).all().to(home) for tensor in tensors])
-        values: list[bool] = finite.tolist()  # the one place that waits for the device
+        values: list[bool] = finite.tolist()  # waits for the device
         return -1 if all(values) else values.index(False)
 
 
@@ -247,17 +247,17 @@ Rounds = NativeRounds | TorchRounds
 
 
 def rounds_for(native: _native.GradAccumulator, fields: Sequence[Field]) -> Rounds:
-    """C++ where it can, torch elsewhere. Raises TypeError for what are no floats."""
+    """Returns NativeRounds if C++ supports all fields, otherwise TorchRounds. Raises TypeError for integer dtypes."""
     for field in fields:
         if not (field.dtype.is_floating_point or field.dtype.is_complex):
-            raise TypeError(f"`{field.name}` is {_short(field.dtype)}, gradients are floats")
+            raise TypeError(f"`{field.name}` is {_short(field.dtype)}, gradients must be floats")
     if all(field.device.type == "cpu" and field.dtype in NATIVE for field in fields):
         return NativeRounds(native, fields)
     return TorchRounds(fields)
 
 
 def zero_bad(tensors: Iterable[Tensor]) -> int:
-    """Sets NaN and infinities to zero, in place; returns how many there were."""
+    """Sets NaN and infinities to zero, in place; returns their number."""
     count = 0
     for tensor in tensors:
         bad = ~torch.isfinite(tensor)
@@ -276,7 +276,7 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _norm_dtype(dtype: torch.dtype) -> torch.dtype:
-    """A type in which the squares of the values do not overflow."""
+    """Returns a dtype in which the squares of the values do not overflow."""
     return torch.complex128 if dtype.is_complex else torch.float64
 
 
@@ -287,5 +287,5 @@ def _short(dtype: torch.dtype) -> str:
 def _unlike(field: Field, gradient: Tensor) -> ValueError:
     return ValueError(
         f"the gradient of `{field.name}` is {_short(gradient.dtype)} {list(gradient.shape)} on {gradient.device}, "
-        f"before it was {_short(field.dtype)} {list(field.shape)} on {field.device}"
+        f"in earlier rounds it was {_short(field.dtype)} {list(field.shape)} on {field.device}"
     )

@@ -1,8 +1,8 @@
-"""Losses as typed objects, by torch: what `Approximation.reinforce` takes beside a plain torch scalar.
+"""Losses as typed objects in torch, which `Approximation.reinforce` accepts besides a plain torch scalar.
 
-loss            what a loss is
-actor_critic    of a policy and a value: A2C, PPO, IMPALA
-q_learning      of action values
+loss            the interface of a loss
+actor_critic    losses of a policy and a value: A2C, PPO, IMPALA
+q_learning      the loss of action values
 """
 
 from hive.losses.actor_critic import A2CLoss, PPOLoss, VTraceLoss

@@ -1,11 +1,11 @@
 """Losses of a policy and a value: A2C, PPO's clipped surrogate, IMPALA's V-trace.
 
-All take the outputs (policy [N, W], values [N]) of one forward pass and are
+All take the outputs (policy [N, W], values [N]) of one forward pass and compute
 
     policy loss + value_loss_weight * value loss - entropy_weight * entropy
 
-as means over samples. They are of Mnih et al. 2016, Schulman et al. 2017 and Espeholt et al. 2018; hive.algorithms has
-the formulas of their targets.
+as means over samples (Mnih et al. 2016, Schulman et al. 2017, Espeholt et al. 2018). hive.algorithms has the formulas
+of their targets.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class A2CLoss:
-    """The advantage actor-critic's. M of the N rows were acted on; the others only bootstrap.
+    """The loss of advantage actor-critic. M of the N rows were acted on; the others only bootstrap.
 
-    inputs: [N, ...]. actions: [M, ...]. weights: float32 [M], what each row counts, with the sum 1.
-    sizes: as of `acted_rows`. targets: from the values float32 [N] of this forward pass to advantages and returns,
-        float32 [M] each.
+    inputs: [N, ...]. actions: [M, ...]. weights: float32 [M], the weight of each acted row, with the sum 1.
+    sizes: as for `acted_rows`. targets: a function from the values of this forward pass, float32 [N], to advantages and
+        returns, float32 [M] each.
     statistics: policy loss, value loss, entropy, mean value.
     """
 
@@ -54,11 +54,12 @@ class A2CLoss:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class VTraceLoss:
-    """IMPALA's. As A2CLoss, for actions of another policy, whose log probabilities are `behaviour_log_probs` [M].
+    """The loss of IMPALA. It is as A2CLoss, for actions of a behaviour policy mu.
 
-    targets: from values float32 [N] and log ratios log pi - log mu float32 [M] to advantages and value targets.
-    rho_clip: the greatest importance weight, for the statistics.
-    statistics: those of A2CLoss, and the mean clipped importance weight: 1 on-policy.
+    behaviour_log_probs: float32 [M], log mu of the actions. targets: a function from values, float32 [N], and log
+        ratios log pi - log mu, float32 [M], to advantages and value targets, float32 [M] each.
+    rho_clip: maximum importance weight in the statistics.
+    statistics: those of A2CLoss, and the mean clipped importance weight, 1 on-policy.
     """
 
     inputs: Tensor
@@ -79,7 +80,7 @@ class VTraceLoss:
         advantages, targets = self.targets(outputs[1].detach().numpy(), log_ratios.numpy())
         policy_losses = -log_probs * torch.from_numpy(advantages)
         value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
-        # Rows that do not count may hold anything, also what makes an infinite ratio.
+        # Rows of weight 0 may have any values, also such that make the ratio infinite.
         rhos = log_ratios.exp().clamp_max(self.rho_clip).where(self.weights > 0.0, 0.0)
         terms = policy_losses, value_losses, entropies, values.detach(), rhos
         return weighted_mean(terms, self.weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0))
@@ -87,7 +88,7 @@ class VTraceLoss:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PPOLoss:
-    """PPO's clipped surrogate on N samples, all of which count alike.
+    """PPO's clipped surrogate on N samples of equal weight.
 
     inputs: [N, ...]. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.

@@ -15,10 +15,10 @@ __all__ = ["QLoss"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QLoss:
-    """Of the values of the actions that were taken; the network gives those of all actions, [N, A].
+    """The loss of the values of the actions that were taken. The network returns the values of all actions, [N, A].
 
-    inputs: [N, ...]. actions: int64 [N]. targets: float32 [N]. weights: float32 [N], what each row counts, with the
-        sum 1; None: all rows alike. huber: Huber's loss with delta 1 instead of the squared error.
+    inputs: [N, ...]. actions: int64 [N]. targets: float32 [N]. weights: float32 [N], the weight of each row, with the
+        sum 1; None: equal weights. huber: whether to use Huber's loss with delta 1 instead of the squared error.
     statistics: loss, mean value of the actions taken, mean of the largest values, mean absolute error.
     """
 
@@ -29,9 +29,9 @@ class QLoss:
     huber: bool = False
 
     def __call__(self, outputs: Tensor) -> LossValue:
-        taken = outputs.gather(-1, self.actions.unsqueeze(-1)).squeeze(-1)
-        losses = (huber_loss if self.huber else mse_loss)(taken, self.targets, reduction="none")
+        values = outputs.gather(-1, self.actions.unsqueeze(-1)).squeeze(-1)
+        losses = (huber_loss if self.huber else mse_loss)(values, self.targets, reduction="none")
         with torch.no_grad():
-            errors, largest = (taken - self.targets).abs(), outputs.amax(-1)
+            errors, largest = (values - self.targets).abs(), outputs.amax(-1)
         weights = torch.full_like(errors, 1.0 / max(len(errors), 1)) if self.weights is None else self.weights
-        return weighted_mean((losses, taken.detach(), largest, errors), weights, (1.0, 0.0, 0.0, 0.0))
+        return weighted_mean((losses, values.detach(), largest, errors), weights, (1.0, 0.0, 0.0, 0.0))

@@ -1,17 +1,17 @@
-"""Views on a run. They read; leaving one never stops a run.
+"""Read-only views on a run. Leaving a view never stops the run.
 
-snapshot, rows       the one document that every view draws, and its rows
-history, series      what a view remembers: shares and rates; curves of metrics
-bound_by             the sentence that says what a run waits for
-look, replay         where snapshots come from: a live run's supervisor; an ended run's files
-processes, tail      what /proc says; files that grow
+snapshot, rows       the document that every view draws, and its rows
+history, series      shares and rates computed from successive documents; curves of metrics
+bound_by             the sentence that names what limits a run's speed
+poller, replay       the two sources of snapshots: a live run's supervisor and an ended run's files
+processes, tail      readers of /proc and of files that grow
 drawing, chart       spans of text, bars and tables; curves in braille
-house, actors_screen, learning, logbook    the four screens, drawn as text
-desk, keys           what is before a person who looks, and what each key does to it
-terminal             the terminal UI, which alone imports textual
+overview_screen, actors_screen, learning, log_view    the four screens, drawn as text
+view_model, keys     the state of the terminal UI, and what each key changes in it
+terminal             the terminal UI, the only module that imports textual
 line                 the status line of a run in the foreground
 
-What only the monitor needs is imported by its own name when it is opened: `hive ls` and `hive up` shall answer at once.
+Modules that only the monitor needs are not imported here, so that `hive ls` and `hive up` start fast.
 """
 
 from __future__ import annotations

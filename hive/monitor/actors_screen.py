@@ -1,8 +1,8 @@
-"""The second screen: every process of the run as a row of a table, and one of them in detail.
+"""The second screen: every process of the run as a row of a table, and the detail of one actor.
 
-The table takes what columns fit the width, the most telling ones first, and is sorted by one of them. The detail of an
-actor shows where its time goes, its last words, what it is executing (its stack, read from outside), its story (the
-supervisor's view of it) and the end of its log.
+The table shows as many columns as fit the width, the most informative first, and is sorted by one of them. The detail
+of an actor shows how it spends its time, its exit report, its current stack (read from outside the process), its
+transition history (as the supervisor recorded it) and the end of its log.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from hive.monitor.drawing import (
 from hive.monitor.rows import ActorRow
 from hive.monitor.snapshot import Snapshot
 
-__all__ = ["COLUMNS", "Inspected", "actor_detail", "actors_table", "sorted_rows"]
+__all__ = ["COLUMNS", "Inspection", "actor_detail", "actors_table", "sorted_rows"]
 
-SLOW_S = 3.0  # at one thing: worth a colour
+SLOW_S = 3.0  # seconds in one busy phase after which it is coloured
 PHASES_SHOWN = 8
-NARROW = 100  # cells: below it columns stand closer
-WORDS = 20  # cells that the last words get at least
+NARROW = 100  # width in cells below which columns are separated by one blank instead of two
+REPORT_CELLS = 20  # minimum width of the column of exit reports
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, its cells, what it is sorted by. The greater `keep`, the sooner it is left out."""
+    """One column of the table. Columns with a greater `drop_rank` are left out first; rank 0 is never left out."""
 
     title: str
-    width: int
+    width: int  # cells
     text: Callable[[ActorRow], str]
-    order: Callable[[ActorRow], float | str]
-    keep: int
-    left: bool = False
+    order: Callable[[ActorRow], float | str]  # sort key
+    drop_rank: int
+    left: bool = False  # whether cells are aligned to the left
 
 
 def _since(row: ActorRow) -> str:
@@ -79,7 +79,10 @@ COLUMNS = (
 
 
 def sorted_rows(snapshot: Snapshot, column: int, reverse: bool) -> list[ActorRow]:
-    """All processes of the run, actors after helpers; sorted by a column (-1: in the order of the topology)."""
+    """Return a row for each process of the run, sorted by `column`.
+
+    column: index into `COLUMNS`; -1 keeps the order of the topology, helpers first.
+    """
     rows = [*snapshot.helpers, *snapshot.actors]
     if column < 0:
         return rows[::-1] if reverse else rows
@@ -89,7 +92,7 @@ def sorted_rows(snapshot: Snapshot, column: int, reverse: bool) -> list[ActorRow
 def actors_table(
     snapshot: Snapshot, width: int, height: int, *, column: int = -1, reverse: bool = False, selected: int = 0
 ) -> list[Line]:
-    """The table in `height` lines, scrolled so that the selected row is on it."""
+    """Draw the table in `height` lines of `width` cells, scrolled so that the selected row is visible."""
     shown, gap = _fitting(width), _gap(width)
     rows = sorted_rows(snapshot, column, reverse)
     heading: Line = [(" ", PLAIN)]
@@ -99,11 +102,11 @@ def actors_table(
         title = (mark + title)[: COLUMNS[index].width]
         heading.append((_cell(COLUMNS[index], title), KEY_STYLE if index == column else TITLE))
         heading.append((" " * gap, PLAIN))
-    words = width - sum(COLUMNS[i].width + gap for i in shown) - 1
-    if words >= WORDS:
-        heading.append(("LAST WORDS", TITLE))
-    told = [] if words >= WORDS else _told(rows[selected : selected + 1])
-    room = max(height - 1 - len(told), 1)
+    report_cells = width - sum(COLUMNS[i].width + gap for i in shown) - 1
+    if report_cells >= REPORT_CELLS:
+        heading.append(("EXIT REPORT", TITLE))
+    reports = [] if report_cells >= REPORT_CELLS else _exit_reports(rows[selected : selected + 1])
+    room = max(height - 1 - len(reports), 1)
     first = max(0, min(selected - room // 2, len(rows) - room))
     lines = [fitted(heading, width)]
     for number, row in enumerate(rows[first : first + room], first):
@@ -113,19 +116,19 @@ def actors_table(
                 (_cell(COLUMNS[index], COLUMNS[index].text(row)), _style(COLUMNS[index].title, row)),
                 ("  ", PLAIN),
             ]
-        if words >= WORDS:
+        if report_cells >= REPORT_CELLS:
             line.append((clean(row.last_words), BAD))
         line = fitted(line, width)
         lines.append([(text, SELECTED) for text, _ in line] if number == selected else line)
-    return [*lines, *(fitted(line, width) for line in told)]
+    return [*lines, *(fitted(line, width) for line in reports)]
 
 
-def _told(rows: Sequence[ActorRow]) -> list[Line]:
-    """The last words of the selected one, where there is no column for them."""
-    return [[(f" last words: {clean(row.last_words)}", BAD)] for row in rows if row.last_words]
+def _exit_reports(rows: Sequence[ActorRow]) -> list[Line]:
+    """Draw exit reports below the table, where the width leaves no column for them."""
+    return [[(f" exit report: {clean(row.last_words)}", BAD)] for row in rows if row.last_words]
 
 
-KEY_STYLE = BOLD  # of the column that the table is sorted by
+KEY_STYLE = BOLD  # style of the heading that the table is sorted by
 
 
 def _gap(width: int) -> int:
@@ -133,13 +136,13 @@ def _gap(width: int) -> int:
 
 
 def _fitting(width: int) -> list[int]:
-    """The columns that fit: the least telling ones are left out first."""
+    """Return the indices of the columns that fit, leaving out the least informative first."""
     shown = list(range(len(COLUMNS)))
     while sum(COLUMNS[i].width + _gap(width) for i in shown) + 1 > width:
-        droppable = [i for i in shown if COLUMNS[i].keep]
+        droppable = [i for i in shown if COLUMNS[i].drop_rank]
         if not droppable:
             break
-        shown.remove(max(droppable, key=lambda i: COLUMNS[i].keep))
+        shown.remove(max(droppable, key=lambda i: COLUMNS[i].drop_rank))
     return shown
 
 
@@ -163,33 +166,33 @@ def _style(title: str, row: ActorRow) -> str:
 
 
 @dataclass(frozen=True)
-class Inspected:
-    """What was asked of one actor; `error` is why there is no answer."""
+class Inspection:
+    """The supervisor's reply about one actor; `error` is set where there is none."""
 
     actor: str
-    stack: str = ""
-    story: tuple[str, ...] = ()
+    stack: str = ""  # of all threads, innermost call first
+    transitions: tuple[str, ...] = ()  # transition history, oldest first
     error: str = ""
 
 
 def actor_detail(
-    row: ActorRow, inspected: Inspected | None, log: Sequence[str], width: int, height: int, *, scrolled: int = 0
+    row: ActorRow, inspected: Inspection | None, log: Sequence[str], width: int, height: int, *, scrolled: int = 0
 ) -> tuple[list[Line], int]:
-    """(lines, how far it can be scrolled) of one actor in `height` lines."""
+    """Draw one actor; return (at most `height` lines from line `scrolled` on, the largest useful `scrolled`)."""
     lines = [*_facts(row, width), *_time(row, width)]
     counters = [f"{name} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
     if counters:
         lines += [rule("counters", width), [(f"  {clean('   '.join(counters))}", PLAIN)]]
     lines.append(rule("stack, innermost call first", width))
     if inspected is None or inspected.actor != row.name:
-        lines.append([("  being asked …", DIM)])
+        lines.append([("  waiting for the reply …", DIM)])
     elif inspected.error:
         lines.append([(f"  {clean(inspected.error)}", BAD)])
     else:
-        stack = inspected.stack.splitlines() or ["it cannot say: stopped, gone, or in the supervisor's process"]
+        stack = inspected.stack.splitlines() or ["no stack: its process is stopped, gone, or the supervisor's"]
         lines += [[(f"  {clean(text)}", PLAIN)] for text in stack]
-        lines.append(rule("story", width))
-        lines += [[(f"  {clean(text)}", PLAIN)] for text in reversed(inspected.story)]
+        lines.append(rule("transition history, newest first", width))
+        lines += [[(f"  {clean(text)}", PLAIN)] for text in reversed(inspected.transitions)]
     lines.append(rule("log", width))
     lines += [[(f"  {clean(text)}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
     most = max(len(lines) - height, 0)
@@ -209,12 +212,12 @@ def _facts(row: ActorRow, width: int) -> list[Line]:
         facts.append(f"{amount(row.rate)} {row.rate_of}/s")
     lines: list[Line] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
     if row.last_words:
-        lines.append([(f" last words: {clean(row.last_words)}", BAD)])
+        lines.append([(f" exit report: {clean(row.last_words)}", BAD)])
     return lines
 
 
 def _time(row: ActorRow, width: int) -> list[Line]:
-    """Where its time goes."""
+    """Draw the phases that take most of the actor's time."""
     if not row.phases:
         return []
     lines = [rule("time", width)]

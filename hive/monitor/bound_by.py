@@ -1,26 +1,27 @@
-"""Bound by: the one sentence that says what a run is waiting for, and the config key that would help.
+"""Find the bottleneck of a run: one sentence that names it, and the config key that would help.
 
-Who waits for whom can be read. Every wait is a phase of its own, named after its channel, and a channel has two ends:
+The phases of actors show which group waits for which. Each wait is a phase named after its channel or board:
 
-    "wait rollouts", a wait for something to come      is the fault of those who make rollouts
-    "wait rollouts", a wait for room to put it         is the fault of those who take them
-    "wait weights", a wait for a board's next version  is the fault of its writer
+    phase "wait rollouts", waiting for input    is caused by the producers of `rollouts`
+    phase "wait rollouts", waiting for room     is caused by the consumers of `rollouts`
+    phase "wait weights", waiting for a version is caused by the writer of the board `weights`
 
-So from the actors whose results are the run's (where nobody says, from those that wait most) the reasons are followed:
-whom they wait for, whom these wait for, and so on, along every wait of at least 5 % of the last seconds. Of all groups
-on the way, the one with the actor that waits least is what everybody waits for: had it been faster, the others would
-have waited less. Groups that nobody on the way waits for (a recorder, an evaluator) bind nothing, however busy.
+The search starts at the actor whose results are the run's, or at the group that waits most if no actor is marked so. It
+follows every wait of at least 5 % of the last seconds to the group that causes it, and repeats from there. Among the
+groups that it reaches, the bottleneck is the one with the actor that waits least: had that actor been faster, the
+others would have waited less. A group that the search does not reach (a recorder, an evaluator) is never the
+bottleneck, however busy it is.
 
-What is said of it, the first that is true:
+The sentence reports the first of these that is true of the bottleneck:
 
-    an actor of it is not there, or stopped       its name, and its last words
-    an actor has been at one thing for long       its name, in what, since when: an environment that hangs
-    one of several works while the others wait    its name, and that it holds up the rest
-    even it waits more than it works              two groups take turns: synchronous, lag 0
-    it works                                      its name, at what, for how much of its time
+    one of its actors is stopped or not running   the actor's name and its exit report
+    one has been in the same phase for long       its name, the phase and since when: an environment that hangs
+    one works while the others of its group wait  its name, and that it delays the rest
+    even its busiest actor mostly waits           two groups alternate: synchronous, lag 0
+    it works                                      its name, its main phases and their share of the time
 
-The key is known for the trainer's own roles; of other actors only the sentence can be said. Where every core
-is busy, with this run or something else, there is none: more processes would only share the same cores.
+A config key is suggested for the trainer's own roles only. None is suggested where every core is busy, with this run or
+another program: more processes would only share the same cores.
 """
 
 from __future__ import annotations
@@ -36,28 +37,29 @@ __all__ = ["NOTHING_YET", "bound_by"]
 
 NOTHING_YET = "nothing yet"
 
-LEAST_S = 0.5  # of looking, before anything is said: some rounds of a fast run
-LEAST_WAIT = 0.05  # of the time: a shorter wait has no reason worth following
-LONG_S = 3.0  # at one thing: a hundred times what a step or an update takes
-ALONE = 0.4  # by how much one actor works more than the others of its group that wait for it
-HALF = 0.55  # of the time at work: with less, the run takes turns
-FULL = 0.95  # of the cores
-PHASE_BYTES = 23  # of a phase's name on a status page: a longer one is cut
-THERE = ("running", "draining")
+LEAST_S = 0.5  # seconds observed before a bottleneck is named: some rounds of a fast run
+LEAST_WAIT = 0.05  # smallest share of the time for which the cause of a wait is followed
+LONG_S = 3.0  # seconds in one phase that count as long: a hundred times a step or an update
+ONE_ACTOR = 0.4  # by how much the share of work of one actor exceeds that of the others of its group, which wait for it
+HALF = 0.55  # share of work of the busiest actor below which groups alternate
+FULL = 0.95  # share of the cores that counts as all of them
+PHASE_BYTES = 23  # length at which a status page cuts the name of a phase
+ALIVE = ("running", "draining")
 
-# (role, what it does most) -> the key; "" stands for whatever else.
+# (role, main phase) -> config key; "" matches every other phase.
 KEYS = {
     ("collector", "policy"): "collection.envs",
     ("collector", ""): "collection.workers",
     ("gradient-worker", ""): "gradients.workers",
     ("learner", ""): "gradients.bootstrap_rounds",
 }
-WORK = ("busy", "runtime")  # an actor that names no phases of its own is at `runtime` when it works
-TURNS = {"collector": "collection.communication", "gradient-worker": "gradients.communication"}
+WORK = ("busy", "runtime")  # an actor that names no phases itself works in `runtime`
+# Role -> config key that ends the alternation of two groups.
+ALTERNATION = {"collector": "collection.communication", "gradient-worker": "gradients.communication"}
 
 
 def bound_by(snapshot: Snapshot) -> str:
-    """The sentence, without "bound by:"; `NOTHING_YET` where there is too little to judge by."""
+    """Return the sentence without "bound by:", or `NOTHING_YET` where the snapshot covers too little time."""
     if snapshot.state in ("starting", ""):
         return NOTHING_YET
     if snapshot.state != "running":
@@ -66,16 +68,16 @@ def bound_by(snapshot: Snapshot) -> str:
     groups = {name: rows for name, rows in groups.items() if rows}
     if snapshot.window_s < LEAST_S or not groups:
         return NOTHING_YET
-    met = _followed(snapshot, groups, _start(snapshot, groups))
-    name = max(met, key=lambda group: max(map(_rank, groups[group])))
+    reached = _reached(snapshot, groups, _start(snapshot, groups))
+    name = max(reached, key=lambda group: max(map(_rank, groups[group])))
     rows = groups[name]
     first = max(rows, key=_rank)
-    if first.state not in THERE:
+    if first.state not in ALIVE:
         return f"{first.name} ({first.state}{f': {first.last_words}' if first.last_words else ''})"
     if stuck := _stuck(rows):
         return f"{stuck.name} (in `{stuck.activity}` for {stuck.since_s:.1f} s) - supervision.phase_limit_s"
     if first.own < HALF:
-        return _turns(snapshot, groups, met) or NOTHING_YET
+        return _alternating(snapshot, groups, reached) or NOTHING_YET
     return _at_work(snapshot, name, rows, first)
 
 
@@ -84,31 +86,31 @@ def _ended(state: str) -> str:
 
 
 def _rank(row: ActorRow) -> tuple[bool, float]:
-    """Of two, the one with the higher rank is what the others wait for."""
-    return row.state not in THERE, row.own
+    """Return a sort key that is greatest for the bottleneck: actors that do not run, then those that wait least."""
+    return row.state not in ALIVE, row.own
 
 
 def _start(snapshot: Snapshot, groups: dict[str, list[ActorRow]]) -> str:
-    """The group whose results are the run's; else the one that waits most."""
+    """Return the group whose results are the run's, else the one that waits most."""
     for name, rows in groups.items():
         if any(row.name == snapshot.results_actor for row in rows):
             return name
     return max(groups, key=lambda name: sum(1 - row.own for row in groups[name]) / len(groups[name]))
 
 
-def _followed(snapshot: Snapshot, groups: dict[str, list[ActorRow]], start: str) -> list[str]:
-    """All groups that somebody waits for, beginning with `start`."""
-    met = [start]
-    for name in met:  # which grows
+def _reached(snapshot: Snapshot, groups: dict[str, list[ActorRow]], start: str) -> list[str]:
+    """Return `start` and the groups that cause its waits, directly or through other groups."""
+    reached = [start]
+    for name in reached:  # the list grows while it is iterated
         for phase, kind in _waits(groups[name]):
             edge = _edge(snapshot, phase)
-            blamed = () if edge is None else (edge.source,) if kind == "wait_in" else edge.targets
-            met += [group for group in blamed if group in groups and group not in met]
-    return met
+            causes = () if edge is None else (edge.source,) if kind == "wait_in" else edge.targets
+            reached += [group for group in causes if group in groups and group not in reached]
+    return reached
 
 
 def _waits(rows: Sequence[ActorRow]) -> dict[tuple[str, str], float]:
-    """(phase, kind) -> share, of each wait that takes some of the group's time."""
+    """Map (phase, kind) to the group's share of time, for each wait of at least `LEAST_WAIT`."""
     shares: dict[tuple[str, str], float] = {}
     for row in rows:
         for phase, share in row.phases.items():
@@ -119,7 +121,7 @@ def _waits(rows: Sequence[ActorRow]) -> dict[tuple[str, str], float]:
 
 
 def _edge(snapshot: Snapshot, phase: str) -> ChannelRow | BoardRow | None:
-    """The channel or board that a wait is named after."""
+    """Return the channel or board that a wait is named after."""
     edges: dict[str, ChannelRow | BoardRow] = {**snapshot.channels, **snapshot.boards}
     for name, edge in edges.items():
         if phase in (f"wait {name}"[:PHASE_BYTES], f"wait peers {name}"[:PHASE_BYTES]):
@@ -128,34 +130,34 @@ def _edge(snapshot: Snapshot, phase: str) -> ChannelRow | BoardRow | None:
 
 
 def _stuck(rows: Sequence[ActorRow]) -> ActorRow | None:
-    """Who has worked at one thing for long: longest."""
+    """Return the actor that has been in one busy phase longest, if that is at least `LONG_S`."""
     busy = [row for row in rows if row.kinds.get(row.activity) in WORK and row.since_s >= LONG_S]
     return max(busy, key=lambda row: row.since_s, default=None)
 
 
-def _turns(snapshot: Snapshot, groups: dict[str, list[ActorRow]], met: Sequence[str]) -> str:
-    """Everybody waits for everybody else: those that work most, in turn."""
-    work = {name: sum(row.own for row in groups[name]) / len(groups[name]) for name in met}
-    most = sorted(met, key=lambda name: -work[name])[:2]
+def _alternating(snapshot: Snapshot, groups: dict[str, list[ActorRow]], reached: Sequence[str]) -> str:
+    """Name the two groups that work most, where each group mostly waits for another."""
+    work = {name: sum(row.own for row in groups[name]) / len(groups[name]) for name in reached}
+    most = sorted(reached, key=lambda name: -work[name])[:2]
     if len(most) < 2:
         return ""
-    # Who waits for a version waits for the others to be through with the last one: more lag would end that.
-    waits = {name: _waits_for_boards(snapshot, groups[name]) for name in met if groups[name][0].role in TURNS}
+    # A group that waits for a version waits until others have used the previous one; a greater lag removes the wait.
+    waits = {name: _waits_for_boards(snapshot, groups[name]) for name in reached if groups[name][0].role in ALTERNATION}
     sentence = f"{most[0]} and {most[1]} in turn ({_percent(work[most[0]])} and {_percent(work[most[1]])} of the time)"
     if not any(waits.values()):
         return sentence
-    return f"{sentence} - {TURNS[groups[max(waits, key=lambda name: waits[name])][0].role]}"
+    return f"{sentence} - {ALTERNATION[groups[max(waits, key=lambda name: waits[name])][0].role]}"
 
 
 def _waits_for_boards(snapshot: Snapshot, rows: Sequence[ActorRow]) -> float:
-    """The share of a group's time in which it waits for versions."""
+    """Return the share of a group's time in which it waits for versions of boards."""
     boards = snapshot.boards.values()
     return sum(share for (phase, _), share in _waits(rows).items() if _edge(snapshot, phase) in boards)
 
 
 def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: ActorRow) -> str:
     others = [row.own for row in rows if row is not first]
-    if others and first.own - sum(others) / len(others) >= ALONE:
+    if others and first.own - sum(others) / len(others) >= ONE_ACTOR:
         what, share = _most([first])
         sentence = f"{first.name} ({what}{_percent(share)} of its time, while the others wait)"
         key = "collection.fraction_workers" if first.role == "collector" else ""
@@ -170,7 +172,7 @@ def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: Act
 
 
 def _most(rows: Sequence[ActorRow]) -> tuple[str, float]:
-    """What these do most, with a blank, and for what share of their time: the one or two phases that are most of it."""
+    """Return (the one or two phases that make up most of the work, with a trailing blank; their share of the time)."""
     shares: dict[str, float] = {}
     for row in rows:
         for phase, share in row.phases.items():

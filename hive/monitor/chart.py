@@ -5,8 +5,8 @@
       0┤⣀⣀⣀⠤⠊⠉
         0                     9.2M steps
 
-Several curves share one frame: the first is drawn over the others. A curve's column of dots is the mean of its points
-there, and columns are joined, also over places without a point.
+Several curves share one frame, and the first is drawn over the others. A column of dots shows the mean of the points
+that fall into it. Neighbouring columns are joined, also across columns without a point.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hive.monitor.series import Points
 
 __all__ = ["Drawn", "chart"]
 
-LABEL = 7  # cells of a number beside the axis
+LABEL = 7  # width in cells of a number beside the axis
 # The dots of a cell, by column and row from the top.
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
@@ -36,7 +36,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class _Frame:
-    """What lies where: values of the left and right, lower and upper edge; dots across and down."""
+    """The values at the four edges of the frame, and its size in dots."""
 
     left: float
     right: float
@@ -49,17 +49,17 @@ class _Frame:
         return min(int((x - self.left) / (self.right - self.left) * self.across), self.across - 1)
 
     def row(self, y: float) -> int:
-        """From the top."""
+        """Return the row of dots, counted from the top."""
         return round((self.high - y) / (self.high - self.low) * (self.down - 1))
 
 
 def chart(curves: Sequence[Drawn], width: int, height: int, *, unit: str = "", logarithmic: bool = False) -> list[Line]:
-    """The curves in `width` x `height` cells, axes included; `unit` is what is counted along the bottom.
+    """Draw the curves in `width` x `height` cells, axes included; `unit` labels the horizontal axis.
 
-    On a logarithmic axis what is not positive is left out. Without a point the frame is empty.
+    A logarithmic axis leaves out points with y <= 0. Without a point the frame is empty.
     """
     shown = [
-        Drawn([(x, _place(y, logarithmic)) for x, y in c.points if y > 0 or not logarithmic], c.style) for c in curves
+        Drawn([(x, _scaled(y, logarithmic)) for x, y in c.points if y > 0 or not logarithmic], c.style) for c in curves
     ]
     across, down = max(width - LABEL - 1, 1), max(height - 1, 1)
     frame = _framed(shown, across * 2, down * 4)
@@ -85,16 +85,16 @@ def chart(curves: Sequence[Drawn], width: int, height: int, *, unit: str = "", l
     return lines
 
 
-def _place(value: float, logarithmic: bool) -> float:
+def _scaled(value: float, logarithmic: bool) -> float:
     return math.log10(value) if logarithmic else value
 
 
-def _value(place: float, logarithmic: bool) -> float:
-    return 10**place if logarithmic else place
+def _value(scaled: float, logarithmic: bool) -> float:
+    return 10**scaled if logarithmic else scaled
 
 
 def _rounded(value: float, frame: _Frame, logarithmic: bool) -> float:
-    """To what can be told apart at this height."""
+    """Round a label to the precision that one line of the frame can show."""
     if logarithmic or not value:
         return value
     step = (frame.high - frame.low) / frame.down
@@ -115,7 +115,7 @@ def _framed(curves: Sequence[Drawn], across: int, down: int) -> _Frame | None:
 
 
 def _dots(points: Points, frame: _Frame) -> list[tuple[int, int]]:
-    """The dots of one curve: the mean of each column, joined."""
+    """Return (column, row) of each dot of one curve: the mean of each column, and the dots that join these."""
     sums: dict[int, tuple[float, int]] = {}
     for x, y in points:
         column = frame.column(x)
@@ -133,7 +133,7 @@ def _dots(points: Points, frame: _Frame) -> list[tuple[int, int]]:
 
 
 def _spans(cells: Sequence[tuple[int, str] | None]) -> Line:
-    """Cells beside each other with the same style are one span."""
+    """Join neighbouring cells of the same style into one span."""
     line: Line = []
     for cell in cells:
         text, style = (chr(BRAILLE + cell[0]), cell[1]) if cell else (" ", line[-1][1] if line else PLAIN)

@@ -1,9 +1,8 @@
-"""Text with styles: what screens are drawn with, without a terminal.
+"""Build screens from styled text, without a terminal.
 
-A screen is a list of lines, a line a list of spans, a span a text and the name of its style. Whoever shows it gives
-names a look: the terminal UI its colours, `plain` none. All characters are one cell wide; `ascii_of` has another for
-each that is not ASCII. What comes from outside (logs, errors, names) goes through `clean` first: a terminal obeys the
-control characters that it is sent.
+A screen is a list of lines, a line a list of spans, a span a text and the name of its style. The terminal UI maps style
+names to colours; `plain` drops them. Every character is one cell wide, and `ascii_of` replaces each that is not ASCII.
+Text from outside (logs, errors, names) goes through `clean` first, because a terminal obeys control characters.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ ASCII = {
 
 
 def ascii_of(text: str) -> str:
-    """The same with ASCII characters only, cell by cell."""
+    """Replace each character that is not ASCII by an ASCII character of the same width."""
     if text.isascii():
         return text
     translated = text.translate(ASCII)
@@ -78,22 +77,23 @@ def _ascii_of_one(character: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without anything that a terminal would obey."""
+    """Replace characters that a terminal would obey by blanks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def plain(lines: Iterable[Line], *, ascii_only: bool = False) -> str:
-    """Without styles, for a file or a pipe."""
+    """Return the lines as one text without styles and trailing blanks, for a file or a pipe."""
     texts = ["".join(text for text, _ in line).rstrip() for line in lines]
     return "\n".join(ascii_of(text) if ascii_only else text for text in texts)
 
 
 def width_of(line: Line) -> int:
+    """Return the width of the line in cells."""
     return sum(len(text) for text, _ in line)
 
 
 def fitted(line: Line, width: int) -> Line:
-    """The line in exactly `width` cells; what does not fit ends in `…`."""
+    """Pad the line to exactly `width` cells, or cut it and end it with `…`."""
     missing = width - width_of(line)
     if missing >= 0:
         return [*line, (" " * missing, PLAIN)] if missing else line
@@ -107,27 +107,27 @@ def fitted(line: Line, width: int) -> Line:
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], width: int) -> list[Line]:
-    """Two columns, the left one `width` cells wide."""
+    """Place two blocks of lines side by side, the left one `width` cells wide."""
     rows = max(len(left), len(right))
     lefts, rights = [*left, *([[]] * (rows - len(left)))], [*right, *([[]] * (rows - len(right)))]
     return [[*fitted(a, width), *b] for a, b in zip(lefts, rights, strict=True)]
 
 
 def rule(title: str, width: int) -> Line:
-    """A heading across the screen."""
+    """Return a heading that fills the width with a line."""
     text = f"─ {title} "
     return [("─ ", DIM), (f"{title} ", TITLE), ("─" * max(width - len(text), 0), DIM)]
 
 
 def bar(part: float, width: int) -> str:
-    """A share as a bar in eighths of a cell."""
+    """Draw a share between 0 and 1 as a bar, in eighths of a cell."""
     eighths = round(max(0.0, min(part, 1.0)) * width * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (EIGHTHS[rest] if rest else "")).ljust(width)
 
 
 def level(part: float | None) -> str:
-    """A share as one cell."""
+    """Draw a share between 0 and 1 as one cell; None as a blank."""
     return " " if part is None else LEVELS[min(int(max(part, 0.0) * len(LEVELS)), len(LEVELS) - 1)]
 
 
@@ -135,11 +135,12 @@ def level(part: float | None) -> str:
 
 
 def share(part: float | None) -> str:
+    """Return a share as whole percent; "–" for None."""
     return "–" if part is None else f"{100 * part:.0f}%"
 
 
 def amount(value: float | None) -> str:
-    """A number in at most seven cells."""
+    """Return a number in at most seven cells."""
     if value is None:
         return "–"
     for limit, unit in ((1e15, ""), (1e9, "G"), (1e6, "M")):
@@ -153,14 +154,14 @@ def amount(value: float | None) -> str:
 
 
 def size(value: int | None) -> str:
-    """Bytes."""
+    """Return a number of bytes in MiB ("M") or GiB ("G")."""
     if value is None:
         return "–"
     return f"{value / 2**30:.1f}G" if value >= 2**30 else f"{value / 2**20:.0f}M"
 
 
 def span_of_time(seconds: float) -> str:
-    """`0.3s`, `12s`, `04:10`, `1:04:10`."""
+    """Format seconds as `0.3s`, `12s`, `04:10` or `1:04:10`."""
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f}s"
     minutes, rest = divmod(int(seconds), 60)
@@ -169,5 +170,5 @@ def span_of_time(seconds: float) -> str:
 
 
 def clock(t: float) -> str:
-    """The time of day, here."""
+    """Return the local time of day of `t` (seconds since 1970)."""
     return time.strftime("%H:%M:%S", time.localtime(t))

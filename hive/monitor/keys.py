@@ -1,7 +1,7 @@
-"""Keys: every action of the terminal UI, the key that does it, and where it can be done.
+"""Every action of the terminal UI: its key, its text and the places where it is available.
 
-The palette and the line at the bottom list these; nothing else knows a key. An action with `screens` is there on these
-only: the four screens, the `detail` of an actor, a `report` that is read.
+This table is the only place that names keys; the palette and the line at the bottom are drawn from it. An action with
+`screens` is available there only: on one of the four screens, in the `detail` of an actor, or in a crash `report`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "SCREENS", "Action", "Effect"]
 
-SCREENS = ("house", "actors", "learning", "logs")
+SCREENS = ("overview", "actors", "learning", "logs")
 PAGE = 10  # lines that a page key moves
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What the state cannot do itself: "leave", "inspect", "restart", "kill", "pause", "resume" or "save"."""
+    """A request that the state cannot carry out itself.
+
+    kind: "leave", "inspect", "restart", "kill", "pause", "resume" or "save". actor: its name, if it concerns one.
+    """
 
     kind: str
     actor: str = ""
@@ -31,15 +34,15 @@ class Effect:
 
 @dataclass(frozen=True)
 class Action:
-    """What a key does. `screens`: where; none: everywhere. `changes`: it changes the run."""
+    """One action and its key."""
 
-    key: str
-    shown: str  # how the key is called on the screen
+    key: str  # textual's names of the keys, separated by blanks
+    shown: str  # the key as the screen prints it
     text: str
     do: Callable[[MonitorState], Effect | None]
-    screens: tuple[str, ...] = ()
-    changes: bool = False
-    plain: bool = False  # everybody knows it: not at the bottom of the screen
+    screens: tuple[str, ...] = ()  # places where it is available; empty: everywhere
+    changes: bool = False  # whether it changes the run: not available with `--readonly`
+    plain: bool = False  # a customary key, which the line at the bottom does not list
 
 
 def _set(**values: object) -> Callable[[MonitorState], None]:
@@ -54,8 +57,8 @@ def _toggle(name: str) -> Callable[[MonitorState], None]:
     return lambda state: setattr(state, name, not getattr(state, name))
 
 
-HOUSE, LIST, LOGS, LEARNING, DETAIL, REPORT = (
-    ("house",),
+OVERVIEW, LIST, LOGS, LEARNING, DETAIL, REPORT = (
+    ("overview",),
     ("actors",),
     ("logs",),
     ("learning",),
@@ -65,17 +68,17 @@ HOUSE, LIST, LOGS, LEARNING, DETAIL, REPORT = (
 MOVING = (*LIST, *LOGS, *DETAIL, *REPORT)
 ACTIONS: tuple[Action, ...] = (
     Action("enter", "enter", "detail", lambda state: state.open(), LIST),
-    Action("comma", ",", "sort by the column before", lambda state: state.sort(-1), LIST),
-    Action("full_stop", ".", "sort by the next column", lambda state: state.sort(1), LIST),
+    Action("comma", ",", "sort by previous column", lambda state: state.sort(-1), LIST),
+    Action("full_stop", ".", "sort by next column", lambda state: state.sort(1), LIST),
     Action("r", "r", "reverse", _toggle("reverse"), LIST),
-    Action("s", "s", "stack again", lambda state: state.inspect(), DETAIL),
-    Action("R", "R", "restart", lambda state: state.ask_to("restart"), (*LIST, *DETAIL), changes=True),
-    Action("K", "K", "kill", lambda state: state.ask_to("kill"), (*LIST, *DETAIL), changes=True),
-    Action("p", "p", "pause, or go on", lambda state: state.ask_the_run("pause"), HOUSE, changes=True),
-    Action("s", "s", "save", lambda state: state.ask_the_run("save"), HOUSE, changes=True),
+    Action("s", "s", "refresh the stack", lambda state: state.inspect(), DETAIL),
+    Action("R", "R", "restart", lambda state: state.confirm_actor("restart"), (*LIST, *DETAIL), changes=True),
+    Action("K", "K", "kill", lambda state: state.confirm_actor("kill"), (*LIST, *DETAIL), changes=True),
+    Action("p", "p", "pause or resume", lambda state: state.confirm_run("pause"), OVERVIEW, changes=True),
+    Action("s", "s", "save", lambda state: state.confirm_run("save"), OVERVIEW, changes=True),
     Action("space", "space", "next page", lambda state: state.turn_page(), LEARNING),
     Action("x", "x", "axis", lambda state: setattr(state, "axis", (state.axis + 1) % len(AXES)), LEARNING),
-    Action("o", "o", "lay another run under it", lambda state: state.next_overlay(), LEARNING),
+    Action("o", "o", "compare with another run", lambda state: state.next_overlay(), LEARNING),
     Action("b", "b", "band", _toggle("band"), LEARNING),
     Action("l", "l", "logarithmic", _toggle("logarithmic"), LEARNING),
     Action("e", "e", "errors", _set(level=3, back=0), LOGS),
@@ -85,7 +88,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("a", "a", "next actor", lambda state: state.next_actor(), LOGS),
     Action("slash", "/", "search", lambda state: state.type_into("search"), LOGS),
     Action("f", "f", "follow", _set(back=0), LOGS),
-    Action("c", "c", "newest crash report", lambda state: state.read_crash(), ("house", "actors", "logs")),
+    Action("c", "c", "newest crash report", lambda state: state.read_crash(), ("overview", "actors", "logs")),
     Action("up k", "↑", "up", lambda state: state.move(-1), MOVING, plain=True),
     Action("down j", "↓", "down", lambda state: state.move(1), MOVING, plain=True),
     Action("pageup", "pgup", "page up", lambda state: state.move(-PAGE), MOVING, plain=True),
@@ -96,5 +99,5 @@ ACTIONS: tuple[Action, ...] = (
         for number, name in enumerate(SCREENS, 1)
     ),
     Action("colon question_mark", ":", "every action", lambda state: state.type_into("palette")),
-    Action("q", "q", "leave; the run goes on", lambda state: Effect("leave")),
+    Action("q", "q", "leave; the run continues", lambda state: Effect("leave")),
 )

@@ -1,8 +1,8 @@
 """The third screen: small multiples of the run's metrics, six or more at a time.
 
-Whatever the recorder writes is a curve, and so is what every group of actors does while this view looks on. Another run
-can be laid over it. The band is between the least and the greatest, where a metric has such: of the actors of a group,
-of the episodes of an evaluation.
+Every metric that the recorder writes is a curve; so are the busy share and the rate of each group of actors while this
+view is open. The curves of another run can be drawn for comparison. The band shows the least and the greatest value of
+a metric that has these: over the actors of a group, or over the episodes of an evaluation.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hive.monitor.series import Axis, Series
 
 __all__ = ["multiples", "per_page"]
 
-CHART = (36, 7)  # cells of the smallest chart, its heading included
+CHART = (36, 7)  # width and height in cells of the smallest chart, its heading included
 
 
 def per_page(width: int, height: int) -> tuple[int, int]:
-    """How many charts stand beside each other, and how many rows of them there are."""
+    """Return (charts in a row, rows of charts) for a screen of this size in cells."""
     return max(width // CHART[0], 1), max(height // CHART[1], 1)
 
 
@@ -34,9 +34,12 @@ def multiples(
     logarithmic: bool = False,
     other: Series | None = None,
 ) -> list[Line]:
-    """These metrics, each in its own frame, in `height` lines; `other` is drawn under them."""
+    """Draw the metrics `names`, each in its own frame, in at most `height` lines.
+
+    other: curves of another run, drawn behind those of this one.
+    """
     if not names:
-        return [[], [("   no metric yet: the recorder writes the first after [record] every_s", DIM)]]
+        return [[], [("   no metrics yet: the recorder writes the first after `record.every_s` seconds", DIM)]]
     across, down = per_page(width, height)
     rows = -(-min(len(names), across * down) // across)
     cell_width, cell_height = width // across, max(min(height // rows, 2 * CHART[1]), 3)

@@ -2,9 +2,9 @@
 
 ▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ ? keys
 
-The rate is that of the last ten seconds; in a run that is older, that of the last minute stands beside it. A narrow
-terminal shows the parts that matter most. Data is for programs: where stdout is no terminal, `SnapshotLines` writes a
-Snapshot a line to it, as JSON, now and then and once more at the end.
+The rate covers the last ten seconds; a run older than that also shows the rate of the last minute. A narrow terminal
+shows the most important parts only. Programs read JSON: where stdout is not a terminal, `SnapshotLines` writes a
+Snapshot to it every few seconds and at the end, one a line.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from hive.records.documents import json_text
 
 __all__ = ["SnapshotLines", "StatusLine", "event_text"]
 
-PLAIN_EVERY_S = 30.0  # between lines where nothing can be redrawn: enough to see life, few enough to read a log
-DATA_EVERY_S = 5.0  # between snapshots for programs: enough points for a curve of a short run
+PLAIN_EVERY_S = 30.0  # seconds between lines where stderr is not a terminal: shows progress, keeps a log readable
+DATA_EVERY_S = 5.0  # seconds between snapshots for programs: enough points for a curve of a short run
 ERASE = "\r\x1b[2K"
 BETWEEN = " │ "
 KEYS = ("d detach  w monitor", "? keys")
 
 
 class StatusLine:
-    """Draws snapshots to `out`; other lines go above it through `say`."""
+    """Draws snapshots to `out` (default: stderr); `say` prints other lines above the status line."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stderr
@@ -40,13 +40,13 @@ class StatusLine:
         self.printed_s = float("-inf")
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that is not redrawn."""
         self.out.write(f"{ERASE}{line}\n{self.text}" if self.live else f"{line}\n")
         self.out.flush()
 
     def draw(self, snapshot: Snapshot) -> None:
-        # Of training time: a line that is drawn since the first moment needs no other clock.
-        self.rates.see(snapshot.train_s, {"env_steps": snapshot.env_steps})
+        # Rates count training time: the line is drawn from the start of the run, so it needs no other clock.
+        self.rates.add(snapshot.train_s, {"env_steps": snapshot.env_steps})
         rate = self.rates.rate("env_steps") or 0.0
         minute = self.rates.rate("env_steps", WINDOWS[1])
         if self.live:
@@ -59,7 +59,7 @@ class StatusLine:
             self.say(plain_text(snapshot, rate))
 
     def erase(self) -> None:
-        """Takes the line away, for good."""
+        """Remove the line from the terminal."""
         if self.live and self.text:
             self.out.write(ERASE)
             self.out.flush()
@@ -67,7 +67,7 @@ class StatusLine:
 
 
 class SnapshotLines:
-    """Writes snapshots as lines of JSON to `out`, unless it is a terminal."""
+    """Writes snapshots as lines of JSON to `out` (default: stdout), unless it is a terminal."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
@@ -82,9 +82,9 @@ class SnapshotLines:
 
 
 def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize, *, minute: float | None = None) -> str:
-    """The parts that fit, in their order; where there is little room, those of the lowest rank go first.
+    """Return the parts that fit into `width` cells, in their order; parts with the greatest rank are left out first.
 
-    rate, minute: steps a second over ten seconds and over a minute, None as long as the run is younger than the first.
+    rate, minute: steps per second over ten seconds and over a minute; `minute` is None in the first ten seconds.
     """
     parts = _parts(snapshot, rate, minute)
     while len(parts) > 1 and len(BETWEEN.join(text for _, text in parts)) > width:
@@ -93,7 +93,7 @@ def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize, *, minu
 
 
 def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[int, str]]:
-    """(rank, text) of every part, from left to right; rank 0 stays longest. No rank comes twice."""
+    """Return (rank, text) of every part, from left to right. Ranks are distinct; rank 0 is never left out."""
     done = snapshot.env_steps / snapshot.goal_steps
     parts = [
         (0, f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
@@ -131,6 +131,6 @@ def _clock(seconds: float) -> str:
 
 
 def event_text(event: Mapping[str, Any]) -> str:
-    """One line of the diary as a person reads it: time, who, what."""
+    """Format an entry of the event log as one line: local time, actor, text."""
     clock = time.strftime("%H:%M:%S", time.localtime(event.get("t", 0)))
     return f"{clock} {event.get('actor', 'supervisor'):<18} {event.get('text', '')}"

@@ -1,7 +1,7 @@
 """The fourth screen: the logs of all actors, merged by time, as they grow; filtered and searched.
 
-At first the ends of all logs are read, then what is added to them. A line's actor and level are known from how logs are
-written (hive.records.logs); a line without a time, of a traceback, belongs to the line above.
+The first read takes the end of every log, later ones the lines that were added. The file name gives a line's actor and
+its header the level (hive.records.logs). A line without a header, as in a traceback, belongs to the line above.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hive.monitor.drawing import BAD, DIM, PLAIN, SECOND, SELECTED, WARN, Line, 
 from hive.monitor.tail import Tail
 from hive.records.logs import HEADER
 
-__all__ = ["LEVELS", "Entry", "Logbook", "log_lines"]
+__all__ = ["LEVELS", "Entry", "MergedLog", "log_lines"]
 
-KEPT = 5000  # lines: some minutes of much talk
-BACK_BYTES = 1 << 15  # read of each log at first: some hundred lines
+KEPT = 5000  # lines kept: some minutes of busy logs
+BACK_BYTES = 1 << 15  # bytes that the first read takes from the end of each log: some hundred lines
 LEVELS = ("all", "info", "warn", "error")
 RANKS = {"DEBUG": 0, "INFO": 1, "WARN": 2, "WARNING": 2, "ERROR": 3, "CRITICAL": 3}
 
@@ -27,23 +27,23 @@ RANKS = {"DEBUG": 0, "INFO": 1, "WARN": 2, "WARNING": 2, "ERROR": 3, "CRITICAL":
 class Entry:
     """One line of a log."""
 
-    time: str  # as it is written: it sorts
+    time: str  # as written in the log: this form sorts by time
     actor: str
-    rank: int  # of its level, 0 (debug) to 3 (error)
+    rank: int  # rank of the level, 0 (debug) to 3 (error)
     text: str
 
 
-class Logbook:
-    """The last lines of all logs of a run."""
+class MergedLog:
+    """The last `KEPT` lines of all logs of a run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.tails: dict[str, Tail] = {}
-        self.last: dict[str, tuple[str, int]] = {}  # actor -> time and rank of its last line
+        self.last: dict[str, tuple[str, int]] = {}  # actor -> time and rank of its last line with a header
         self.entries: deque[Entry] = deque(maxlen=KEPT)
 
     def read(self) -> None:
-        """Takes in what is new."""
+        """Read the lines that were added since the last call."""
         new: list[Entry] = []
         for path in sorted(self.folder.glob("*.log")):
             tail = self.tails.setdefault(path.stem, Tail(path, BACK_BYTES))
@@ -66,12 +66,15 @@ class Logbook:
         return sorted(self.tails)
 
     def of(self, actor: str, count: int) -> list[str]:
-        """The last lines of one actor."""
+        """Return the last `count` lines of one actor."""
         texts = [f"{entry.time[11:]} {entry.text}" for entry in self.entries if entry.actor == actor]
         return texts[-count:]
 
     def chosen(self, *, level: int = 0, actor: str = "", search: str = "") -> list[Entry]:
-        """Those of this level or worse, of this actor, with this text in them (of either case)."""
+        """Return the entries with at least this level rank, of this actor ("": all), that contain `search`.
+
+        Case is ignored.
+        """
         wanted = search.lower()
         return [
             entry
@@ -83,9 +86,9 @@ class Logbook:
 
 
 def log_lines(entries: Sequence[Entry], width: int, height: int, *, back: int = 0, search: str = "") -> list[Line]:
-    """`height` lines that end `back` lines before the newest."""
+    """Draw at most `height` lines, the last of them `back` entries before the newest; `search` is highlighted."""
     if not entries:
-        return [[], [("   no line", DIM)]]
+        return [[], [("   no lines", DIM)]]
     end = len(entries) - min(back, max(len(entries) - height, 0))
     lines: list[Line] = []
     for entry in entries[max(end - height, 0) : end]:
@@ -96,7 +99,7 @@ def log_lines(entries: Sequence[Entry], width: int, height: int, *, back: int = 
 
 
 def _marked(text: str, search: str, style: str) -> Line:
-    """The text with what was searched for made visible."""
+    """Highlight the first occurrence of `search` in the text."""
     at = text.lower().find(search.lower()) if search else -1
     if at < 0:
         return [(text, style)]

@@ -1,9 +1,9 @@
-"""The first screen: how the run learns, how fast it is, who does what in it, and what it waits for.
+"""The first screen, an overview: how the run learns, how fast it is, what its actors do, and its bottleneck.
 
-    header · return curve beside rates · pipeline: a line for each group and each of its channels · bound by · events
+    header · return curve beside rates · topology: a line for each group and each of its channels · bound by · events
 
-The pipeline is drawn from the topology, so actors and channels of a user's own are in it without a word about them.
-Everything is drawn of one Snapshot, for a given number of columns and lines.
+The part "topology" lists the groups and channels of the run's topology, so it includes user-defined actors and
+channels. All functions draw one Snapshot into a given number of columns and lines.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
 
-__all__ = ["header", "house"]
+__all__ = ["header", "overview"]
 
-RATES = 38  # cells of the table of rates
-NAME = 18  # of a group
-BAR = 10
-LEAST_CHART = 5  # lines: less shows nothing
-MOST_CHART = 14  # more would be empty
-EVENTS = 3  # lines, where there is room for more than these
-LIVELY = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
+RATES = 38  # width in cells of the table of rates
+NAME = 18  # width in cells of a group's name
+BAR = 10  # width in cells of the bar of a group's busy share
+LEAST_CHART = 5  # lines below which a chart shows nothing useful
+MOST_CHART = 14  # lines above which a chart would be mostly empty
+EVENTS = 3  # lines reserved for events; more if there is room
+STATE_STYLES = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
 NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 
 
 def header(snapshot: Snapshot, width: int) -> list[Line]:
-    """Which run, how it is, how far it has got; a second line where its supervisor is not as it should be."""
+    """Draw the run's name, state and progress; a second line reports a supervisor that does not answer."""
     end = snapshot.t or snapshot.started
-    line: Line = [(f" {clean(snapshot.run)} ", BOLD), (f" {snapshot.state}", LIVELY.get(snapshot.state, WARN))]
+    line: Line = [(f" {clean(snapshot.run)} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
     line.append((f" {span_of_time(max(end - snapshot.started, 0.0))}", PLAIN))
     steps = f"   {amount(snapshot.env_steps)}"
     if snapshot.goal_steps:
@@ -72,30 +72,30 @@ def header(snapshot: Snapshot, width: int) -> list[Line]:
     return lines
 
 
-def house(snapshot: Snapshot, width: int, height: int) -> list[Line]:
-    """The screen in at most `height` lines of `width` cells."""
+def overview(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    """Draw the screen in at most `height` lines of `width` cells."""
     top = header(snapshot, width)
-    pipeline = _pipeline(snapshot, width)
+    topology = _topology(snapshot, width)
     rates = _rates(snapshot)
     sentence = _sentence(snapshot, width)
-    room = height - len(top) - 2 - len(sentence)  # two headings
-    chart_lines = max(min(room - len(pipeline) - EVENTS, MOST_CHART), LEAST_CHART, len(rates))
-    events = _events(snapshot, max(room - chart_lines - len(pipeline), 0), width)
+    room = height - len(top) - 2 - len(sentence)  # 2: lines of the two headings
+    chart_lines = max(min(room - len(topology) - EVENTS, MOST_CHART), LEAST_CHART, len(rates))
+    events = _events(snapshot, max(room - chart_lines - len(topology), 0), width)
     most = max(room - chart_lines - len(events), 0)
-    if len(pipeline) > most:
-        hidden = len(pipeline) - most + 1
-        pipeline = [*pipeline[: max(most - 1, 0)], [(f"   … {hidden} more lines", DIM)]][:most]
+    if len(topology) > most:
+        hidden = len(topology) - most + 1
+        topology = [*topology[: max(most - 1, 0)], [(f"   … {hidden} more lines", DIM)]][:most]
     left = max(width - RATES - 1, 20)
     heading = [*fitted(rule("return (last 100 episodes)", left), left), (" ", PLAIN), *_rates_heading()]
     curve = _curve(snapshot, left, chart_lines)
     lines = [*top, fitted(heading, width), *(fitted(line, width) for line in beside(curve, rates, left + 1))]
-    lines.append(rule("house", width))
-    lines += [fitted(line, width) for line in pipeline]
+    lines.append(rule("topology", width))
+    lines += [fitted(line, width) for line in topology]
     return [*lines, *sentence, *events][:height]
 
 
 def _sentence(snapshot: Snapshot, width: int) -> list[Line]:
-    """What the run waits for, in one line or two."""
+    """Draw the sentence of `bound_by` in one or two lines."""
     head = " bound by: "
     texts = textwrap.wrap(
         clean(snapshot.bound_by) or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …"
@@ -107,8 +107,8 @@ def _sentence(snapshot: Snapshot, width: int) -> list[Line]:
 def _curve(snapshot: Snapshot, width: int, height: int) -> list[Line]:
     if not snapshot.returns:
         since = f"{span_of_time(snapshot.train_s)} since the first update"
-        waits = "no line of metrics yet" if snapshot.episodes else "no episode has ended yet"
-        text = f"{waits} - {since}" if snapshot.updates else "no update yet"
+        reason = "no metrics recorded yet" if snapshot.episodes else "no episode has ended yet"
+        text = f"{reason} - {since}" if snapshot.updates else "no update yet"
         return [[], [(f"   {text}", DIM)], *([[]] * (height - 2))]
     return chart([Drawn(list(snapshot.returns), GOOD)], width, height, unit="steps")
 
@@ -145,12 +145,12 @@ def _cores(snapshot: Snapshot) -> str:
     return "–" if snapshot.cores_busy is None else f"{snapshot.cores_busy:.1f}/{snapshot.cores}"
 
 
-# --- the pipeline
+# --- the topology: groups and channels
 
 
-def _pipeline(snapshot: Snapshot, width: int) -> list[Line]:
+def _topology(snapshot: Snapshot, width: int) -> list[Line]:
     if not snapshot.actors:
-        text = "the actors are being started" if snapshot.state == "starting" else "nothing is known of its actors"
+        text = "the actors are starting" if snapshot.state == "starting" else "no data about its actors"
         return [[(f"   {text}", DIM)]]
     lines: list[Line] = []
     drawn = set()
@@ -163,7 +163,7 @@ def _pipeline(snapshot: Snapshot, width: int) -> list[Line]:
         boards: Line = []
         for name, board in snapshot.boards.items():
             if board.source == group:
-                version = f"v{board.version}" if board.version >= 0 else "nothing yet"
+                version = f"v{board.version}" if board.version >= 0 else "no version yet"
                 span = (f"   ▒ {name} {version} ▒▶ {', '.join(board.targets)}", SECOND)
                 if boards and width_of([*boards, span]) > width:
                     lines.append(boards)
@@ -175,8 +175,8 @@ def _pipeline(snapshot: Snapshot, width: int) -> list[Line]:
 
 
 def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
-    """` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%`; then a cell for each actor."""
-    there = [row for row in rows if row.state in ("running", "draining")]
+    """Draw ` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%` and a cell for each actor."""
+    alive = [row for row in rows if row.state in ("running", "draining")]
     name = f"{clean(group)} ×{len(rows)}" if len(rows) > 1 else clean(group)
     line: Line = [(f" {name:<{NAME}}", BOLD)]
     busy = _mean([row.busy for row in rows])
@@ -184,7 +184,7 @@ def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
         line += [(f" {bar(busy, BAR)}", GOOD), (f" {share(busy):>4}", BOLD)]
         line.append((f"  in {share(_mean([r.wait_in for r in rows])):>4}", PLAIN))
         line.append((f"  out {share(_mean([r.wait_out for r in rows])):>4} ", PLAIN))
-    missing = [row for row in rows if row not in there and row.state != "finished"]
+    missing = [row for row in rows if row not in alive and row.state != "finished"]
     if missing and busy is not None:
         states = ", ".join(f"{row.name} {row.state}" for row in missing[:2])
         line.append((f" {states}{f' and {len(missing) - 2} more' if len(missing) > 2 else ''}", BAD))
@@ -200,7 +200,7 @@ def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
 
 
 def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:
-    """The two that take most of its work."""
+    """Return (phase, share) of the two phases that take most of the group's work."""
     shares: dict[str, float] = {}
     for row in rows:
         for phase, part in row.phases.items():
@@ -215,7 +215,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _channel(name: str, channel: ChannelRow) -> Line:
-    """`   ══ rollouts ▆ 3/4  120/s ══▶ gradient-workers`"""
+    """Draw `   ══ rollouts ▆ 3/4  120/s ══▶ gradient-workers`."""
     full = channel.occupancy
     style = WARN if full is not None and full >= 0.99 and channel.carrier == "slab" else PLAIN
     held = f"{channel.in_flight}/{channel.capacity}" if channel.capacity else f"{channel.in_flight} held"
@@ -233,7 +233,7 @@ def _channel(name: str, channel: ChannelRow) -> Line:
 
 
 def _events(snapshot: Snapshot, count: int, width: int) -> list[Line]:
-    """The last lines of the diary."""
+    """Draw the last `count` entries of the event log."""
     lines: list[Line] = []
     for event in snapshot.events[len(snapshot.events) - count :] if count else ():
         style = BAD if event.get("kind") in ("died", "lost", "not finite") else DIM

@@ -1,11 +1,11 @@
-"""Looking at one run: a snapshot a second, from its supervisor while it lives and from its files after.
+"""Poll one run: a snapshot a second, from its supervisor while the run is alive and from its files afterwards.
 
-    run lives       the supervisor tells its status once a second (hive.runtime.control, `Watch`)
-    it is silent    the last document is shown, with what is wrong: stopped, or busy; the run may well go on
-    run has ended   its directory (hive.monitor.replay), until somebody resumes it
+    the run is alive            the supervisor sends its status once a second (hive.runtime.control, `Watch`)
+    the supervisor is silent    the last snapshot with the reason, stopped or busy; training may well continue
+    the run has ended           its directory (hive.monitor.replay), until the run is resumed
 
-Leaving is closing the line. Nothing here asks the run for anything but its status, which costs it a page read for each
-actor and a second, however many look.
+Closing the connection is all that leaving takes. A view requests the status and nothing else. That costs the supervisor
+one read of each actor's status page per second, however many views are open.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from hive.config import load_config
 from hive.errors import HiveError, UsageError
 from hive.monitor.history import History
-from hive.monitor.processes import ProcessLook
-from hive.monitor.replay import replayed
+from hive.monitor.processes import ProcessPoller
+from hive.monitor.replay import snapshot_from_files
 from hive.monitor.rows import STOPPED, ProcessFacts
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot, snapshot_of
@@ -29,67 +29,76 @@ from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.documents import parse_object
 from hive.runtime.control import ControlClient, OtherProtocol, open_run
 
-__all__ = ["Look", "look_once"]
+__all__ = ["Poller", "poll_once"]
 
-SILENT_S = 3.0  # without a document: what comes once a second is late for good
-EVENTS_BACK = 1 << 17  # bytes of the diary read at first: a thousand events
-EVENTS = 200  # kept
-RETURNS = 240  # points of the curve that a snapshot carries: two for each column of a wide screen
+SILENT_S = 3.0  # seconds without a document, of which one is due each second, until the supervisor counts as silent
+EVENTS_BACK = 1 << 17  # bytes of the event log that the first read takes: a thousand events
+EVENTS = 200  # events kept
+RETURNS = 240  # maximum points of a snapshot's curve of returns: two for each column of a wide screen
 
 
-class Look:
-    """One view on one run, for one thread; another one may read `series` while this one is not in `take`."""
+class Poller:
+    """Returns snapshots of one run to one thread. Another thread may read `series` while no `take` is executing."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.history = History()
         self.series = Series(directory.metrics_file)
-        self.processes = ProcessLook()
-        self.diary = Tail(directory.events_file, EVENTS_BACK)
+        self.processes = ProcessPoller()
+        self.event_log = Tail(directory.events_file, EVENTS_BACK)
         self.events: deque[Mapping[str, Any]] = deque(maxlen=EVENTS)
         self.client: ControlClient | None = None
-        self.news: dict[str, Any] | None = None  # a document that was not taken yet
-        self.status: dict[str, Any] | None = None  # the last one
-        self.told_t = 0.0  # when it came
+        self.received: dict[str, Any] | None = None  # the document that the last `wait` received
+        self.status: dict[str, Any] | None = None  # the last document that `take` used
+        self.received_t = 0.0  # when it was received, in seconds since 1970
         self.goal_steps = 0
 
     def next(self) -> Snapshot:
-        """The next snapshot: at once the first time, then when the supervisor has told, at most `SILENT_S` later."""
+        """Return the next snapshot: the first at once, later ones when the supervisor sends its status.
+
+        Takes at most `SILENT_S`. Raises OtherProtocol and UsageError, as `wait` and `take`.
+        """
         self.wait()
         return self.take()
 
     def wait(self) -> None:
-        """The part of `next` that may take long: until the supervisor has told. Raises OtherProtocol."""
-        self.news = None
+        """Wait until the supervisor sends its status, at most `SILENT_S`; the slow half of `next`.
+
+        Raises OtherProtocol where the supervisor is of another version of hive.
+        """
+        self.received = None
         if run_state(self.directory) != "running":
             self.close()
             return
         try:
-            self.news = self._told()
-            self.told_t = time.time()
+            self.received = self._receive()
+            self.received_t = time.time()
         except OtherProtocol:
-            raise  # it will never say anything that can be understood
+            raise  # trying again cannot help: no message of this supervisor can be decoded
         except HiveError:
             self.close()
 
     def take(self) -> Snapshot:
-        """The other part: what has been told, and what the files say. Raises UsageError."""
-        if self.news is None:
+        """Make a snapshot from the document received, or from the files; the fast half of `next`.
+
+        Raises UsageError where the supervisor is silent and has never sent its status.
+        """
+        if self.received is None:
             if run_state(self.directory) == "running":
                 return self._silent()
-            return replayed(self.directory, self._extras(time.time(), {}), self._goal())
-        status = self.status = self.news
+            return snapshot_from_files(self.directory, self._extras(time.time(), {}), self._goal())
+        status = self.status = self.received
         self.series.read(self.history if not self.history.documents else None)
-        self.history.see(status, self.told_t)
+        self.history.add(status, self.received_t)
         pids = [status["pid"], *(row["pid"] for row in (*status["helpers"], *status["actors"]))]
-        extras = self._extras(self.told_t, self.processes.facts(pids, self.told_t))
+        extras = self._extras(self.received_t, self.processes.facts(pids, self.received_t))
         snapshot = snapshot_of(status, self.history, extras)
-        self._see_groups(snapshot)
+        self._add_groups(snapshot)
         return snapshot
 
-    def _told(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         if self.client is not None:
-            return self.client.told()
+            return self.client.next_status()
         self.client = open_run(self.directory)
         self.client.line.settimeout(SILENT_S)
         return self.client.watch()
@@ -98,20 +107,22 @@ class Look:
         return read_run_facts(self.directory)
 
     def _silent(self) -> Snapshot:
-        """The supervisor lives and says nothing. Raises UsageError where it never said anything."""
+        """Return the last snapshot, marked with the reason of the silence. Raises UsageError where there is none."""
         pid = self._facts().pid
         facts = self.processes.facts([pid], time.time())
         stopped = pid in facts and facts[pid].state == STOPPED
-        what = "stopped (SIGSTOP): training goes on unsupervised" if stopped else "does not answer"
+        what, note = "does not answer", ""
+        if stopped:
+            what, note = "is stopped (SIGSTOP)", "; training continues unsupervised"
         if self.status is None:
-            raise UsageError(f"the supervisor of {self.directory.name} {what}", hint=f"its pid is {pid}")
-        clock = time.strftime("%H:%M:%S", time.localtime(self.told_t))
+            raise UsageError(f"the supervisor of {self.directory.name} {what}{note}", hint=f"its pid is {pid}")
+        clock = time.strftime("%H:%M:%S", time.localtime(self.received_t))
         snapshot = snapshot_of(self.status, self.history, self._extras(time.time(), {}))
-        return dataclasses.replace(snapshot, supervisor=f"{what}, since {clock}", bound_by="not known")
+        return dataclasses.replace(snapshot, supervisor=f"{what}, since {clock}{note}", bound_by="unknown")
 
     def _extras(self, t: float, processes: Mapping[int, ProcessFacts]) -> Extras:
         self.series.read()
-        for raw in self.diary.lines():
+        for raw in self.event_log.lines():
             event = parse_object(raw)
             if event is not None:
                 self.events.append(event)
@@ -133,35 +144,38 @@ class Look:
             try:
                 self.goal_steps = load_config(self.directory.resolved_file).run.steps
             except HiveError:
-                pass  # it is not known, and nothing else depends on it
+                pass  # the goal stays unknown; the other parts of a snapshot do not depend on it
         return self.goal_steps
 
-    def _see_groups(self, snapshot: Snapshot) -> None:
-        """Curves of what the recorder does not write: how every group works, with a band over its actors."""
+    def _add_groups(self, snapshot: Snapshot) -> None:
+        """Add each group's busy share and rate to the curves: the recorder does not write these."""
         for name, rows in snapshot.groups.items():
             if snapshot.window_s:
-                self.series.see(f"{name}/busy", [row.busy for row in rows if row.busy is not None])
+                self.series.add_group(f"{name}/busy", [row.busy for row in rows if row.busy is not None])
                 rates = [row.rate for row in rows if row.rate is not None]
-                self.series.see(f"{name}/{rows[0].rate_of}_per_s", rates if rows[0].rate_of else [])
+                self.series.add_group(f"{name}/{rows[0].rate_of}_per_s", rates if rows[0].rate_of else [])
 
     def close(self) -> None:
-        """Leaves. The run goes on."""
+        """Close the connection. The run continues."""
         if self.client is not None:
             self.client.close()
             self.client = None
 
 
 def thinned(points: Points) -> Points:
-    """At most `RETURNS` of them, the first and the last among these."""
+    """Return at most `RETURNS` of the points, evenly spaced, including the first and the last."""
     stride = -(-len(points) // RETURNS)
     return points if stride <= 1 else [*points[:-1:stride], points[-1]]
 
 
-def look_once(directory: RunDirectory) -> Snapshot:
-    """One snapshot with the shares and rates of a second; of an ended run at once. Raises UsageError."""
-    look = Look(directory)
+def poll_once(directory: RunDirectory) -> Snapshot:
+    """Return one snapshot; of a live run after a second, over which shares and rates are measured.
+
+    Raises UsageError where the supervisor does not answer.
+    """
+    poller = Poller(directory)
     try:
-        first = look.next()
-        return look.next() if first.state == "running" else first
+        first = poller.next()
+        return poller.next() if first.state == "running" else first
     finally:
-        look.close()
+        poller.close()

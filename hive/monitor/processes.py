@@ -1,7 +1,7 @@
-"""What /proc says: of processes their state, cores used since the last look, resident memory; how many cores are busy.
+"""Read from /proc the state, CPU use and resident memory of processes, and how many cores are busy.
 
-One small file a process, read by the view and not by the run: `psutil` would read five. A process that is gone has no
-facts. Pids come again: one that has another start time is another process, and its use of cores begins anew.
+The view reads one small file for each process, not the run; `psutil` would read five. A process that has exited has no
+facts. The kernel reuses pids, so a pid with another start time is another process, whose CPU use is measured afresh.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from pathlib import Path
 
 from hive.monitor.rows import ProcessFacts
 
-__all__ = ["ProcessLook"]
+__all__ = ["ProcessPoller"]
 
-TICKS = os.sysconf("SC_CLK_TCK")  # a second, of times in /proc
+TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the unit of times in /proc
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class ProcessLook:
-    """Successive looks at the processes of a run."""
+class ProcessPoller:
+    """Reads the processes of a run again and again; CPU use is measured from one reading to the next."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self.proc = proc
         self.before: dict[int, tuple[float, int, int]] = {}  # pid -> (t, start time, ticks used)
         self.cores = os.sched_getaffinity(0)
-        self.idle: tuple[int, int] | None = None  # ticks of these cores: idle, in all
+        self.idle: tuple[int, int] | None = None  # ticks of these cores: (idle, total)
 
     def cores_busy(self) -> float | None:
-        """How many of the cores that this process may use were busy since the last look; None at the first."""
+        """Return how many of the cores available to this process were busy since the last call; None at the first."""
         try:
             lines = (self.proc / "stat").read_text().splitlines()
         except OSError:
@@ -42,7 +42,7 @@ class ProcessLook:
         return len(self.cores) * (1 - (idle - before[0]) / (total - before[1]))
 
     def facts(self, pids: Iterable[int], t: float) -> dict[int, ProcessFacts]:
-        """pid -> facts at `t` (seconds, of any clock), of those that are there."""
+        """Return the facts of those processes that exist, by pid. `t` is the time now, in seconds of any clock."""
         found: dict[int, ProcessFacts] = {}
         now: dict[int, tuple[float, int, int]] = {}
         for pid in {*pids} - {0}:
@@ -50,7 +50,9 @@ class ProcessLook:
                 text = (self.proc / str(pid) / "stat").read_text(errors="replace")
             except OSError:
                 continue
-            fields = text.rpartition(")")[2].split()  # from field 3 on; field 2 may hold blanks and brackets
+            fields = text.rpartition(")")[
+                2
+            ].split()  # fields from the third on: the second may hold blanks and brackets
             used, start, pages = int(fields[11]) + int(fields[12]), int(fields[19]), int(fields[21])
             then, began, before = self.before.get(pid, (t, start, used))
             cpu = (used - before) / TICKS / (t - then) if t > then and began == start else None

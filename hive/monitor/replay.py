@@ -1,8 +1,8 @@
-"""A run that has no supervisor any more, from its directory: metrics, diary, summary.
+"""Make the snapshot of a run without a supervisor from its directory: metrics, event log and summary.
 
-What only lived in memory is gone: what each actor was doing, its shares, the occupancy of channels. Totals, curves,
-accounts of channels, restarts, events and the reason of the end are there. A run without a summary is lost: its
-supervisor was killed, and its last words are what it logged last.
+State that was only in memory is gone: the actors' phases and shares, the occupancy of channels. Totals, curves,
+accounts of channels, restarts, events and the stop reason remain. A run without a summary is lost: its supervisor was
+killed, and the snapshot then quotes the last line that the supervisor logged.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hive.records import RunDirectory, Summary, last_training_line, read_run_fac
 from hive.records.jsonl import last_lines
 from hive.records.logs import HEADER
 
-__all__ = ["replayed"]
+__all__ = ["snapshot_from_files"]
 
-LINES_BACK = 50  # of the supervisor's log, to find its last sign
+LINES_BACK = 50  # lines at the end of the supervisor's log that are searched for one with a header
 
 
-def replayed(directory: RunDirectory, extras: Extras, goal_steps: int = 0) -> Snapshot:
-    """The last snapshot of an ended or a lost run. Raises nothing: what cannot be read is not known."""
+def snapshot_from_files(directory: RunDirectory, extras: Extras, goal_steps: int = 0) -> Snapshot:
+    """Return the last snapshot of an ended or a lost run. Files that cannot be read leave their fields unset."""
     try:
         summary: Summary | None = Summary.read(directory.summary_file)
     except RecordError:
@@ -68,18 +68,18 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
 
 def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
     last = last_training_line(directory)
-    since = _last_sign(directory)
+    since = _last_write(directory)
     try:
         started = read_run_facts(directory).started
     except RecordError:
         started = 0.0
     clock = time.strftime("%H:%M:%S", time.localtime(since))
-    words = _last_words(directory)
+    logged = _last_log_line(directory)
     return _with_sentence(
         Snapshot(
             run=directory.name,
             state="lost",
-            reason="its supervisor is gone",
+            reason="its supervisor no longer exists",
             env_steps=int(last.get("steps", 0)),
             goal_steps=goal_steps,
             updates=int(last.get("updates", 0)),
@@ -98,7 +98,7 @@ def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
             helpers=(helper_row("supervisor", 0, "gone", None),),
             returns=extras.returns,
             events=extras.events,
-            supervisor=f"gone since {clock}" + (f", last words: {words}" if words else ""),
+            supervisor=f"gone since {clock}" + (f", its last log line: {logged}" if logged else ""),
         )
     )
 
@@ -109,7 +109,7 @@ def _with_sentence(snapshot: Snapshot) -> Snapshot:
 
 
 def _row(name: str, state: str, restarts: int, events: tuple[Mapping[str, Any], ...]) -> ActorRow:
-    words = [str(e.get("text", "")) for e in events if e.get("kind") == "died" and e.get("actor") == name]
+    reports = [str(e.get("text", "")) for e in events if e.get("kind") == "died" and e.get("actor") == name]
     return ActorRow(
         name=name,
         pid=0,
@@ -123,12 +123,12 @@ def _row(name: str, state: str, restarts: int, events: tuple[Mapping[str, Any], 
         version=None,
         lag=None,
         group=name.rpartition("-")[0] or name,
-        last_words=words[-1] if words else "",
+        last_words=reports[-1] if reports else "",
     )
 
 
-def _last_sign(directory: RunDirectory) -> float:
-    """When anything of the run was written last, seconds since 1970."""
+def _last_write(directory: RunDirectory) -> float:
+    """Return when the run last wrote a file, in seconds since 1970."""
     times = [directory.path.stat().st_mtime]
     for path in (directory.metrics_file, directory.events_file, *directory.logs.glob("*.log")):
         try:
@@ -138,8 +138,8 @@ def _last_sign(directory: RunDirectory) -> float:
     return max(times[1:] or times)
 
 
-def _last_words(directory: RunDirectory) -> str:
-    """What the supervisor logged last, without date and name."""
+def _last_log_line(directory: RunDirectory) -> str:
+    """Return the supervisor's last line of log without its date and level."""
     for raw in reversed(last_lines(directory.log_file("supervisor"), LINES_BACK)):
         header = HEADER.fullmatch(raw.decode(errors="replace"))
         if header:

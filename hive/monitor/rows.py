@@ -1,7 +1,8 @@
-"""The rows of a snapshot: an actor, a channel, a board, and what the operating system says of a process.
+"""The rows of a snapshot: an actor, a channel, a board, and the operating system's facts about a process.
 
-Shares are of the time that a history covers, or of the actor's whole life; an actor's `phases` sum up to 1. Seconds,
-bytes, and versions as everywhere; `cpu` is in cores (1.0: one core, all the time). None is what was not measured.
+Shares are between 0 and 1, of the time that a history covers or else of the time since the actor's incarnation started;
+an actor's `phases` sum up to 1. Times are in seconds and sizes in bytes; `cpu` is in cores (1.0: one core fully used).
+Values that were not measured are None.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STOPPED = "T"  # the state of a process that SIGSTOP has stopped, in /proc
 
 @dataclass(frozen=True)
 class ProcessFacts:
-    """What /proc says of one process. `cpu` is None at the first look."""
+    """The state, CPU use and memory of one process, as /proc has them. `cpu` is None at the first reading."""
 
     state: str
     cpu: float | None
@@ -28,10 +29,11 @@ class ProcessFacts:
 
 @dataclass(frozen=True)
 class ActorRow:
-    """One actor. `since_s` is how long it does what it does; `kinds` says of each phase whether it is work or a wait.
+    """One actor.
 
-    `state` is the supervisor's view of it, or "stopped" while SIGSTOP holds its process. `rate` counts `rate_of` per
-    second. `last_words` is how its last incarnation died.
+    state: as the supervisor has it, or "stopped" while SIGSTOP holds its process. activity: its phase, entered
+    `since_s` ago. kinds: for each phase "busy", "runtime", "wait_in" or "wait_out". rate: `rate_of` per second.
+    last_words: exit report of its previous incarnation, "" if there is none.
     """
 
     name: str
@@ -61,13 +63,16 @@ class ActorRow:
 
     @property
     def role(self) -> str:
-        """`collector` of `collector-3`."""
+        """The name without its number: `collector` for `collector-3`."""
         role, _, number = self.name.rpartition("-")
         return role if role and number.isdecimal() else self.name
 
     @property
     def own(self) -> float:
-        """The share of its time in which it waited for nobody. One that is not there works on coming back."""
+        """The share of its time in which it did not wait for another actor.
+
+        1.0 while it does not run: others wait for its restart, so it must rank as the bottleneck.
+        """
         if self.state not in ("running", "draining"):
             return 1.0
         return max(0.0, 1.0 - (self.wait_in or 0.0) - (self.wait_out or 0.0))
@@ -75,7 +80,7 @@ class ActorRow:
 
 @dataclass(frozen=True)
 class ChannelRow:
-    """One channel and its account. `capacity` is how many messages it can hold, over all producers; 0: not known."""
+    """One channel and its account. `capacity` is how many messages all producers' slots hold; 0 if it is unknown."""
 
     produced: int
     consumed: int
@@ -94,7 +99,7 @@ class ChannelRow:
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One board: its latest version (-1: none yet), and versions per second."""
+    """One board: its latest version (-1: none yet) and `rate` in versions per second."""
 
     source: str
     targets: tuple[str, ...]
@@ -105,7 +110,10 @@ class BoardRow:
 def actor_row(
     actor: Mapping[str, Any], history: History | None, process: ProcessFacts | None, last_words: str
 ) -> ActorRow:
-    """From the supervisor's words on one actor."""
+    """Make the row of one actor from its entry in the supervisor's document.
+
+    history: gives shares of the last seconds and the rate; None: shares since the incarnation started, no rate.
+    """
     spent = history.spent(actor["name"]) if history else None
     counted, rate = _rate(actor, history)
     state = actor["state"]
@@ -136,7 +144,7 @@ def actor_row(
 
 
 def _shares(actor: Mapping[str, Any], spent: Spent | None) -> dict[str, Any]:
-    """Of the last seconds, if there are any; else of its life."""
+    """Return shares of the last seconds if the history has them, else of the time since the incarnation started."""
     kinds: Mapping[str, str] = actor.get("kinds", {})
     if spent is None or not (total := sum(spent.values())):
         whole = spent_of(actor)
@@ -152,7 +160,7 @@ def _shares(actor: Mapping[str, Any], spent: Spent | None) -> dict[str, Any]:
 
 
 def _rate(actor: Mapping[str, Any], history: History | None) -> tuple[str, float | None]:
-    """(what, per second): the first thing that the actor counts itself, else the messages of its first channel."""
+    """Return (name, rate per second) of the actor's first counter of its own, else of its first channel's messages."""
     own = [name for name in actor["counters"] if ":" not in name]
     sent = list(actor.get("sent", {}))
     counted = next(iter([*own, *sent]), "")
@@ -160,7 +168,7 @@ def _rate(actor: Mapping[str, Any], history: History | None) -> tuple[str, float
 
 
 def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None) -> ActorRow:
-    """A process of the run that is no actor."""
+    """Make the row of a process that is not an actor: the supervisor or a fork server."""
     return ActorRow(
         name=name,
         pid=pid,

@@ -1,9 +1,9 @@
 """Metrics as curves: every metric of a run over steps, seconds and updates, in bounded memory.
 
-Read from metrics.jsonl, which is the truth; whatever names its lines have are curves, also those that a user's actor
-sends. A curve that grows beyond `MOST_POINTS` keeps every second point and from then on takes every second line, so the
-curves of a week take what those of an hour take. What a view alone has seen (a group's work, with a band over its
-actors) is added by `see` and is not in any file.
+Curves are read from metrics.jsonl. Every name in its lines makes a curve, including the metrics of user-defined actors.
+A curve that grows beyond `MOST_POINTS` keeps every second point and from then on takes every second line, so the curves
+of a week need no more memory than those of an hour. `add_group` adds values that only the view has measured (a group's
+busy share, with a band over its actors); they are in no file.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ __all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
 Axis = Literal["steps", "seconds", "updates"]
 AXES: tuple[Axis, ...] = ("steps", "seconds", "updates")
 RETURN = "return/mean_100"
-MOST_POINTS = 2048  # of a curve: four for each dot of a wide screen
-BANDS = {"evaluation/mean_return": ("evaluation/min", "evaluation/max")}  # metrics that come with their extremes
+MOST_POINTS = 2048  # maximum points of a curve: four for each dot of a wide screen
+# Metric -> the metrics that hold its least and its greatest value.
+BANDS = {"evaluation/mean_return": ("evaluation/min", "evaluation/max")}
 RANKS = ("evaluation", "learner", "", "rate", "episodes", "lag")  # the order of metrics
 
 Points = list[tuple[float, float]]
 
 
 def _rank(name: str) -> int:
-    """Of a metric's first word: one that is not listed is a user's own, and looked for."""
+    """Return the rank of a metric's first word; user-defined metrics come early, because users look for them."""
     first = name.partition("/")[0]
     return RANKS.index(first) if first in RANKS else 2
 
 
 class Curve:
-    """One metric: its values where they are known, the least and the greatest of several actors if there are any."""
+    """The points of one metric: a value and, where a line has these, the least and the greatest value behind it."""
 
     def __init__(self) -> None:
         self.columns = {name: array("d") for name in (*AXES, "value", "low", "high")}
-        self.stride = 1  # lines for each point that is kept
+        self.stride = 1  # lines per point that is kept
         self.skipped = 0
 
     def add(self, at: Mapping[str, float], value: float, low: float = math.nan, high: float = math.nan) -> None:
@@ -56,7 +57,10 @@ class Curve:
             self.stride *= 2
 
     def points(self, axis: Axis, column: str = "value") -> Points:
-        """(place, value) in the order in which they came, where there is one."""
+        """Return (position on `axis`, value) in the order of `add`, without values that are not finite.
+
+        column: "value", "low" or "high".
+        """
         pairs = zip(self.columns[axis], self.columns[column], strict=True)
         return [(x, y) for x, y in pairs if math.isfinite(y)]
 
@@ -67,19 +71,19 @@ class Series:
     def __init__(self, path: Path) -> None:
         self.tail = Tail(path)
         self.curves: dict[str, Curve] = {}
-        self.seen: dict[str, Curve] = {}  # by this view alone
+        self.group_curves: dict[str, Curve] = {}  # measured by this view, in no file
         self.at: dict[str, float] = dict.fromkeys(AXES, 0.0)
 
     def read(self, history: History | None = None) -> None:
-        """Takes in the lines that are new; `history` recalls them too."""
+        """Read the lines added since the last call; `history` receives them too, for the rates of the past."""
         for raw in self.tail.lines():
-            if self.tail.anew and self.curves:
-                self.curves, self.tail.anew = {}, False
+            if self.tail.restarted and self.curves:
+                self.curves, self.tail.restarted = {}, False
             line = parse_object(raw)
             if line is not None:
                 self._add(line)
                 if history is not None:
-                    history.recall(line)
+                    history.add_metrics_line(line)
 
     def _add(self, line: Mapping[str, Any]) -> None:
         at = {axis: line.get(axis) for axis in AXES}
@@ -93,18 +97,18 @@ class Series:
                 curve = self.curves.setdefault(name, Curve())
                 curve.add(self.at, float(value), *((float(low), float(high)) if known else ()))  # type: ignore[arg-type]
 
-    def see(self, name: str, values: Iterable[float]) -> None:
-        """What several actors did this moment: their mean, and the band between the least and the greatest."""
+    def add_group(self, name: str, values: Iterable[float]) -> None:
+        """Add one point to a curve: the mean of several actors' current values, with the band that they span."""
         numbers = [*values]
         if numbers:
             mean = sum(numbers) / len(numbers)
-            self.seen.setdefault(name, Curve()).add(self.at, mean, min(numbers), max(numbers))
+            self.group_curves.setdefault(name, Curve()).add(self.at, mean, min(numbers), max(numbers))
 
     @property
     def names(self) -> list[str]:
-        """Of all curves: the return first, then what is learned, what else was written, and what was seen."""
-        names = [*sorted(self.curves, key=lambda name: (name != RETURN, _rank(name), name)), *sorted(self.seen)]
-        return list(dict.fromkeys(names))
+        """The names of all curves: the return, the other metrics in the order of `RANKS`, then those of groups."""
+        metrics = sorted(self.curves, key=lambda name: (name != RETURN, _rank(name), name))
+        return list(dict.fromkeys([*metrics, *sorted(self.group_curves)]))
 
     def curve(self, name: str) -> Curve | None:
-        return self.curves.get(name) or self.seen.get(name)
+        return self.curves.get(name) or self.group_curves.get(name)

@@ -1,14 +1,14 @@
-"""A snapshot: one typed document that every view draws.
+"""The snapshot of a run: one typed document that every view draws.
 
     status (pages, slots, boards; from the supervisor)  ──┐
     history (the documents before it: shares, rates)      ├──> snapshot_of ──> Snapshot ──> line, screens, JSON
     files (returns, events) and /proc (cpu, memory)     ──┘
 
-The supervisor's document is read from status pages, so asking costs the actors nothing. What is a difference between
-two documents (shares of the last seconds, rates) comes from a `History`, which a view keeps; without one, shares are of
-an actor's whole life and there are no rates. What was not measured is None.
+The supervisor reads its document from status pages, so a request costs the actors nothing. Differences between two
+documents (shares of the last seconds, rates) come from a `History`, which a view keeps. Without one, shares cover the
+time since an actor's incarnation started, and there are no rates. Values that were not measured are None.
 
-Snapshots are values: nothing here reads a file, asks a supervisor or looks at a clock. (hive.monitor.poller does.)
+Snapshots are values: this module reads no file, sends no request and reads no clock. (hive.monitor.poller does.)
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ __all__ = ["Extras", "Snapshot", "as_data", "snapshot_of"]
 
 @dataclass(frozen=True)
 class Extras:
-    """What a view knows beside the supervisor's document. `t` is the time of the look, seconds since 1970."""
+    """Data that the supervisor's document lacks. `t` is the time of the snapshot, seconds since 1970."""
 
     t: float = 0.0
     processes: Mapping[int, ProcessFacts] = field(default_factory=dict)  # by pid
     returns: tuple[tuple[float, float], ...] = ()  # (environment steps, mean return of the last 100 episodes)
-    events: tuple[Mapping[str, Any], ...] = ()  # of the run's diary, oldest first
-    cores: int = 0  # that the run may use; 0: not known
-    cores_busy: float | None = None  # how many of them are, with whatever
+    events: tuple[Mapping[str, Any], ...] = ()  # last entries of the event log, oldest first
+    cores: int = 0  # number of cores that the run may use; 0: unknown
+    cores_busy: float | None = None  # how many of these cores are busy, with any program
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A run at one moment. `mean_return` is None before the first episode has ended.
 
-    `state` is the run's; "lost" when its supervisor is gone. `supervisor` is empty while it answers, else what is wrong
-    with it, since when and its last words; the rest is then what is known of it. Rates are of wall time, by window in
-    seconds; a window that began before the first look has none. `window_s` is what shares and `bound_by` were measured
-    over, 0 for the actors' whole life.
+    state: of the run; "lost" when its supervisor no longer exists. supervisor: empty while it answers, else why it does
+    not and since when; the other fields are then the last known values. rates: per second of wall time, by total and by
+    window in seconds; None for a window that is not full yet. window_s: the seconds over which shares and `bound_by`
+    were measured, 0 for the time since each incarnation started.
     """
 
     run: str
@@ -69,7 +69,7 @@ class Snapshot:
     window_s: float = 0.0
     cores: int = 0
     cores_busy: float | None = None
-    results_actor: str = ""  # whose counters the run's are
+    results_actor: str = ""  # the actor whose counters are the run's totals
     helpers: tuple[ActorRow, ...] = ()
     boards: Mapping[str, BoardRow] = field(default_factory=dict)
     returns: tuple[tuple[float, float], ...] = ()
@@ -78,7 +78,7 @@ class Snapshot:
 
     @property
     def lag(self) -> int:
-        """The oldest version that a collector works with, in versions behind the latest."""
+        """How many versions the collector with the oldest one is behind the latest."""
         return max((row.lag or 0 for row in self.actors if row.name.startswith("collector")), default=0)
 
     @property
@@ -87,7 +87,7 @@ class Snapshot:
 
     @property
     def groups(self) -> dict[str, list[ActorRow]]:
-        """Group -> its actors, in the order of the topology."""
+        """The actors of each group, in the order of the topology."""
         groups: dict[str, list[ActorRow]] = {}
         for row in self.actors:
             groups.setdefault(row.group, []).append(row)
@@ -95,11 +95,14 @@ class Snapshot:
 
 
 def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
-    """From the supervisor's answer, which `history` has seen last, if there is one. Raises KeyError."""
+    """Make a snapshot from the supervisor's document, which must be the last one added to `history`, if that is given.
+
+    Raises KeyError where the document lacks a part.
+    """
     extras = extras or Extras()
-    words = _last_words(extras.events)
+    reports = _exit_reports(extras.events)
     rows = tuple(
-        actor_row(actor, history, extras.processes.get(actor["pid"]), words.get(actor["name"], ""))
+        actor_row(actor, history, extras.processes.get(actor["pid"]), reports.get(actor["name"], ""))
         for actor in status["actors"]
     )
     results: Mapping[str, float] = next(
@@ -166,11 +169,11 @@ def _helpers(status: Mapping[str, Any], processes: Mapping[int, ProcessFacts]) -
     return [helper_row(h["name"], h["pid"], h["state"], processes.get(h["pid"])) for h in known]
 
 
-def _last_words(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Actor -> how its last incarnation died."""
+def _exit_reports(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the latest exit report of each actor that has one."""
     return {str(e.get("actor")): str(e.get("text", "")) for e in events if e.get("kind") == "died"}
 
 
 def as_data(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot as plain data, for JSON: every field under its name, and the sums that views show."""
+    """Return the snapshot as data for JSON: every field under its name, and the properties `lag` and `dropped`."""
     return dataclasses.asdict(snapshot) | {"lag": snapshot.lag, "dropped": snapshot.dropped}

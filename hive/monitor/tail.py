@@ -1,7 +1,7 @@
-"""Following a file that grows: its new lines at each look.
+"""Follow a file that grows: each call returns the lines added since the last one.
 
-A line counts once its newline is there. A file that was replaced or cut (a rotated log, the metrics of a resumed run)
-is read anew from its beginning, and `anew` says so. No file yet is an empty one.
+A line counts once its newline is written. A file that was replaced or truncated (a rotated log, the metrics of a
+resumed run) is read again from its beginning, and `restarted` is then True. A missing file counts as empty.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 __all__ = ["Tail"]
 
-PIECE_BYTES = 1 << 20  # read at once
-LINE_BYTES = 1 << 22  # of a line without an end: what is longer is no line of ours, and is passed over
+PIECE_BYTES = 1 << 20  # bytes per read
+LINE_BYTES = 1 << 22  # length of an unfinished line beyond which it is skipped: hive writes no such line
 
 
 class Tail:
@@ -22,13 +22,13 @@ class Tail:
     def __init__(self, path: Path, back: int | None = None) -> None:
         self.path = path
         self.back = back
-        self.position = -1  # nothing was read yet
+        self.position = -1  # offset of the next line; -1: nothing was read yet
         self.inode = 0
-        self.anew = False
+        self.restarted = False
 
     def lines(self) -> Iterator[bytes]:
-        """The whole lines that are new, without their newlines."""
-        self.anew = False
+        """Return the complete lines added since the last call, without their newlines."""
+        self.restarted = False
         try:
             with self.path.open("rb") as file:
                 now = os.fstat(file.fileno())
@@ -36,7 +36,7 @@ class Tail:
                     self.position = max(now.st_size - self.back, 0) if self.back is not None else 0
                     self._begin_at_a_line(file.fileno())
                 elif now.st_ino != self.inode or now.st_size < self.position:
-                    self.position, self.anew = 0, True
+                    self.position, self.restarted = 0, True
                 self.inode = now.st_ino
                 file.seek(self.position)
                 yield from self._whole(file.fileno())
@@ -46,7 +46,7 @@ class Tail:
     def _begin_at_a_line(self, descriptor: int) -> None:
         if self.position:
             piece = os.pread(descriptor, PIECE_BYTES, self.position)
-            self.position += piece.find(b"\n") + 1  # none: it is one long line, which is shown
+            self.position += piece.find(b"\n") + 1  # without a newline (-1) the position stays: one long line is shown
 
     def _whole(self, descriptor: int) -> Iterator[bytes]:
         rest = b""

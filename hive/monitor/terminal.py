@@ -1,9 +1,9 @@
-"""The terminal UI: shows what the desk draws, and tells it the keys. The only module that imports textual.
+"""The terminal UI: prints what `MonitorState` draws, and passes keys to it. The only module that imports textual.
 
-    a thread looks at the run (hive.monitor.poller) ──NewSnapshot──> desk.show ──> lines ──> the rows that have changed
-    a key ──> desk.press ──> an Effect: leave; inspect or kill an actor, in a thread, over a line of its own
+    a thread polls the run (hive.monitor.poller) ──NewSnapshot──> state.show ──> lines ──> the rows that have changed
+    a key ──> state.press ──> an Effect: leave; inspect or kill an actor, in a thread with its own connection
 
-Only rows that differ from what is there are drawn again, so an hour of looking costs what a second of training does.
+Only rows that have changed are printed again, so an open view takes little time from the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from hive.errors import HiveError
-from hive.monitor.actors_screen import Inspected
+from hive.monitor.actors_screen import Inspection
 from hive.monitor.drawing import (
     BAD,
     BOLD,
@@ -38,7 +38,7 @@ from hive.monitor.drawing import (
     ascii_of,
 )
 from hive.monitor.keys import Effect
-from hive.monitor.poller import Look
+from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.view_model import MonitorState
 from hive.records import RunDirectory, find_runs
@@ -46,7 +46,7 @@ from hive.runtime.control import open_run
 
 __all__ = ["Monitor", "watch"]
 
-AGAIN_S = 1.0  # between two looks at a run that does not tell
+AGAIN_S = 1.0  # seconds between two polls of a run whose supervisor sends nothing
 STYLES = {
     PLAIN: Style(),
     BOLD: Style(bold=True),
@@ -61,10 +61,10 @@ STYLES = {
 }
 
 
-SAID = {
-    "pause": "the run comes to rest",
-    "resume": "the run goes on",
-    "save": "a checkpoint is being written; the logs say when it is done",
+NOTICES = {
+    "pause": "the run is pausing",
+    "resume": "the run resumes",
+    "save": "a checkpoint is being written; the event log reports when it is done",
 }
 
 
@@ -77,16 +77,16 @@ class NewSnapshot(Message):
         self.problem = problem
 
 
-class Answered(Message):
-    """What an actor was asked has an answer."""
+class Inspected(Message):
+    """The supervisor has replied about an actor, or the request has failed."""
 
-    def __init__(self, inspected: Inspected) -> None:
+    def __init__(self, inspection: Inspection) -> None:
         super().__init__()
-        self.inspected = inspected
+        self.inspection = inspection
 
 
 class Noticed(Message):
-    """Something to say about what was asked for."""
+    """A notice about a request: what it does, or why it failed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -94,20 +94,20 @@ class Noticed(Message):
 
 
 class Page(Widget):
-    """The whole screen, line by line."""
+    """The widget that fills the terminal, drawn line by line."""
 
     DEFAULT_CSS = "Page { width: 1fr; height: 1fr; }"
 
-    def __init__(self, desk: MonitorState, ascii_only: bool) -> None:
+    def __init__(self, state: MonitorState, ascii_only: bool) -> None:
         super().__init__()
-        self.desk = desk
+        self.state = state
         self.ascii_only = ascii_only
         self.drawn: list[Line] = []
 
     def draw(self) -> None:
-        """Draws what has changed."""
+        """Redraw the lines that have changed."""
         width, height = self.size
-        before, self.drawn = self.drawn, self.desk.lines(width, height)
+        before, self.drawn = self.drawn, self.state.lines(width, height)
         lines = enumerate(self.drawn)
         changed = [Region(0, y, width, 1) for y, line in lines if y >= len(before) or line != before[y]]
         if changed:
@@ -124,67 +124,69 @@ class Page(Widget):
 
 
 class Monitor(App[None]):
-    """The application. `look` is what it looks through; None: it is told from outside (tests)."""
+    """The application. It polls `poller` in a thread; with None, messages must be posted from outside (tests)."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS = [Binding("ctrl+c", "quit", priority=True, show=False)]  # noqa: RUF012
 
     def __init__(
-        self, directory: RunDirectory, look: Look | None, *, ascii_only: bool = False, readonly: bool = False
+        self, directory: RunDirectory, poller: Poller | None, *, ascii_only: bool = False, readonly: bool = False
     ) -> None:
         super().__init__()
         self.animation_level = "none"
         self.directory = directory
-        self.look = look
+        self.poller = poller
         self.lock = threading.Lock()
-        series = look.series if look else Look(directory).series
-        self.desk = MonitorState(directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock)
-        self.page = Page(self.desk, ascii_only)
+        series = poller.series if poller else Poller(directory).series
+        self.state = MonitorState(
+            directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock
+        )
+        self.page = Page(self.state, ascii_only)
         self.leaving = threading.Event()
 
     def compose(self) -> ComposeResult:
         yield self.page
 
     def on_mount(self) -> None:
-        if self.look is not None:
-            threading.Thread(target=self._look, args=(self.look,), daemon=True).start()
+        if self.poller is not None:
+            threading.Thread(target=self._poll, args=(self.poller,), daemon=True).start()
 
     def on_unmount(self) -> None:
         self.leaving.set()
 
-    def _look(self, look: Look) -> None:
-        """In its own thread: snapshot after snapshot."""
+    def _poll(self, poller: Poller) -> None:
+        """Post snapshots until the application ends; runs in its own thread."""
         while not self.leaving.is_set():
             try:
-                look.wait()
+                poller.wait()
                 with self.lock:
-                    snapshot = look.take()
+                    snapshot = poller.take()
                 self.post_message(NewSnapshot(snapshot))
-                quiet = bool(snapshot.supervisor) or look.client is None
+                quiet = bool(snapshot.supervisor) or poller.client is None
             except HiveError as error:
                 self.post_message(NewSnapshot(None, error.render()))
                 quiet = True
             if quiet:
                 self.leaving.wait(AGAIN_S)
-        look.close()
+        poller.close()
 
-    def on_new_snapshot(self, told: NewSnapshot) -> None:
-        if told.snapshot is not None:
-            self.desk.show(told.snapshot)
+    def on_new_snapshot(self, message: NewSnapshot) -> None:
+        if message.snapshot is not None:
+            self.state.show(message.snapshot)
         else:
-            self.desk.problem = told.problem
+            self.state.problem = message.problem
         self.page.draw()
 
-    def on_answered(self, answered: Answered) -> None:
-        self.desk.answer(answered.inspected)
+    def on_inspected(self, message: Inspected) -> None:
+        self.state.inspected = message.inspection
         self.page.draw()
 
-    def on_noticed(self, noticed: Noticed) -> None:
-        self.desk.notice = noticed.text
+    def on_noticed(self, message: Noticed) -> None:
+        self.state.notice = message.text
         self.page.draw()
 
     def on_key(self, event: Key) -> None:
-        effect = self.desk.press(event.key, event.character)
+        effect = self.state.press(event.key, event.character)
         if effect is not None and effect.kind == "leave":
             self.exit()
         elif effect is not None:
@@ -192,25 +194,25 @@ class Monitor(App[None]):
         self.page.draw()
 
     def _carry_out(self, effect: Effect) -> None:
-        """In a thread of its own: asks the supervisor."""
+        """Send the request to the supervisor; runs in its own thread."""
         try:
             with closing(open_run(self.directory)) as client:
                 if effect.kind == "inspect":
-                    stack, story = client.inspect(effect.actor)
-                    self.post_message(Answered(Inspected(effect.actor, stack, story)))
-                elif effect.kind in SAID:
+                    stack, transitions = client.inspect(effect.actor)
+                    self.post_message(Inspected(Inspection(effect.actor, stack, transitions)))
+                elif effect.kind in NOTICES:
                     {"pause": client.pause, "resume": client.resume, "save": client.save}[effect.kind]()
-                    self.post_message(Noticed(SAID[effect.kind]))
+                    self.post_message(Noticed(NOTICES[effect.kind]))
                 else:
                     client.kill(effect.actor, by_hand=effect.kind == "restart")
-                    self.post_message(Noticed(f"{effect.actor} was killed; it comes back"))
+                    self.post_message(Noticed(f"{effect.actor} was killed and is being restarted"))
         except HiveError as error:
             if effect.kind == "inspect":
-                self.post_message(Answered(Inspected(effect.actor, error=str(error))))
+                self.post_message(Inspected(Inspection(effect.actor, error=str(error))))
             else:
                 self.post_message(Noticed(str(error)))
 
 
 def watch(directory: RunDirectory, *, ascii_only: bool = False, readonly: bool = False) -> None:
-    """Shows the run until the person leaves."""
-    Monitor(directory, Look(directory), ascii_only=ascii_only, readonly=readonly).run()
+    """Show the run until the user leaves. Needs a terminal on stdin and stdout."""
+    Monitor(directory, Poller(directory), ascii_only=ascii_only, readonly=readonly).run()

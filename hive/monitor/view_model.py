@@ -1,10 +1,10 @@
-"""The desk: what a person who looks at a run has before them, and what each key does to it. No terminal, no socket.
+"""The state of the terminal UI, and what each key changes in it. Uses neither a terminal nor a socket.
 
-    key ──> press ──> the desk is another one, and perhaps an Effect: leave, inspect an actor, kill one
-    snapshot ──> show                 lines(width, height) ──> what a terminal shows
+    key ──> press ──> a changed state, and perhaps an Effect: leave, inspect an actor, kill one
+    snapshot ──> show                 lines(width, height) ──> the content of the terminal
 
-Four screens (house, actors, learning, logs), a palette that lists every action with its key, one line at the bottom for
-words that are typed. With `readonly` nothing that changes the run can be asked for; what does is asked twice.
+There are four screens (overview, actors, learning, logs), a palette that lists every action with its key, and a line at
+the bottom for text that the user types. Actions that change the run need a confirmation; `readonly` disables them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from hive.monitor.actors_screen import COLUMNS, Inspected, actor_detail, actors_table, sorted_rows
+from hive.monitor.actors_screen import COLUMNS, Inspection, actor_detail, actors_table, sorted_rows
 from hive.monitor.drawing import BAD, BOLD, DIM, KEY, PLAIN, SELECTED, TITLE, Line, clean, fitted, rule
 from hive.monitor.keys import ACTIONS, SCREENS, Action, Effect
 from hive.monitor.learning import multiples, per_page
-from hive.monitor.log_view import LEVELS, Logbook, log_lines
-from hive.monitor.overview_screen import header, house
+from hive.monitor.log_view import LEVELS, MergedLog, log_lines
+from hive.monitor.overview_screen import header, overview
 from hive.monitor.rows import ActorRow
 from hive.monitor.series import AXES, Series
 from hive.monitor.snapshot import Snapshot
@@ -26,35 +26,38 @@ from hive.records import RunDirectory
 
 __all__ = ["MonitorState"]
 
-FOOT = 2  # lines
-DETAIL_LOG = 50  # lines of an actor's log under its detail
-LEARNING_S = 3.0  # between two drawings of curves
-CRASH_BYTES = 1 << 18  # of a report that is read
+FOOT = 2  # lines at the bottom: keys of this screen, and the screens
+DETAIL_LOG = 50  # lines of an actor's log in its detail
+LEARNING_S = 3.0  # seconds between two drawings of the curves
+CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
 
 
 @dataclass
 class MonitorState:
-    """See the module. `busy` is held while curves are drawn, which somebody else may be reading in."""
+    """The state of one terminal UI; see the module.
+
+    lock: held while curves are drawn, because another thread may be adding points to `series`.
+    """
 
     directory: RunDirectory
     series: Series
-    others: Callable[[], Sequence[RunDirectory]] = list  # runs that can be laid over this one
+    others: Callable[[], Sequence[RunDirectory]] = list  # runs whose curves can be compared with this one's
     readonly: bool = False
-    busy: AbstractContextManager[object] = field(default_factory=nullcontext)
+    lock: AbstractContextManager[object] = field(default_factory=nullcontext)
     snapshot: Snapshot | None = None
     problem: str = ""  # why there is no snapshot
-    notice: str = ""  # about the last key
-    screen: str = "house"
+    notice: str = ""  # result of the last key, shown until the next one
+    screen: str = SCREENS[0]
     typing: str = ""  # "", "search" or "palette"
     typed: str = ""
-    confirming: Effect | None = None
-    chosen: int = 0  # of the palette
+    confirming: Effect | None = None  # the effect that awaits y or n
+    chosen: int = 0  # index of the chosen action in the palette
     # actors
     selected: int = 0
     column: int = -1
     reverse: bool = False
     opened: str = ""  # the actor whose detail is shown
-    inspected: Inspected | None = None
+    inspected: Inspection | None = None
     scrolled: int = 0
     # learning
     page: int = 0
@@ -63,35 +66,34 @@ class MonitorState:
     logarithmic: bool = False
     overlay: Series | None = None
     overlay_name: str = ""
-    drawn: list[Line] = field(default_factory=list)  # of the learning screen, and when and what it shows
-    drawn_t: float = float("-inf")
-    drawn_what: tuple[object, ...] = ()
+    drawn: list[Line] = field(default_factory=list)  # cached lines of the learning screen
+    drawn_t: float = float("-inf")  # time of the snapshot at which they were drawn
+    drawn_settings: tuple[object, ...] = ()  # the settings that they were drawn with
     # logs
     level: int = 0
     only: str = ""
     search: str = ""
-    back: int = 0
-    reading: list[str] | None = None  # a crash report
+    back: int = 0  # entries between the last line shown and the newest
+    reading: list[str] | None = None  # lines of the crash report that is shown
 
     def __post_init__(self) -> None:
-        self.logbook = Logbook(self.directory.logs)
+        self.log = MergedLog(self.directory.logs)
 
     def show(self, snapshot: Snapshot) -> None:
-        """What is known now."""
+        """Replace the snapshot, and read the files that the current screen shows."""
         self.snapshot, self.problem = snapshot, ""
         if self.screen == "logs" or self.opened:
-            self.logbook.read()
+            self.log.read()
         if self.overlay is not None:
             self.overlay.read()
-
-    def answer(self, inspected: Inspected) -> None:
-        """What was asked of an actor."""
-        self.inspected = inspected
 
     # --- keys
 
     def press(self, key: str, character: str | None = None) -> Effect | None:
-        """One key: its name, and the character that it makes if it makes one."""
+        """Handle one key; return the effect that the caller must carry out, if any.
+
+        key: textual's name of the key. character: the character that it types, if it types one.
+        """
         self.notice = ""
         if self.confirming is not None:
             effect, self.confirming = self.confirming, None
@@ -130,7 +132,7 @@ class MonitorState:
         return None
 
     def _found(self) -> list[Action]:
-        """The actions of the palette that what was typed leaves."""
+        """Return the available actions that contain every word typed into the palette."""
         words = self.typed.lower().split()
         return [
             action
@@ -138,21 +140,22 @@ class MonitorState:
             if self._available(action) and all(word in action.text.lower() or word == action.shown for word in words)
         ]
 
-    # --- what keys do
+    # --- actions of keys
 
     def go(self, screen: str) -> None:
         self.screen, self.opened, self.reading = screen, "", None
         if screen == "logs":
-            self.logbook.read()
+            self.log.read()
 
-    def type_into(self, what: str) -> None:
-        self.typing, self.typed, self.chosen = what, "", 0
+    def type_into(self, target: str) -> None:
+        """Start typing into the "search" or the "palette"."""
+        self.typing, self.typed, self.chosen = target, "", 0
 
     def rows(self) -> list[ActorRow]:
         return sorted_rows(self.snapshot, self.column, self.reverse) if self.snapshot else []
 
     def move(self, by: int) -> None:
-        """Up and down, whatever that is here."""
+        """Scroll, or move the selection, by `by` lines (positive: down)."""
         if self.reading is not None or self.opened:
             self.scrolled = max(self.scrolled + by, 0)
         elif self.screen == "actors":
@@ -161,28 +164,30 @@ class MonitorState:
             self.back = max(self.back - by, 0)
 
     def sort(self, by: int) -> None:
+        """Sort the table by the column `by` columns further on; one of the positions is the topology's order."""
         self.column = (self.column + 1 + by) % (len(COLUMNS) + 1) - 1
 
     def open(self) -> Effect | None:
-        """The detail of the selected actor."""
+        """Open the detail of the selected actor."""
         rows = self.rows()
         if not rows:
             return None
         self.opened, self.scrolled, self.inspected = rows[min(self.selected, len(rows) - 1)].name, 0, None
-        self.logbook.read()
+        self.log.read()
         return self.inspect()
 
     def inspect(self) -> Effect | None:
+        """Request the stack and the transition history of the opened actor, if the run can supply them."""
         if self.snapshot is None or self.snapshot.state not in ("running", "draining", "paused"):
-            self.inspected = Inspected(self.opened, error="the run is not running")
+            self.inspected = Inspection(self.opened, error="the run is not running")
         elif all(row.name != self.opened for row in self.snapshot.actors):
-            self.inspected = Inspected(self.opened, error="it is no actor")
+            self.inspected = Inspection(self.opened, error=f"{self.opened} is not an actor")
         else:
             return Effect("inspect", self.opened)
         return None
 
     def leave_here(self) -> None:
-        """Back from a report, a detail or a search."""
+        """Go back from a crash report, a detail or a search."""
         if self.reading is not None:
             self.reading = None
         elif self.opened:
@@ -190,21 +195,21 @@ class MonitorState:
         else:
             self.search, self.only, self.back = "", "", 0
 
-    def ask_to(self, kind: str) -> None:
-        """Asks before something is done to an actor."""
+    def confirm_actor(self, kind: str) -> None:
+        """Ask the user to confirm an effect on the selected actor."""
         rows = self.rows()
         row = next((r for r in rows if r.name == self.opened), None) if self.opened else None
         row = row or (rows[min(self.selected, len(rows) - 1)] if rows else None)
         if row is None or self.snapshot is None or row not in self.snapshot.actors:
-            self.notice = "that is no actor"
+            self.notice = f"{row.name if row else 'the selection'} is not an actor"
         elif self.snapshot.state != "running":
             self.notice = f"the run is {self.snapshot.state}"
         else:
             self.confirming = Effect(kind, row.name)
 
-    def ask_the_run(self, kind: str) -> None:
-        """Asks before something is done to the run as a whole."""
-        state = self.snapshot.state if self.snapshot is not None else "not known"
+    def confirm_run(self, kind: str) -> None:
+        """Ask the user to confirm an effect on the whole run; "pause" means resume where the run is paused."""
+        state = self.snapshot.state if self.snapshot is not None else "not connected yet"
         if kind == "pause" and state == "paused":
             kind = "resume"
         if state in ("running", "paused"):
@@ -216,7 +221,7 @@ class MonitorState:
         self.page += 1
 
     def next_overlay(self) -> None:
-        """The next of the other runs under this one's curves; after the last one none."""
+        """Compare with the next of the other runs, and with none after the last one."""
         runs = [run for run in self.others() if run.path != self.directory.path]
         names = [run.name for run in runs]
         index = names.index(self.overlay_name) + 1 if self.overlay_name in names else 0
@@ -228,12 +233,12 @@ class MonitorState:
         self.overlay.read()
 
     def next_actor(self) -> None:
-        names = ["", *self.logbook.actors]
+        names = ["", *self.log.actors]
         self.only = names[(names.index(self.only) + 1) % len(names)] if self.only in names else ""
         self.back = 0
 
     def read_crash(self) -> None:
-        """The newest crash report."""
+        """Show the newest crash report."""
         reports = sorted(self.directory.crashes.glob("*.txt"), key=lambda path: path.stat().st_mtime)
         if not reports:
             self.notice = "there is no crash report"
@@ -244,7 +249,7 @@ class MonitorState:
     # --- drawing
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Exactly `height` lines of `width` cells."""
+        """Draw exactly `height` lines of `width` cells."""
         room = max(height - FOOT, 1)
         body = self._palette(width, room) if self.typing == "palette" else self._body(width, room)
         body = [fitted(line, width) for line in body[:room]]
@@ -257,11 +262,11 @@ class MonitorState:
         if self.snapshot is None:
             return [[], [(f"   {clean(self.problem) or 'waiting for the supervisor'}", DIM)]]
         top = header(self.snapshot, width)
-        if self.screen == "house":
-            body = house(self.snapshot, width, room)[len(top) :]
+        if self.screen == "overview":
+            body = overview(self.snapshot, width, room)[len(top) :]
         else:
             body = self._screen(self.snapshot, width, room - len(top))
-        if self.snapshot.supervisor:  # what is shown is not what is: grey
+        if self.snapshot.supervisor:  # grey, because the values are out of date
             body = [[(text, DIM) for text, _ in line] for line in body]
         return [*top, *body]
 
@@ -271,13 +276,13 @@ class MonitorState:
             if row is None:
                 selected = min(self.selected, max(len(self.rows()) - 1, 0))
                 return actors_table(snapshot, width, room, column=self.column, reverse=self.reverse, selected=selected)
-            log = self.logbook.of(row.name, DETAIL_LOG)
+            log = self.log.of(row.name, DETAIL_LOG)
             lines, most = actor_detail(row, self.inspected, log, width, room, scrolled=self.scrolled)
             self.scrolled = min(self.scrolled, most)
             return lines
         if self.screen == "learning":
             return self._learning(width, room)
-        entries = self.logbook.chosen(level=self.level, actor=self.only, search=self.search)
+        entries = self.log.chosen(level=self.level, actor=self.only, search=self.search)
         self.back = min(self.back, max(len(entries) - room + 1, 0))
         facts = [
             f"{len(entries)} line{'s' if len(entries) != 1 else ''}",
@@ -292,15 +297,15 @@ class MonitorState:
         ]
 
     def _learning(self, width: int, room: int) -> list[Line]:
-        """Drawn anew when something else is to be seen, and else every few seconds: curves grow slowly."""
-        what = (width, room, self.page, self.axis, self.band, self.logarithmic, self.overlay_name)
+        """Return the learning screen, redrawn when a setting changes and else every few seconds: curves grow slowly."""
+        settings = (width, room, self.page, self.axis, self.band, self.logarithmic, self.overlay_name)
         t = self.snapshot.t if self.snapshot else 0.0
-        if what != self.drawn_what or not 0 <= t - self.drawn_t < LEARNING_S:
-            self.drawn_what, self.drawn_t, self.drawn = what, t, self._multiples(width, room)
+        if settings != self.drawn_settings or not 0 <= t - self.drawn_t < LEARNING_S:
+            self.drawn_settings, self.drawn_t, self.drawn = settings, t, self._multiples(width, room)
         return self.drawn
 
     def _multiples(self, width: int, room: int) -> list[Line]:
-        with self.busy:
+        with self.lock:
             names = self.series.names
             across, down = per_page(width, room - 1)
             pages = max(-(-len(names) // (across * down)), 1)
@@ -325,7 +330,7 @@ class MonitorState:
 
     def _palette(self, width: int, room: int) -> list[Line]:
         found = self._found()
-        lines: list[Line] = [rule("every action here", width)]
+        lines: list[Line] = [rule("actions on this screen", width)]
         for number, action in enumerate(found):
             style = SELECTED if number == min(self.chosen, len(found) - 1) else PLAIN
             lines.append([(f"  {action.shown:>10}   {action.text}", style)])
@@ -345,21 +350,21 @@ class MonitorState:
         for number, name in enumerate(SCREENS, 1):
             style = SELECTED if name == self.screen else PLAIN
             second += [(f"{number}", KEY), (f" {name} ", style), (" ", PLAIN)]
-        second += [("  : ", KEY), ("actions  ", PLAIN), ("q ", KEY), ("leave (the run goes on)", PLAIN)]
+        second += [("  : ", KEY), ("actions  ", PLAIN), ("q ", KEY), ("leave (run continues)", PLAIN)]
         return [fitted(first, width), fitted(second, width)]
 
     def _consequence(self, effect: Effect) -> str:
-        if effect.kind in RUN_ASKED:
-            return RUN_ASKED[effect.kind]
+        if effect.kind in RUN_QUESTIONS:
+            return RUN_QUESTIONS[effect.kind]
         row = next((row for row in self.rows() if row.name == effect.actor), None)
-        counted = "" if effect.kind == "restart" else ", which counts as a death"
-        after = "it comes back" if row is None or row.restartable else "the run ends, for it is not restarted"
-        return f"{effect.kind} {effect.actor}? What it is making is lost{counted}; {after}."
+        counted = "" if effect.kind == "restart" else ", and this counts as a failure"
+        after = "it is restarted" if row is None or row.restartable else "the run ends, because it is not restarted"
+        return f"{effect.kind} {effect.actor}? Its unfinished work is lost{counted}; {after}."
 
 
-RUN_ASKED = {
-    "pause": "pause the run? It comes to rest with all that it has in memory.",
-    "resume": "let the run go on?",
+RUN_QUESTIONS = {
+    "pause": "pause the run? All its state stays in memory.",
+    "resume": "resume the run?",
     "save": "save a checkpoint now?",
 }
 

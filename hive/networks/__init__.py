@@ -1,17 +1,17 @@
-"""Networks: flat parameters, what a network is made of, and Coach's Architecture and NetworkWrapper.
+"""Networks: their parts and parameters, flat blocks of weights, and Coach's Architecture and NetworkWrapper.
 
-    spaces, parameters -> embedders, middleware, heads -> network     building one
-    head_kinds: heads, value_heads, distributional_heads, policy_heads   what it can end in
-    recurrent                                                         one with a memory
-    normalization                                                     one whose observations have mean 0 and deviation 1
-    configured                                                        one that a config describes
-    field_rules                                                       which values parameters can have
-    flat, optimizers                                                  its weights as a block, and steps on it
-    distributions, squashed, projection                               reading actions and values out of its outputs
-    architecture, torch_architecture, losses, wrapper, worker_group   training it as a library
-    clipping, polyak                                                  one clip, one step of a target network
+    spaces, parameters -> embedders, middleware, heads -> network     build a network
+    head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
+    recurrent                                                         networks with an LSTM
+    normalization                                                     networks that normalise their observations
+    configured                                                        networks from a config file
+    field_rules                                                       the valid values of each parameter
+    flat, optimizers                                                  weights in one block, optimizer steps on blocks
+    distributions, squashed, projection                               actions and values computed from the outputs
+    architecture, torch_architecture, losses, wrapper, worker_group   training in a script
+    clipping, polyak                                                  gradient clipping, target network updates
 
-Nothing here knows environments, processes or shared memory.
+This package does not depend on environments, processes or shared memory.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ from hive.networks.spaces import (
 from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, squashed_distribution_for
 from hive.networks.state import StateLayout
 from hive.networks.torch_architecture import TorchArchitecture
-from hive.networks.value_heads import DuelingQHead, QHead, action_count, of_actions
+from hive.networks.value_heads import DuelingQHead, QHead, action_count, select_actions
 from hive.networks.worker_group import WorkerGroup
 from hive.networks.wrapper import NetworkWrapper
 
@@ -229,7 +229,6 @@ __all__ = [
     "network_parameters",
     "network_parameters_of",
     "observed_elements",
-    "of_actions",
     "one_for_each",
     "orthogonal",
     "point_mass",
@@ -240,6 +239,7 @@ __all__ = [
     "refuse_unknown_actions",
     "scaled_rewards",
     "seeded",
+    "select_actions",
     "squashed_distribution_for",
     "weighted_losses",
 ]

@@ -1,13 +1,13 @@
-"""A network that can be trained and asked, whatever library computes it: Coach's `Architecture`.
+"""The interface of a trainable network, independent of the library that computes it: Coach's `Architecture`.
 
-Arrays go in and out; `TorchArchitecture` is the implementation. The cycle of training is
+Arguments and results are NumPy arrays; `TorchArchitecture` is the implementation. The cycle of training is
 
     accumulate_gradients(inputs, targets)        forward, loss, backward, clip, add to `accumulated_gradients`
     apply_gradients(accumulated_gradients)       one optimizer step
     reset_accumulated_gradients()
 
-and `train_on_batch` is all three. Gradients of several batches are added up; averaging them is what `scaler`
-is for.
+and `train_on_batch` does all three. Gradients of several batches are summed; pass `scaler` = 1 / batches to apply
+their average.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ TrainingResult = tuple[float, list[float], float, list[Any]]
 
 
 class Architecture(ABC):
-    """A trainable network with weights of its own.
+    """A trainable network that owns its weights.
 
     agent_parameters: a NetworkParameters, a mapping from network names to them, or an object with such a
         mapping as `network_wrappers`.
-    spaces: the inputs and the action the network is built for.
-    name: of the network; the part before a `/` picks the parameters from a mapping.
+    spaces: the inputs and the action that the network is built for.
+    name: the network's name; the part before a `/` selects the parameters from a mapping.
+
+    Raises NetworkError if `agent_parameters` has no parameters for this name.
     """
 
     def __init__(self, agent_parameters: Any, spaces: Spaces, name: str = "") -> None:
@@ -47,7 +49,7 @@ class Architecture(ABC):
     @property
     @abstractmethod
     def accumulated_gradients(self) -> list[Array]:
-        """The accumulated gradient of every parameter, live, in the order of `get_weights`' first entries."""
+        """The accumulated gradient of every parameter, each of its shape, in the order of `get_weights`; live views."""
 
     @abstractmethod
     def accumulate_gradients(
@@ -60,14 +62,14 @@ class Architecture(ABC):
     ) -> TrainingResult:
         """Adds the gradient of the loss on a batch to `accumulated_gradients`; weights do not change.
 
-        inputs: name -> array [N, *shape]: the inputs of the spaces, and for output i (counted over all heads
-            and their copies) that needs more for its loss `output_<i>_0`, for a policy or Q head the actions, and
-            `output_<i>_1`, for a PPO head their old log probabilities. A recurrent network takes `recurrent_state`
-            and `episode_starts`, see `hive.networks.recurrent`; it keeps no state itself.
-        targets: for each output an array [N], of some heads [N, *target_shape] (a single array if there is one
-            output), or a function of the tuple of outputs, called between forward and loss, that returns them.
-        additional_fetches: what to return besides, as `predict`'s `outputs` (a number) or as
-            `get_variable_value`'s `variable` (a name).
+        inputs: name -> array [N, *shape]: the inputs of the spaces, and the extra inputs of the losses. The loss of
+            output i (counted over all heads and their copies) may need `output_<i>_0` (a policy or Q head: the
+            actions) and `output_<i>_1` (a PPO head: their old log probabilities). A recurrent network also takes
+            `recurrent_state` and `episode_starts`, see `hive.networks.recurrent`; it stores no state itself.
+        targets: for each output an array [N], for some heads [N, *target_shape] (a single array if there is one
+            output). Or a function from the tuple of outputs to such arrays, called between forward pass and loss.
+        additional_fetches: further results, each an output's number (as in `predict`) or a variable's name (as in
+            `get_variable_value`).
         importance_weights: [N], multiplies each sample's loss; or a list with one such array for each output.
         no_accumulation: replace the accumulated gradients instead of adding to them.
 
@@ -79,31 +81,33 @@ class Architecture(ABC):
 
     @abstractmethod
     def apply_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """One optimizer step with `gradients` (as `accumulated_gradients`, of this or an identical network).
+        """Makes one optimizer step with `gradients` (the `accumulated_gradients` of this or an identical network).
 
-        `scaler` multiplies them; the arrays themselves are not changed. The step is counted once.
-        Raises NetworkError, and changes nothing, if they do not fit, or they or the new weights are not finite.
+        `scaler` multiplies the gradients; the arrays themselves are not changed. Raises NetworkError, and changes
+        nothing, if the gradients do not fit the network, or if they or the new weights are not finite.
         """
 
     def apply_and_reset_gradients(self, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """`apply_gradients`, then `reset_accumulated_gradients`."""
+        """Calls `apply_gradients`, then `reset_accumulated_gradients`."""
         self.apply_gradients(gradients, scaler)
         self.reset_accumulated_gradients()
 
     @abstractmethod
     def reset_accumulated_gradients(self) -> None:
-        """Sets all accumulated gradients to 0, whatever they were."""
+        """Sets all accumulated gradients to 0, NaN and infinities included."""
 
     @abstractmethod
     def get_weights(self) -> list[Array]:
-        """Copies of all parameters, then of all buffers."""
+        """Returns copies of all parameters, then of all buffers, in the module's order."""
 
     @abstractmethod
     def set_weights(self, weights: Sequence[Array], rate: float = 1.0) -> None:
-        """new parameter = rate * given + (1 - rate) * old; buffers are copied.
+        """Sets every parameter to rate * given + (1 - rate) * old; buffers are copied.
 
-        `weights` as from `get_weights`. A reader in another thread sees all of the change or nothing. Raises
-        NetworkError, and changes nothing, if they do not fit or parameters are not finite.
+        weights: arrays as `get_weights` returns them. rate: from 0 to 1.
+
+        A reader in another thread sees all of the change or nothing. Raises NetworkError, and changes nothing, if
+        the arrays do not fit or are not finite.
         """
 
     @abstractmethod
@@ -114,22 +118,22 @@ class Architecture(ABC):
         squeeze_output: bool = True,
         initial_feed_dict: Inputs | None = None,
     ) -> Any:
-        """The outputs for a batch, without gradients: one for each head, then a recurrent network's next state.
+        """Returns the outputs for a batch, without gradients: one for each head, then a recurrent network's next state.
 
-        Asking twice gives the same answer. Raises NetworkError for inputs that do not fit and unknown outputs.
+        A call changes no state of the network. Raises NetworkError for inputs that do not fit and unknown outputs.
 
-        inputs: name -> array [N, *shape]. initial_feed_dict: more of them.
-        outputs: which outputs to return, by number; None: all.
+        inputs: name -> array [N, *shape]. initial_feed_dict: further inputs.
+        outputs: the numbers of the outputs to return; None: all.
         squeeze_output: return a single output as itself instead of as a tuple of one.
         """
 
     @staticmethod
     @abstractmethod
     def parallel_predict(sess: Any, network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-        """The outputs of several networks, or of one for several inputs, in order and flat.
+        """Returns the outputs of several networks, or of one for several inputs, as one flat tuple in order.
 
-        sess: a session in Coach; not used here. Inputs of one network are one batch, if its rows are independent.
-        Raises NetworkError for what is no pair of a network and inputs, and as `predict`.
+        sess: a session in Coach; not used here. Inputs of one network form one batch if its rows are independent.
+        Raises NetworkError for an entry that is not a pair (network, inputs), and as `predict`.
         """
 
     def train_on_batch(
@@ -140,18 +144,21 @@ class Architecture(ABC):
         additional_fetches: Sequence[Any] | None = None,
         importance_weights: Array | Sequence[Array] | None = None,
     ) -> TrainingResult:
-        """`accumulate_gradients`, then `apply_and_reset_gradients`; returns what the former returns."""
+        """Calls `accumulate_gradients`, then `apply_and_reset_gradients`; returns the result of the former."""
         result = self.accumulate_gradients(inputs, targets, additional_fetches, importance_weights)
         self.apply_and_reset_gradients(self.accumulated_gradients, scaler)
         return result
 
     @abstractmethod
     def get_variable_value(self, variable: Any) -> Array:
-        """A copy of the parameter or buffer of that name, for example `heads.0.kl_coefficient`."""
+        """Returns a copy of the parameter or buffer of that name, for example `heads.0.kl_coefficient`.
+
+        Raises NetworkError for an unknown name.
+        """
 
     @abstractmethod
     def set_variable_value(self, assign_op: Any, value: np.ndarray, placeholder: Any = None) -> None:
-        """Sets the parameter or buffer named `assign_op`. `placeholder`: for other libraries, not used.
+        """Sets the parameter or buffer named `assign_op`. `placeholder` is TensorFlow's; it is not used.
 
         Raises NetworkError, and changes nothing, for an unknown name and a value that does not fit or is not finite.
         """

@@ -1,4 +1,4 @@
-"""Arrays that come from the caller: are they what the network takes?"""
+"""Checks that arrays from the caller fit the network."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def checked_inputs(
     *,
     training: bool = False,
 ) -> tuple[Tensor | Mapping[str, Tensor], int]:
-    """What a module is called with, and the number of samples.
+    """Returns the argument for the module (a tensor, or a mapping from names to tensors), and the number of samples.
 
-    specs: the inputs there are; needed: those that must be given. state_width: 0 without a memory.
-    training: refuse what is not finite and a batch of no samples, before layers such as BatchNorm have seen it.
+    specs: all inputs of the network; needed: the names of the required ones. state_width: that of a recurrent
+        network's state, else 0.
+    training: also refuse non-finite values and an empty batch, before layers such as BatchNorm store them.
     Raises NetworkError for an input that is unknown, missing, or of another shape or kind.
     """
     inputs = merged_inputs(inputs)
@@ -69,7 +70,7 @@ def checked_inputs(
 
 
 def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
-    """All inputs; NetworkError if they have no names."""
+    """Returns both mappings as one, `more` taking precedence. Raises NetworkError for anything but mappings."""
     for part in (inputs, {} if more is None else more):
         if not isinstance(part, Mapping):
             hint = 'for example {"observation": array}'
@@ -80,9 +81,9 @@ def merged_inputs(inputs: Any, more: Any = None) -> Inputs:
 def first_not_finite(
     inputs: Inputs, targets: Targets | None, importance_weights: Array | Sequence[Array] | None
 ) -> str:
-    """The first array of a batch that holds NaN or infinity, as `target 1`; an empty text if there is none.
+    """Returns the name of the first array of a batch that holds NaN or infinity, such as `target 1`; "" if none does.
 
-    Targets that are computed of the outputs are not looked at.
+    Targets given as a function are not checked.
     """
     for name, array in inputs.items():
         if not np.isfinite(array).all():
@@ -98,22 +99,22 @@ def first_not_finite(
 
 
 def common_rows(*groups: Iterable[Array]) -> int:
-    """The number of rows that all arrays have; NetworkError if there are no arrays or not all have as many."""
+    """Returns the number of rows of all arrays. Raises NetworkError if there are none or their rows differ."""
     shapes = [as_array(array, "an array of a batch").shape for group in groups for array in group]
     rows = {shape[:1] for shape in shapes}
     if len(rows) != 1 or rows == {()}:
-        raise NetworkError(f"arrays of one batch have as many rows each, not shapes {list(map(list, shapes))}")
+        raise NetworkError(f"arrays of one batch must have equal numbers of rows, got {list(map(list, shapes))}")
     return int(shapes[0][0])
 
 
 def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str) -> list[int]:
-    """The numbers of the requested outputs, all if None. Raises NetworkError for anything but numbers of outputs."""
+    """Returns the numbers of the requested outputs (None: all). Raises NetworkError for invalid numbers."""
     if outputs is None:
         return list(range(count))
     names = [head.settings.name for head in heads] + [""] * (count - len(heads))
     hint = "by number: " + ", ".join(f"{number} {name}".rstrip() for number, name in enumerate(names))
     if isinstance(outputs, str) or not isinstance(outputs, Sequence | np.ndarray):
-        raise NetworkError(f"outputs of network `{network}` are chosen by a list, not {outputs!r}", hint=hint)
+        raise NetworkError(f"outputs of network `{network}` must be a list, not {outputs!r}", hint=hint)
     for output in outputs:
         if not is_output_number(output) or not 0 <= output < count:
             raise NetworkError(f"network `{network}` has no output {output!r}", hint=hint)
@@ -121,12 +122,15 @@ def chosen_outputs(outputs: Any, count: int, heads: Sequence[Head], network: str
 
 
 def is_output_number(output: Any) -> bool:
-    """Whether an output is named by its number."""
+    """Returns whether `output` is a whole number of Python or NumPy; booleans are not."""
     return isinstance(output, numbers.Integral) and not isinstance(output, bool)
 
 
 def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) -> None:
-    """NetworkError if `given` have not the shapes of `views`, or cannot be converted to their dtypes."""
+    """Raises NetworkError unless `given` have the shapes of `views` and can be converted to their dtypes.
+
+    what: names the arrays in the message.
+    """
     hint = "take them from an identical network"
     if not isinstance(given, Sequence) or len(given) != len(views):
         found = f"{len(given)} arrays" if isinstance(given, Sequence) else type(given).__name__
@@ -141,7 +145,7 @@ def refuse_misfits(views: Sequence[Array], given: Sequence[Array], what: str) ->
 
 
 def _memory(inputs: Inputs, count: int, width: int) -> dict[str, Tensor]:
-    """The state that a recurrent network is given, and where episodes start if that is said."""
+    """Returns the checked `recurrent_state` and, if given, `episode_starts`."""
     state = np.asarray(inputs[RECURRENT_STATE])
     sequences = len(state) if state.ndim == 2 else 0
     if not sequences or count % sequences:
@@ -157,7 +161,7 @@ def _memory(inputs: Inputs, count: int, width: int) -> dict[str, Tensor]:
 
 def _hint_of(name: str, inputs: Inputs) -> str:
     if name == RECURRENT_STATE:
-        return "begin with `initial_state(sequences)`, then give it the last output of the step before"
+        return "begin with `initial_state(sequences)`, then pass the last output of the previous step"
     return f"given: {', '.join(inputs)}"
 
 

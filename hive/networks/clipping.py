@@ -1,4 +1,4 @@
-"""The factor that brings a gradient within a limit, and clipping of a gradient that lies in one block."""
+"""Gradient clipping: the scale factor for a norm, and clipping of a gradient that lies in one block."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["clip_factor", "clip_gradient"]
 
 Floats = npt.NDArray[np.float32]
 
-MARGIN = 1e-6  # torch.nn.utils.clip_grad_norm_ adds it to the norm, so that a norm of 0 divides nothing by 0
+MARGIN = 1e-6  # added to the norm as torch.nn.utils.clip_grad_norm_ does, which avoids a division by 0
 
 
 def clip_factor(norm: float, limit: float | None) -> float:
-    """The factor that brings a gradient of this norm within `limit`, as torch's clip_grad_norm_ computes it.
+    """Returns min(1, limit / (norm + 1e-6)), the factor of torch's clip_grad_norm_ (Pascanu et al. 2013).
 
-    limit: None or 0: no clipping. Up to a norm of `limit - 1e-6` the factor is 1 and a gradient keeps its bytes.
+    limit: the greatest norm; None or 0: no clipping. Up to a norm of `limit - 1e-6` the factor is exactly 1, so the
+        gradient stays bit-identical.
     """
     return min(1.0, limit / (norm + MARGIN)) if limit else 1.0
 
@@ -28,10 +29,10 @@ def clip_factor(norm: float, limit: float | None) -> float:
 def clip_gradient(
     gradient: Floats, parts: Sequence[Floats], norm: float, limit: float | None, method: GradientClippingMethod
 ) -> None:
-    """Clips `gradient`, a finite block, in place.
+    """Clips `gradient`, a finite block float32 [elements], in place.
 
-    parts: the views of it that belong to each parameter. norm: its global norm. limit: None or 0: no clipping.
-    A gradient within the limit keeps its bytes, see `clip_factor`.
+    parts: a view of the block for each parameter. norm: its global norm. limit: None or 0: no clipping.
+    A gradient within the limit stays bit-identical, see `clip_factor`.
     """
     if not limit:
         return

@@ -1,4 +1,4 @@
-"""Networks as a config describes them and a checkpoint keeps them: parameters from [network], arrays by name."""
+"""Networks from a config and from a checkpoint: parameters from [network], weights copied by name."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ __all__ = ["copy_arrays", "load_module", "network_parameters"]
 def network_parameters(
     network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str] = ("policy", "value")
 ) -> NetworkParameters:
-    """[network] of a config as Coach's NetworkParameters. Raises NetworkError for a class that cannot be loaded.
+    """Returns [network] of a config as Coach's NetworkParameters.
 
-    heads: the names of what it ends in, as the algorithm asks for it.
+    heads: the names of the heads that the algorithm needs.
+
+    Raises NetworkError for a class that cannot be loaded, and for a custom head that the algorithm does not have.
     """
     parameters = NetworkParameters()
     parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
@@ -42,8 +44,8 @@ def network_parameters(
     for name, reference in own.items():
         if reference is not None and name not in heads:
             raise NetworkError(
-                f"[network] {name}_head `{reference}` has no place: this algorithm has the heads {', '.join(heads)}",
-                hint=f"leave {name}_head out, or bring a whole network as [network] module",
+                f"[network] {name}_head `{reference}` is not used: this algorithm has the heads {', '.join(heads)}",
+                hint=f"leave {name}_head out, or set [network] module to a whole network",
             )
     parameters.heads_parameters = [
         HeadParameters(name, cls=None if own.get(name) is None else load_module(str(own[name]), f"{name}_head"))
@@ -53,7 +55,10 @@ def network_parameters(
 
 
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:
-    """The class behind "package.module:Class", which a key of [network] names."""
+    """Imports and returns the class or function "package.module:Class" of a [network] key.
+
+    Raises NetworkError if it cannot be imported or is not callable.
+    """
     name, _, attribute = reference.partition(":")
     try:
         found: Any = getattr(importlib.import_module(name), attribute)
@@ -69,13 +74,17 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
 
 
 def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], place: str) -> None:
-    """Overwrites every array of `own` with the one of its name. Raises RecordError where they do not fit."""
+    """Copies into every array of `own` the array of that name in `given`.
+
+    place: the origin of `given`, for messages. Raises RecordError for a missing array and for another shape or dtype;
+    the arrays before it have been copied then.
+    """
     for name, array in own.items():
         theirs = given.get(name)
         if theirs is None or theirs.shape != array.shape or theirs.dtype != array.dtype:
-            found = "is not there" if theirs is None else f"is {theirs.dtype}{list(theirs.shape)}"
+            found = "is missing" if theirs is None else f"is {theirs.dtype}{list(theirs.shape)}"
             raise RecordError(
                 f"`{name}` of {place} {found}, this network has {array.dtype}{list(array.shape)}",
-                hint="the weights need the same network, observations and actions",
+                hint="weights fit only the same network, observations and actions",
             )
         np.copyto(array, theirs)

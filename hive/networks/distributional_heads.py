@@ -1,6 +1,6 @@
 """Heads that learn the distribution of the return of every action: by categories (C51) and by quantiles (QR-DQN).
 
-Both are for a discrete action; extra input of their losses: the actions that were taken, int64 [N].
+Both need a discrete action. Extra input of their losses: the actions taken, int64 [N].
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from hive.networks.head_parameters import CategoricalQHeadParameters, QuantileQH
 from hive.networks.heads import Head, refuse_unknown_actions
 from hive.networks.projection import categorical_support
 from hive.networks.spaces import ActionSpec
-from hive.networks.value_heads import action_count, of_actions
+from hive.networks.value_heads import action_count, select_actions
 
 __all__ = ["CategoricalQHead", "QuantileQHead"]
 
-# A target whose sum is further from 1 has lost or gained mass; float32 sums of hundreds of atoms stay within.
+# The greatest distance of a target's sum from 1; the rounding of float32 sums of hundreds of atoms stays below it.
 MASS_TOLERANCE = 1e-3
 
 
 class CategoricalQHead(Head):
-    """Log probabilities [N, actions, atoms] of returns, the atoms of `support` (a buffer).
+    """Log probabilities float32 [N, actions, atoms] of returns, the atoms of `support` (a buffer float32 [atoms]).
 
-    Target: probabilities [N, atoms] of the return of the action, laid onto the support by `project_categorical`.
+    Target: probabilities [N, atoms] of the return of the action taken, projected by `project_categorical`.
     Loss: the cross entropy of both (Bellemare, Dabney and Munos 2017, algorithm 1). Raises NetworkError for a
-    target that is not a distribution.
+    target that is not a distribution, unknown actions, and an action that is not discrete.
     """
 
     gain = 0.01
@@ -54,7 +54,7 @@ class CategoricalQHead(Head):
                 f"the target of sample {row} is not a distribution: its sum is {float(target[row].sum()):.4g}",
                 hint="project_categorical keeps all mass",
             )
-        return -(target * of_actions(output, extra[0])).sum(-1)
+        return -(target * select_actions(output, extra[0])).sum(-1)
 
     def values(self, output: Tensor) -> Tensor:
         """The expected returns [..., actions] of an output [..., actions, atoms]."""
@@ -62,12 +62,12 @@ class CategoricalQHead(Head):
 
 
 class QuantileQHead(Head):
-    """Quantiles [N, actions, atoms] of the return, at the midpoints (2 i + 1) / (2 atoms).
+    """Quantiles float32 [N, actions, atoms] of the return, at the midpoints (2 i + 1) / (2 atoms).
 
-    Target: [N, atoms], as many equally likely returns of the action, in any order. Loss: for each quantile the mean
-    over the targets of the quantile Huber loss |tau - [u < 0]| L(u) / kappa, u the target minus the quantile, and
-    the sum of these (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", equation
-    10; divided by kappa as in "Implicit Quantile Networks"). kappa = 0: the quantile loss, |tau - [u < 0]| |u|.
+    Target: [N, atoms], equally likely returns of the action taken, in any order. Loss: the sum over the quantiles of
+    the mean over the targets of |tau - [u < 0]| L(u) / kappa, where u is the target minus the quantile and L the
+    Huber loss (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", equation 10;
+    divided by kappa as in "Implicit Quantile Networks"). With kappa = 0 the terms are |tau - [u < 0]| |u|.
     """
 
     gain = 1.0
@@ -89,7 +89,7 @@ class QuantileQHead(Head):
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
-        errors = target.unsqueeze(-2) - of_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
+        errors = target.unsqueeze(-2) - select_actions(output, extra[0]).unsqueeze(-1)  # [N, quantiles, targets]
         sizes = errors.abs()
         if self.kappa:
             inside = 0.5 * errors.square() / self.kappa

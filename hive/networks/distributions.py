@@ -1,15 +1,15 @@
 """Action distributions as plain arithmetic on a network's outputs.
 
-A distribution is a small value that says how the last axis of the policy outputs is read:
+A distribution object defines the meaning of the last axis of the policy outputs:
 
     Categorical        logits [..., n]                      actions int64 [...]
     MultiCategorical   logits [..., sum(nvec)]              actions int64 [..., len(nvec)]
     DiagonalGaussian   mean and log std [..., 2 * D]        actions float32 [..., *shape], D = prod(shape)
 
-Leading axes are free. Sampling takes its noise from the caller, so randomness belongs to the data: the same
-noise gives the same actions in every process. What can be computed of the noise alone is `prepare_noise`, for
-a whole rollout at once. Actions are not clipped to bounds: log probabilities are those of what was sampled.
-`torch.distributions` is not used: it validates and allocates, at several times the cost.
+Leading axes are free. The caller passes the noise of a sample, so the same noise gives the same actions in every
+process. `prepare_noise` does the part of sampling that depends on the noise alone, for a whole rollout at once.
+Actions are not clipped to bounds, so log probabilities are those of the sampled actions. `torch.distributions` is
+not used because its validation and allocations cost several times as much.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["ActionDistribution", "Categorical", "DiagonalGaussian", "MultiCatego
 
 Floats = npt.NDArray[np.float32]
 
-# Uniform noise may be exactly 0, whose logarithm is infinite; that of the smallest normal number is not.
+# Uniform noise may be exactly 0, whose logarithm is infinite, so it is raised to the smallest normal number.
 TINY = float(np.finfo(np.float32).tiny)
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class ActionDistribution(ABC):
-    """What every distribution offers. `outputs` is [..., width], see the module's docstring for the rest."""
+    """The interface of all distributions. `outputs` is float32 [..., width]; the module has the other shapes."""
 
-    noise: Literal["uniform", "normal"]  # what `prepare_noise` takes, float32: uniform in [0, 1), or N(0, 1)
+    noise: Literal["uniform", "normal"]  # the input of `prepare_noise`, float32: uniform in [0, 1), or N(0, 1)
     action_dtype: Literal["int64", "float32"]
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many outputs of the network it reads."""
+        """The number of network outputs that describe one action."""
 
     @property
     @abstractmethod
@@ -60,45 +60,45 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def prepare_noise(self, noise: Floats) -> Floats:
-        """Turns noise float32 [..., *noise_shape] into what `sample` takes, of the same shape."""
+        """Converts noise float32 [..., *noise_shape] to the argument of `sample`, of the same shape."""
 
     def draw_noise(self, generator: np.random.Generator, *shape: int) -> Floats:
-        """Prepared noise for actions [*shape], from the next numbers of `generator`."""
+        """Returns prepared noise float32 [*shape, *noise_shape], from the next numbers of `generator`."""
         draw = generator.random if self.noise == "uniform" else generator.standard_normal
         return self.prepare_noise(draw((*shape, *self.noise_shape), np.float32))
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Actions [..., *action_shape] drawn with the given prepared noise."""
+        """Returns actions [..., *action_shape] computed from `outputs` and prepared noise."""
 
     @abstractmethod
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
-        """`sample` on NumPy arrays, for the hot loop of a collector. Rounding may differ from torch's."""
+        """`sample` for NumPy arrays, in the hot loop of a collector. Its rounding may differ from torch's."""
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        """Log probability (density) [...] of `actions`."""
+        """Returns the log probabilities (log densities) float32 [...] of `actions`."""
 
     @abstractmethod
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Entropy [...] in nats."""
+        """Returns the entropy float32 [...] in nats."""
 
     def log_prob_and_entropy(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, for less than the price of both where they have something in common."""
+        """Returns `log_prob` and `entropy`, each [...]; subclasses compute common terms once."""
         return self.log_prob(outputs, actions), self.entropy(outputs)
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
-        """The most likely actions [..., *action_shape]."""
+        """Returns the most likely actions [..., *action_shape]."""
 
     def for_rollout(self, number: int) -> ActionDistribution:
-        """The distribution that rollout `number` of a collector acts by: this one, unless exploration falls."""
+        """Returns the distribution for a collector's rollout `number`: this one, unless exploration has a schedule."""
         return self
 
 
 @dataclass(frozen=True)
 class Categorical(ActionDistribution):
-    """One of `n` actions by logits. Sampling: Gumbel-max (Gumbel 1954; Maddison et al. 2014)."""
+    """One of `n` actions, from logits. Sampling: Gumbel-max (Gumbel 1954; Maddison et al. 2014)."""
 
     n: int
     noise = "uniform"
@@ -142,7 +142,7 @@ class Categorical(ActionDistribution):
 
 @dataclass(frozen=True)
 class MultiCategorical(ActionDistribution):
-    """Independent categorical choices, logits side by side; log probabilities and entropies add up."""
+    """Independent categorical choices with concatenated logits; log probabilities and entropies are sums over them."""
 
     nvec: tuple[int, ...]
     noise = "uniform"
@@ -199,7 +199,7 @@ class MultiCategorical(ActionDistribution):
 
 @dataclass(frozen=True)
 class GaussianColumns(ActionDistribution):
-    """What distributions over 2 D outputs share: all means, flattened, then all log standard deviations."""
+    """The base of distributions over 2 D outputs: all means, flattened, then all log standard deviations."""
 
     shape: tuple[int, ...]
     noise = "normal"
@@ -253,7 +253,7 @@ class DiagonalGaussian(GaussianColumns):
 
 
 def distribution_for(action: ActionSpec) -> ActionDistribution:
-    """The distribution of a discrete, multi-discrete or box action; NetworkError for any other."""
+    """Returns the distribution of a discrete, multi-discrete or box action; raises NetworkError for any other."""
     choices = [action.n] if isinstance(action, DiscreteAction) else getattr(action, "nvec", [1])
     if min(choices, default=0) < 1:
         raise NetworkError(f"{action!r} leaves nothing to choose", hint="every discrete action has at least one value")
@@ -270,7 +270,7 @@ def distribution_for(action: ActionSpec) -> ActionDistribution:
 
 
 def _gumbel(noise: Floats) -> Floats:
-    """Gumbel noise made of uniform noise: the argmax of logits plus it is a sample of the softmax."""
+    """Converts uniform noise to Gumbel noise: the argmax of logits plus Gumbel noise is a sample of the softmax."""
     gumbel = np.maximum(noise, TINY)
     for _ in range(2):
         np.negative(np.log(gumbel, out=gumbel), out=gumbel)

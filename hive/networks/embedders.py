@@ -1,11 +1,11 @@
 """Input embedders: the layers that turn one named input into a vector, chosen by the input's shape.
 
     [H, W, C] or [C, H, W], uint8 [H, W]   image: convolutions, then a dense layer
-    anything else                          vector: flattened, then dense layers if asked for
+    anything else                          vector: flattened, then the configured dense layers
 
-The axis of the channels is the smaller one of first and last; if they are equal, the last. uint8 inputs are
-scaled by 1/255, float inputs are taken as they are. Images of at least 36 x 36 get the convolutions of Mnih
-et al. 2015 ("Nature" DQN), smaller ones two layers of 3 x 3. A float32 vector without dense layers costs no
+The channel axis is the smaller one of first and last; if they are equal, the last. uint8 inputs are
+scaled by 1/255, float inputs are not scaled. Images of at least 36 x 36 get the convolutions of Mnih
+et al. 2015 ("Nature" DQN), smaller ones two layers of 3 x 3. A float32 vector without dense layers needs no
 layer at all.
 """
 
@@ -22,7 +22,7 @@ from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpe
 
 __all__ = ["ACTION_INPUT", "ImageInput", "VectorInput", "embedder_layers", "network_inputs"]
 
-# The input that is the action itself, where an embedder asks for it: a critic of states and actions has it.
+# The name of the input that holds the action; a critic of states and actions has an embedder for it.
 ACTION_INPUT = "action"
 
 Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
@@ -31,12 +31,12 @@ Stack = tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
 NATURE: Stack = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)), (512,)  # Mnih et al. 2015
 SMALL: Stack = ((32, 3, 1, 1), (64, 3, 2, 1)), (128,)
 
-# The convolutions of NATURE reduce 36 x 36 to 1 x 1; anything smaller vanishes in them.
+# The convolutions of NATURE reduce 36 x 36 to 1 x 1, so smaller images do not fit.
 SMALLEST_NATURE_IMAGE = 36
 
 
 class VectorInput(nn.Module):
-    """[N, ...] of any dtype -> float32 [N, elements], scaled."""
+    """Flattens an input [N, ...] of any dtype to float32 [N, elements], multiplied by `scale`."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class VectorInput(nn.Module):
 
 
 class ImageInput(nn.Module):
-    """[N, H, W, C], [N, C, H, W] or [N, H, W] -> float32 [N, C, H, W], scaled."""
+    """Converts images [N, H, W, C], [N, C, H, W] or [N, H, W] to float32 [N, C, H, W], multiplied by `scale`."""
 
     def __init__(self, shape: tuple[int, ...], scale: float) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class ImageInput(nn.Module):
 
 
 def embedder_layers(spec: InputSpec, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:
-    """The layers that embed an input of this `spec`, and the width of what they return."""
+    """Returns the layers that embed an input of this `spec` as float32 [N, width], and `width`."""
     shape = tuple(spec.shape)
     scale = 1.0 / 255.0 if spec.dtype == "uint8" else 1.0
     if len(shape) == 3 or (len(shape) == 2 and spec.dtype == "uint8"):
@@ -83,9 +83,9 @@ def embedder_layers(spec: InputSpec, parameters: InputEmbedderParameters) -> tup
 
 
 def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[str, InputSpec]:
-    """The inputs there are: the observations and, if an embedder of that name asks for it, the action.
+    """Returns all inputs of a network: the observations and, if an embedder is named `action`, the action.
 
-    The action of a box is float32 of its shape, a discrete one is one-hot, float32 [n].
+    A box action is float32 of its shape, a discrete one is one-hot, float32 [n].
     """
     inputs = dict(spaces.observations)
     if ACTION_INPUT in parameters.input_embedders_parameters and ACTION_INPUT not in inputs:

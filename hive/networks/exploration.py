@@ -1,9 +1,9 @@
-"""Acting by action values: the best action, or at random with a probability that falls with the rollout's number.
+"""Epsilon-greedy actions: the best action, or a random one with a probability that falls with the rollout's number.
 
     epsilon(r) = start + (end - start) * min(1, r / rollouts)
 
-r is the number of the rollout, so the schedule needs no counter that somebody would have to save, and a rollout made
-again has the same epsilon. It is read from the values [..., n] as other distributions are from logits.
+r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
+The outputs are action values [..., n], where other distributions have logits.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class EpsilonGreedy(ActionDistribution):
-    """The action of the largest of `n` values, or with probability `epsilon` any of them, that one included.
+    """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among all `n`.
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
-    rollout that is made; None: epsilon is `end`, as in evaluations that draw actions.
+    current rollout; None: epsilon is `end`, as in evaluations that sample actions.
+
+    Raises NetworkError unless `start` and `end` are from 0 to 1 and `rollouts` is at least 1.
     """
 
     n: int
@@ -45,8 +47,8 @@ class EpsilonGreedy(ActionDistribution):
     def __post_init__(self) -> None:
         if not (0.0 <= self.start <= 1.0 and 0.0 <= self.end <= 1.0 and self.rollouts >= 1):
             raise NetworkError(
-                f"no exploration from {self.start} to {self.end} in {self.rollouts} rollouts",
-                hint="two probabilities, and at least one rollout",
+                f"invalid exploration from {self.start} to {self.end} in {self.rollouts} rollouts",
+                hint="give two probabilities, and at least one rollout",
             )
 
     def for_rollout(self, number: int) -> EpsilonGreedy:
@@ -54,7 +56,7 @@ class EpsilonGreedy(ActionDistribution):
 
     @property
     def epsilon(self) -> float:
-        """The probability of an action that is drawn whatever the values are."""
+        """The probability of a uniformly drawn action."""
         done = 1.0 if self.rollout is None else min(1.0, self.rollout / self.rollouts)
         return self.start + (self.end - self.start) * done
 

@@ -1,4 +1,4 @@
-"""Rules for the fields of parameter classes, checked whenever a field is assigned.
+"""Rules for the fields of parameter classes, checked at every assignment.
 
     class NetworkParameters(CheckedFields):
         RULES = {"batch_size": Rule.whole(1), "clip_gradients": Rule.number(0).or_none()}
@@ -6,8 +6,8 @@
 
     parameters.batch_size = 0      NetworkError: batch_size = 0 is not a whole number >= 1
 
-The constructor of a dataclass assigns its fields, so it is checked too. Lists and dictionaries can change without an
-assignment; `check_fields` checks all fields again, and is called where a network is built.
+The constructor of a dataclass assigns its fields, so its arguments are checked too. Lists and dictionaries can change
+without an assignment, so `build_network` calls `check_fields`, which checks all fields again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["CheckedFields", "Rule", "Rules"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The values that a field can have.
+    """The valid values of a field.
 
-    expected: describes them, to complete "is not ..."; called when it is needed. accepts: whether a value is one of
-        them. convert: makes the value to keep.
+    expected: returns their description, which completes "is not ..."; called only for an error, because the valid
+        names can change. accepts: whether a value is valid. convert: returns the value to store.
     """
 
     expected: Callable[[], str]
@@ -40,20 +40,21 @@ class Rule:
     convert: Callable[[Any], Any] = lambda value: value
 
     def checked(self, owner: str, name: str, value: Any) -> Any:
-        """The value to keep. Raises NetworkError that names the field, the value and what is expected."""
+        """Returns the value to store. Raises NetworkError, which names the field, the value and the valid ones."""
         if not self.accepts(value):
             hint = f"it is a field of {owner}"
             raise NetworkError(f"{name} = {reprlib.repr(value)} is not {self.expected()}", hint=hint)
         return self.convert(value)
 
     def or_none(self) -> Rule:
+        """Returns a rule that accepts None too."""
         return Rule(
             lambda: f"{self.expected()} or None", lambda value: value is None or self.accepts(value), self.convert
         )
 
     @staticmethod
     def number(minimum: float = -math.inf, *, above: float = -math.inf, below: float = math.inf) -> Rule:
-        """A finite number of Python or NumPy within these bounds, `above` and `below` excluded; not a boolean."""
+        """Accepts a finite number of Python or NumPy with minimum <= value, above < value < below; no booleans."""
         bounds = {f" >= {minimum:g}": minimum, f" > {above:g}": above, f" < {below:g}": below}
         limits = " and".join(limit for limit, bound in bounds.items() if math.isfinite(bound))
 
@@ -65,12 +66,12 @@ class Rule:
 
     @staticmethod
     def whole(minimum: int) -> Rule:
-        """A whole number of Python or NumPy; not a boolean."""
+        """Accepts a whole number of Python or NumPy of at least `minimum`; no booleans."""
         return Rule(lambda: f"a whole number >= {minimum}", lambda value: _is_whole(value, minimum))
 
     @staticmethod
     def widths() -> Rule:
-        """The widths of layers, none of them 0."""
+        """Accepts a sequence of layer widths, whole numbers of at least 1."""
 
         def accepts(value: Any) -> bool:
             is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
@@ -88,7 +89,7 @@ class Rule:
 
     @staticmethod
     def choice(names: Collection[str], *, any_case: bool = False) -> Rule:
-        """One of `names`, to which more can be added later."""
+        """Accepts one of `names`, a live collection: names added later are valid. any_case: ignore upper case."""
 
         def accepts(value: Any) -> bool:
             known = [name.lower() for name in names] if any_case else names
@@ -98,7 +99,7 @@ class Rule:
 
     @staticmethod
     def member(kind: type[Enum]) -> Rule:
-        """A member of an enumeration, or its name, which is converted to the member."""
+        """Accepts a member of an enumeration, or its name, which is converted to the member."""
         return Rule(
             lambda: f"one of {', '.join(kind.__members__)}",
             lambda value: isinstance(value, kind) or (isinstance(value, str) and value in kind.__members__),
@@ -139,7 +140,10 @@ Rules: TypeAlias = Mapping[str, Rule]
 
 
 class CheckedFields:
-    """A class whose fields are checked by `RULES`, field name -> rule. A field without a rule takes any value."""
+    """A class whose fields are checked by `RULES`, field name -> rule. A field without a rule takes any value.
+
+    Assigning an invalid value raises NetworkError.
+    """
 
     __slots__ = ()
     RULES: ClassVar[Rules] = {}
@@ -151,7 +155,7 @@ class CheckedFields:
             object.__setattr__(self, name, value if rule is None else rule.checked(type(self).__name__, name, value))
 
     def check_fields(self) -> None:
-        """Checks every field again. Raises NetworkError for the first that breaks its rule."""
+        """Checks every field again. Raises NetworkError for the first invalid value."""
         for name in self.RULES:
             setattr(self, name, getattr(self, name))
 

@@ -4,13 +4,13 @@
              0                                                      parameter_bytes               block_bytes
     gradient | weight 0 | pad | bias 0 | pad | .. | last bias | pad |   float32 [parameter_elements]
 
-Every parameter (float32) and every buffer starts at a multiple of 64 bytes and the padding is zero.
-Publishing, reducing, optimising, target updates and checkpoints are then passes over blocks that know nothing
-of layers, and a network reads the weights that another process wrote by pointing at them: `bind` moves no
-weights, it exchanges addresses.
+Every parameter (float32) and every buffer starts at a multiple of 64 bytes, and the padding is zero.
+Publishing, reduction, optimizer steps, target updates and checkpoints are then passes over one block, independent of
+the layers. A network reads the weights that another process wrote in place: `bind` copies no weights, it exchanges
+addresses.
 
-`bind` must not happen between a forward pass and its backward pass: the backward pass would read the new
-weights. Memory comes from the caller; nothing here maps, locks or versions it. Only host memory is supported.
+Do not call `bind` between a forward pass and its backward pass: the backward pass would read the new
+weights. The caller owns the memory; this module neither maps, locks nor versions it. Only host memory is supported.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["ALIGNMENT", "FlatField", "FlatParameters", "aligned_block"]
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-# A cache line and the widest vector register. The alignment of an operand changes the bits of a matrix
-# product, so equal weights give equal outputs in every process only if they lie at equally aligned addresses.
+# Bytes of a cache line and of the widest vector register. The alignment of an operand changes the bits of a matrix
+# product, so equal weights give bit-identical outputs in every process only at equally aligned addresses.
 ALIGNMENT = 64
 
-# Views are kept for so many blocks, then forgotten together. Blocks come again: a board holds two more than
-# it has readers, a slab a few. More than a run has, few enough for a caller who brings new ones every time.
+# Blocks whose views are cached; when it is full the whole cache is cleared. Blocks recur: a board has two more than
+# readers, a slab a few. The limit exceeds the blocks of a run, and bounds the memory for a caller with ever new blocks.
 CACHED_BLOCKS = 128
 
 NUMPY_OF_BUFFER = {
@@ -52,7 +52,7 @@ NUMPY_OF_BUFFER = {
 
 @dataclass(frozen=True, slots=True)
 class FlatField:
-    """One parameter or buffer: `offset` and `nbytes` are bytes, `dtype` is NumPy's name (`"float32"`)."""
+    """The place of one parameter or buffer in a block: `offset` and `nbytes` in bytes, `dtype` as NumPy names it."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class FlatField:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What there is to know of a block that was bound: its bytes, and the views for parameters and buffers."""
+    """A block that was bound: its bytes, and the views for parameters and buffers."""
 
     block: Bytes | memoryview
     data: Bytes
@@ -72,12 +72,12 @@ class _Bound:
 
 
 class FlatParameters:
-    """Makes the parameters and buffers of `module` views of one block, and moves them from block to block.
+    """Makes the parameters and buffers of `module` views of one block, and rebinds them to other blocks.
 
     `parameters` and `buffers` are the fields of the block in the module's order; a tied parameter is one
     field. `names`, `shapes` and `offsets` (bytes) are those of the parameters. `parameter_bytes` is a
     multiple of 64, `parameter_elements` a quarter of it (padding included), `block_bytes` includes the
-    buffers. `block` is the block that the module reads now. The names of `module.state_dict()` do not change.
+    buffers. `block` is the bound block. The names of `module.state_dict()` do not change.
 
     Raises NetworkError for parameters that are not dense float32 in host memory, and for buffers of a dtype
     other than float32, float64, int64, uint8 or bool.
@@ -107,32 +107,33 @@ class FlatParameters:
         self.bind(block)
 
     def describe(self) -> list[tuple[str, tuple[int, ...]]]:
-        """The name and shape of every parameter, in the order of the block."""
+        """Returns the name and shape of every parameter, in the order of the block."""
         return list(zip(self.names, self.shapes, strict=True))
 
     def arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
-        """Named NumPy views of `block`, parameters first, then buffers. Nothing is copied."""
+        """Returns named NumPy views of `block`, uint8 [>= block_bytes]: parameters first, then buffers."""
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.parameters + self.buffers}
 
     def buffer_arrays(self, block: Bytes | memoryview) -> dict[str, npt.NDArray[Any]]:
-        """Those of the buffers alone."""
+        """Returns named NumPy views of the buffers in `block`."""
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.buffers}
 
     def gradient_arrays(self, gradient: Floats) -> list[Floats]:
-        """NumPy views of a gradient block, one for each parameter."""
+        """Returns a NumPy view of a gradient block, float32 [parameter_elements], for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]
 
     def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
-        """Points every parameter and buffer at `block`, without copying; about 0.5 us a parameter.
+        """Points every parameter and buffer at `block`, without copying; takes about 0.5 us per parameter.
 
-        block: uint8 [>= block_bytes], starting at a multiple of 64 bytes. It stays alive as long as this
-            object. Cheapest is the very object that was bound before.
-        read_only: this object never writes into the block; so too if the block itself does not allow it.
+        block: uint8 [>= block_bytes], starting at a multiple of 64 bytes. This object keeps it alive. Pass the same
+            array object again where you can: its views are cached.
+        read_only: never write into the block; implied if the array is not writeable.
 
-        Of a read-only block only the parameters are read in place; the buffers are copied out of it, because
-        layers such as BatchNorm write into theirs: into what others read, or where it ends the process.
+        With a read-only block only the parameters are read in place. The buffers are copied, because layers such as
+        BatchNorm write into theirs: other processes would read the change, or read-only memory would end this one.
+        Raises NetworkError for a block of another dtype, size or alignment.
         """
         bound = self._bound.get((id(block), read_only)) or self._first_bound(block, read_only)
         for tensor, view in zip(self._parameters, bound.parameters, strict=True):
@@ -147,7 +148,7 @@ class FlatParameters:
         self.block = bound.data
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
-        """Copies the present values into a writable `block` and zeros into its padding."""
+        """Copies the present values into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""
         values = aligned_block(self.block_bytes)
         for array, tensor in zip(self.arrays(values).values(), self._parameters + self._buffers, strict=True):
             array[...] = tensor.detach().numpy()
@@ -156,10 +157,10 @@ class FlatParameters:
     def gradient(self, out: Floats) -> npt.NDArray[np.uint8]:
         """Copies every parameter's `.grad` into `out` and returns which parameters had one.
 
-        out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero. Cheapest is the very
-            object that was given before.
-        Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter); there `out` gets
-        zeros.
+        out: float32 [parameter_elements], aligned to 64 bytes; its padding stays zero. Pass the same array object
+            again where you can: its views are cached.
+        Returns uint8 [parameters]: 0 where `.grad` is None (a frozen or unused parameter) and `out` gets zeros.
+        Raises NetworkError for an `out` of another dtype, shape or alignment.
         """
         views = self._gradient_views_of(out)
         mask = np.ones(len(views), np.uint8)
@@ -171,23 +172,23 @@ class FlatParameters:
         sources = [gradient for gradient in found if gradient is not None]
         if sources:
             targets = [view for view, gradient in zip(views, found, strict=True) if gradient is not None]
-            with torch.no_grad():  # a gradient of create_graph=True has a graph of its own
+            with torch.no_grad():  # with create_graph=True the gradients have a graph themselves
                 torch._foreach_copy_(targets, sources)
         return mask
 
     def release_gradients(self) -> None:
-        """Sets every `.grad` to None, so that the next backward pass hands over tensors instead of adding."""
+        """Sets every `.grad` to None, so that the next backward pass assigns tensors instead of adding to them."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def _bytes_of(self, block: Bytes | memoryview) -> Bytes:
         data = np.frombuffer(block, np.uint8)
         if data.nbytes < self.block_bytes:
-            raise NetworkError(f"a block of {data.nbytes} bytes does not hold {self.block_bytes} bytes of weights")
+            raise NetworkError(f"a block of {data.nbytes} bytes is too small for {self.block_bytes} bytes of weights")
         return data
 
     def _first_bound(self, block: Bytes | memoryview, read_only: bool) -> _Bound:
-        """Remembers the block by its identity, which is its own as long as it is remembered."""
+        """Caches the block by its `id`, which stays unique because the cache keeps the block alive."""
         data = self._bytes_of(block)
         if read_only:
             data.flags.writeable = False
@@ -210,14 +211,14 @@ class FlatParameters:
         if out.dtype != np.float32 or out.shape != (self.parameter_elements,):
             expected = f"float32 [{self.parameter_elements}]"
             raise NetworkError(f"a gradient block is {expected}, got {out.dtype} {list(out.shape)}")
-        out[:] = 0  # clears the padding once; nothing writes there later
+        out[:] = 0  # clears the padding once; no later pass writes to it
         views = _tensors(out.view(np.uint8), self.parameters)
         _remember(self._gradient_views, id(out), (out, views))
         return views
 
 
 def aligned_block(nbytes: int) -> Bytes:
-    """A private block of zeros, uint8 [nbytes], that starts at a multiple of 64 bytes."""
+    """Returns a new block of zeros, uint8 [nbytes], that starts at a multiple of 64 bytes."""
     memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes]
@@ -228,7 +229,7 @@ def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
         found, *allowed = (str(dtype).removeprefix("torch.") for dtype in (tensor.dtype, *dtypes))
         raise NetworkError(
             f"`{name}` is {found}, a flat block holds {', '.join(allowed)} there",
-            hint="call .float() on the module, and cast inside its forward where another precision is wanted",
+            hint="call .float() on the module, and cast inside its forward for another precision",
         )
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise NetworkError(
@@ -238,7 +239,7 @@ def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
 
 
 def _lay_out(named: list[tuple[str, Any]], offset: int) -> tuple[tuple[FlatField, ...], int]:
-    """Fields for `named` tensors from `offset` on, and the offset after the last one."""
+    """Returns the fields of `named` tensors from `offset` on, and the offset after the last one."""
     fields = []
     for name, tensor in named:
         nbytes = prod(tensor.shape) * tensor.element_size()
@@ -252,11 +253,11 @@ def _array(data: Bytes, field: FlatField) -> npt.NDArray[Any]:
 
 
 def _tensors(data: Bytes, fields: tuple[FlatField, ...]) -> list[Tensor]:
-    """A view of `data` for each field; even in inference mode ordinary tensors, which can be trained."""
+    """Returns a view of `data` for each field. They are ordinary, trainable tensors even in inference mode."""
     if fields and data.ctypes.data % ALIGNMENT:
         raise NetworkError(f"a block must start at a multiple of {ALIGNMENT} bytes, this one does not")
     with warnings.catch_warnings(), torch.inference_mode(False):
-        warnings.filterwarnings("ignore", message=".*not writable")  # torch cannot know that nobody writes
+        warnings.filterwarnings("ignore", message=".*not writable")  # a warning about writes, which never happen
         return [torch.from_numpy(_array(data, field)) for field in fields]
 
 

@@ -1,4 +1,4 @@
-"""The heads by name, and making one."""
+"""The table of heads by name, and `make_head`, which builds one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hive.networks.value_heads import DuelingQHead, QHead
 
 __all__ = ["HEADS", "make_head"]
 
-# Name -> what parameters it needs, and how it is made of parameters, action and whether losses are Huber's.
+# Name -> the class of its parameters, and its constructor from parameters, action and whether to use the Huber loss.
 HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], Head]]] = {
     "policy": (HeadParameters, lambda parameters, action, _: PolicyHead(parameters, action)),
     "value": (HeadParameters, lambda parameters, _, huber: ValueHead(parameters, huber=huber)),
@@ -34,12 +34,15 @@ HEADS: dict[str, tuple[type[HeadParameters], Callable[[Any, ActionSpec, bool], H
 
 
 def make_head(parameters: HeadParameters, action: ActionSpec, *, huber: bool) -> Head:
-    """The head that `parameters` describe.
+    """Builds the head that `parameters` describe.
 
-    NetworkError for an unknown name, parameters of another class, or a class of one's own whose heads do not fit.
+    huber: use the Huber loss instead of the squared error, in heads that have one of them.
+
+    Raises NetworkError for an unknown name, parameters of another class, or a custom class (`parameters.cls`) that
+    returns anything but a head with the same output shape.
     """
     if parameters.name not in HEADS:
-        raise NetworkError(f"no head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
+        raise NetworkError(f"unknown head `{parameters.name}`", hint=f"one of: {', '.join(HEADS)}")
     kind, make = HEADS[parameters.name]
     if not isinstance(parameters, kind):
         raise NetworkError(
@@ -55,12 +58,12 @@ def _own_head(parameters: HeadParameters, action: ActionSpec, usual: Head) -> He
     head = parameters.cls(parameters, action)
     if not isinstance(head, Head):
         raise NetworkError(
-            f"the {parameters.name} head is {type(head).__name__}, which is no head",
+            f"the {parameters.name} head is {type(head).__name__}, not a hive.networks.Head",
             hint="derive it from hive.networks.Head, or from one of the heads there",
         )
     if head.output_shape != usual.output_shape:
         raise NetworkError(
             f"the {parameters.name} head {type(head).__name__} has outputs of shape {list(head.output_shape)}",
-            hint=f"{type(usual).__name__}, whose place it takes, has {list(usual.output_shape)}",
+            hint=f"{type(usual).__name__}, which it replaces, has {list(usual.output_shape)}",
         )
     return head

@@ -1,4 +1,4 @@
-"""Parameters of the heads that need more than `HeadParameters`; each has the name that `make_head` knows it by."""
+"""Parameters of the heads that need more than `HeadParameters`; `name` is their key in `head_kinds.HEADS`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ __all__ = [
 
 @dataclass(slots=True)
 class DuelingQHeadParameters(HeadParameters):
-    """hidden: the width of the layer that each of the two streams has of its own; 0: none. 512 in the paper."""
+    """Parameters of a DuelingQHead.
+
+    hidden: the width of the hidden layer of each of the two streams; 0: none. Wang et al. 2016 have 512.
+    """
 
     RULES: ClassVar[Rules] = {**HeadParameters.RULES, "hidden": Rule.whole(0)}
 
@@ -30,7 +33,10 @@ class DuelingQHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class CategoricalQHeadParameters(HeadParameters):
-    """`atoms` equally spaced returns from `v_min` to `v_max`; the defaults are those of the paper."""
+    """Parameters of a CategoricalQHead: `atoms` equally spaced returns from `v_min` to `v_max`.
+
+    The defaults are those of Bellemare, Dabney and Munos 2017. The returns have the unit of the rewards.
+    """
 
     RULES: ClassVar[Rules] = {
         **HeadParameters.RULES,
@@ -47,7 +53,10 @@ class CategoricalQHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class QuantileQHeadParameters(HeadParameters):
-    """atoms: the number of quantiles. huber_loss_interval: the paper's kappa, up to which errors count squared."""
+    """Parameters of a QuantileQHead; the defaults are those of Dabney et al. 2018.
+
+    atoms: the number of quantiles. huber_loss_interval: the paper's kappa; smaller errors count squared.
+    """
 
     RULES: ClassVar[Rules] = {**HeadParameters.RULES, "atoms": Rule.whole(1), "huber_loss_interval": Rule.number(0)}
 
@@ -58,7 +67,7 @@ class QuantileQHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class PolicyHeadParameters(HeadParameters):
-    """beta_entropy: so many times its entropy is taken from the loss."""
+    """Parameters of a PolicyHead. beta_entropy: the factor of the entropy bonus, which is subtracted from the loss."""
 
     RULES: ClassVar[Rules] = {**HeadParameters.RULES, "beta_entropy": Rule.number()}
 
@@ -68,18 +77,18 @@ class PolicyHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class SquashedPolicyHeadParameters(HeadParameters):
-    """A Gaussian within the bounds of the action; it has no more parameters."""
+    """Parameters of a SquashedPolicyHead: those of HeadParameters."""
 
     name: str = "squashed_policy"
 
 
 @dataclass(slots=True)
 class PPOHeadParameters(HeadParameters):
-    """PPO's loss.
+    """Parameters of a PPOHead.
 
-    clip_likelihood_ratio_using_epsilon: how far the ratio of the probabilities may be from 1; None: any way.
-    beta_entropy: so many times its entropy is taken from the loss.
-    initial_kl_coefficient: what the variable `kl_coefficient` of the head starts with, the factor of the
+    clip_likelihood_ratio_using_epsilon: the greatest distance of the probability ratio from 1; None: no clipping.
+    beta_entropy: the factor of the entropy bonus, which is subtracted from the loss.
+    initial_kl_coefficient: the initial value of the head's variable `kl_coefficient`, the factor of the
         divergence from the old policy in the loss.
     """
 

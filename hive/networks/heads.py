@@ -1,8 +1,8 @@
-"""Heads: what the last layer's outputs mean, and the standard loss of each.
+"""Heads: the meaning of the last layer's outputs, and the standard loss of each.
 
 The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
-owns `width` columns of its result, turns them into its output and knows the loss of it. Here are the two that
-every actor-critic has; `value_heads`, `distributional_heads` and `policy_heads` have the others.
+owns `width` columns of its result, converts them to its output and computes the loss. This module has the two heads
+of an actor-critic; `value_heads`, `distributional_heads` and `policy_heads` have the others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
 
 
 class Head(nn.Module, ABC):
-    """A head reads `width` columns; its weights are initialised with `gain`.
+    """The base class of heads. `width` is the number of columns it reads, `gain` initialises their weights.
 
-    `output_shape` and `target_shape` are those of one sample. `extra_inputs` are dtype and shape of one sample
-    of each array that its loss needs beside the target.
+    `output_shape` and `target_shape` are those of one sample. `extra_inputs` has the dtype and the shape of one
+    sample of each array that the loss needs in addition to the target.
     """
 
     width: int
@@ -41,17 +41,20 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, columns: Tensor) -> Tensor:
-        """The head's output from its columns [N, width]."""
+        """Returns the head's output, float32 [N, *output_shape], from its columns, float32 [N, width]."""
 
     @abstractmethod
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
-        """The loss of each sample, [N], without the head's weight."""
+        """Returns the loss of each sample, float32 [N], without the head's `loss_weight`.
+
+        target: [N, *target_shape]. extra: an array [N, ...] for each of `extra_inputs`.
+        """
 
 
 class ValueHead(Head):
-    """A value [N], of states or, where an input is the action, of both. Target: returns [N].
+    """A value float32 [N] of states or, if the action is an input, of states and actions. Target: returns [N].
 
-    Loss: the squared error, or Huber's with delta 1.
+    Loss: the squared error, or the Huber loss with delta 1.
     """
 
     width = 1
@@ -70,11 +73,11 @@ class ValueHead(Head):
 
 
 class PolicyHead(Head):
-    """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D].
+    """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
-    The log standard deviation of a Gaussian is a parameter that does not depend on the observation, at first
+    The log standard deviation of a Gaussian is a parameter that does not depend on the observation, initially
     0 (Schulman et al. 2015; Andrychowicz et al. 2021). Target: advantages [N]; extra input: the actions.
-    Loss: -log_prob(action) * advantage - beta_entropy * entropy.
+    Loss: -log_prob(action) * advantage - beta_entropy * entropy (Williams 1992; Mnih et al. 2016).
     """
 
     gain = 0.01
@@ -105,7 +108,7 @@ class PolicyHead(Head):
 
 
 def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
-    """NetworkError if `actions` int64 [N, ...] are not all from 0 to below the number of actions."""
+    """Raises NetworkError unless 0 <= action < number of actions for all `actions`, int64 [N, ...]."""
     if isinstance(action, DiscreteAction):
         limits = torch.tensor(int(action.n))
     elif isinstance(action, MultiDiscreteAction):

@@ -1,12 +1,12 @@
-"""Layers and how they are initialised: orthogonal weights, zero biases.
+"""Layers and their initialisation: orthogonal weights, zero biases.
 
 Hidden layers have gain sqrt(2), a policy's outputs 0.01 and a value's 1: small policy outputs make the first
 policy nearly uniform, which matters more than most choices (Andrychowicz et al. 2021, "What Matters in
 On-Policy RL?", 3.2).
 
-Initial values are drawn from torch's global generator. `seeded` replaces its state by one from the caller's
-generator for the time of building, and puts it back: so a user's own module is as reproducible as the
-built-in ones, and building a network disturbs nobody's random numbers.
+Initial values are drawn from torch's global generator. `seeded` seeds it from the caller's generator while a network
+is built, and restores its state afterwards. Thus custom modules are as reproducible as built-in ones, and building a
+network does not change the random numbers of the program.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def activation_layer(name: str) -> nn.Module:
-    """The activation of that name as a module; NetworkError lists the known ones."""
+    """Returns the activation of that name as a module. Raises NetworkError, which lists all names, for other names."""
     if name not in ACTIVATIONS:
-        raise NetworkError(f"no activation `{name}`", hint=f"one of: {', '.join(ACTIVATIONS)}")
+        raise NetworkError(f"unknown activation `{name}`", hint=f"one of: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()
 
 
 def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
-    """Gives `layer` orthogonal weights of that gain and zero biases, and returns it."""
+    """Initialises `layer` with orthogonal weights (Saxe et al. 2013) of that gain and zero biases, and returns it."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -52,7 +52,10 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
 
 
 def dense_layers(inputs: int, widths: Sequence[int], activation: str) -> tuple[list[nn.Module], int]:
-    """A linear layer and an activation for each of `widths`, and the width of what they return."""
+    """Returns a linear layer and an activation for each of `widths`, and the width of their output.
+
+    inputs: the width of their input, float32 [N, inputs]. Raises NetworkError for an unknown activation.
+    """
     layers: list[nn.Module] = []
     for width in widths:
         layers += [orthogonal(nn.Linear(inputs, width)), activation_layer(activation)]

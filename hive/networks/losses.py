@@ -1,6 +1,6 @@
 """The losses of a batch: every head's standard loss, weighted, and the L2 regularisation.
 
-Arrays come from the caller and are checked here: a target [N, 1] against an output [N] would broadcast to
+The arrays of the caller are checked here, because a target [N, 1] and an output [N] would broadcast to
 [N, N] and train on nonsense without an error.
 """
 
@@ -27,7 +27,10 @@ def weighted_losses(
     targets: Targets,
     importance_weights: Array | Sequence[Array] | None = None,
 ) -> list[Tensor]:
-    """The mean loss of every output times its head's weight; arguments as in `accumulate_gradients`."""
+    """Returns the mean loss of every output times its head's weight, scalars with a graph.
+
+    Arguments and errors are those of `Architecture.accumulate_gradients`.
+    """
     if callable(targets):
         targets = targets(tuple(output.detach().numpy() for output in outputs))
     each_target = one_for_each(targets, len(heads), "targets")
@@ -53,7 +56,10 @@ def weighted_losses(
 
 
 def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
-    """The arrays of all outputs; NetworkError if that is no array and no list of one for each output."""
+    """Returns a list of one array for each output. Raises NetworkError for anything but such a list or a single array.
+
+    what: names the arrays in the message.
+    """
     if isinstance(arrays, np.ndarray):
         arrays = [arrays]
     if not isinstance(arrays, Sequence | Tensor) or isinstance(arrays, str):
@@ -65,18 +71,18 @@ def one_for_each(arrays: Any, outputs: int, what: str) -> Sequence[Array]:
 
 
 def l2_loss(module: nn.Module, weight: float) -> Tensor:
-    """`weight` times half the sum of squares of the trainable matrices and kernels; biases are left out."""
+    """Returns `weight` times half the sum of squares of the trainable matrices and kernels, without biases."""
     squares = [p.square().sum() for p in module.parameters() if p.requires_grad and p.dim() > 1]
     return 0.5 * weight * sum(squares, torch.zeros(()))
 
 
 def extra_input_names(heads: Sequence[Head]) -> list[str]:
-    """The names of all inputs that losses need beside targets: `output_0_0` for the first one of output 0."""
+    """Returns the names of all extra inputs of the losses: `output_0_0` is the first one of output 0."""
     return [name for index, head in enumerate(heads) for name in _names_of(index, head)]
 
 
 def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what: str) -> Tensor:
-    """`array` as a tensor of that `shape`; NetworkError if it is missing, misshapen or of another kind."""
+    """Returns `array` as a tensor of that dtype and `shape`; raises NetworkError if it is None or does not fit."""
     if array is None:
         raise NetworkError(f"{what} is missing", hint=f"expected {dtype} {list(shape)}")
     values = as_array(array, what)
@@ -86,7 +92,7 @@ def checked_tensor(array: Array | None, dtype: str, shape: tuple[int, ...], what
 
 
 def as_array(values: Any, what: str) -> Array:
-    """`values` as an array; NetworkError if they are none, for example a list of rows of unequal lengths."""
+    """Returns `values` as an array. Raises NetworkError if that fails, for example for rows of unequal lengths."""
     try:
         return np.asarray(values.detach() if isinstance(values, Tensor) else values)
     except (TypeError, ValueError) as error:
@@ -94,4 +100,4 @@ def as_array(values: Any, what: str) -> Array:
 
 
 def _names_of(index: int, head: Head) -> list[str]:
-    return [f"output_{index}_{place}" for place in range(len(head.extra_inputs))]
+    return [f"output_{index}_{position}" for position in range(len(head.extra_inputs))]

@@ -1,4 +1,4 @@
-"""Between the inputs and the heads: merging several embeddings into one, and the dense layers after it."""
+"""The layers between embedders and heads: the merger of several embeddings, and dense layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["Merger", "middleware_layers"]
 class Merger(nn.Module):
     """Embeds each of several named inputs and merges the embeddings, in the order of `names`.
 
-    Takes a mapping from names to tensors [N, ...]; returns float32 [N, width].
+    Takes a mapping from names to tensors [N, ...]; returns float32 [N, width]. Raises NetworkError for a sum of
+    embeddings of different widths.
     """
 
     def __init__(
@@ -45,5 +46,5 @@ class Merger(nn.Module):
 
 
 def middleware_layers(parameters: MiddlewareParameters, width: int) -> tuple[list[nn.Module], int]:
-    """The layers after embeddings of this `width`, and the width of what they return."""
+    """Returns the dense layers for embeddings float32 [N, width], and the width of their output."""
     return dense_layers(width, parameters.widths, parameters.activation)

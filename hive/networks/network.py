@@ -1,17 +1,16 @@
-"""The network built from NetworkParameters, and the contract of networks that users bring.
+"""The network built from NetworkParameters, and the contract of user-defined networks.
 
     observations ─ embedder ─┐
     measurements ─ embedder ─┴ merger ─ middleware ─ one linear layer ─┬ columns ─ policy head ─ logits [N, A]
                                                                        └ columns ─ value head ── value [N]
 
 A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
-inputs, and returns a tuple with the output of every head, by default (policy, value). Your own module fulfils
-the same contract, see `from_module`. With an LSTM the network is another class, see `recurrent`.
+inputs, and returns a tuple with the output of every head, by default (policy, value). A user-defined module must
+fulfil the same contract, see `from_module`. With an LSTM the network is another class, see `recurrent`.
 
-Acting is dominated by the cost of calling small layers, so there is nothing else in the way: `forward` walks
-a list of steps, which for the usual layers are torch's own functions on the layer's parameters; all heads share
-one matrix product, and a plain vector input is no layer. Hooks on inner layers are therefore not called; those
-on the network are.
+Calls of small layers dominate the cost of acting, so `forward` calls a list of steps, which for the usual layers are
+torch's functions on the layer's parameters. All heads share one matrix product, and a plain vector input needs no
+layer. Hooks on inner layers are therefore not called; those on the network are.
 """
 
 from __future__ import annotations
@@ -51,20 +50,20 @@ __all__ = [
 
 Observations = Tensor | Mapping[str, Tensor]
 
-Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # called with the columns and what it has by name
+Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of the columns, and its keyword arguments
 
-PROBE_ROWS = 2  # with one row, a module that loses its batch axis would pass
+PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
-# Layers whose output is memory of their own that they do not need again, and activations that overwrite it.
+# Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
 PRODUCERS = (nn.Linear, nn.Conv2d)
 IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 
 
 class OutputLayer(nn.Linear):
-    """The linear layers of all `heads` as one, each head's rows initialised with its own gain.
+    """The linear layers of all `heads` as one, each head's rows initialised with the gain of that head.
 
-    A head's rescaling r acts on the gradient to the layers below and on nothing else: with x the input,
-    y = r * layer(x) + (1 - r) * layer(x without gradient), and r is a constant.
+    A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
+    y = r * layer(x) + (1 - r) * layer(x without gradient).
     """
 
     def __init__(self, inputs: int, heads: Sequence[Head]) -> None:
@@ -88,7 +87,7 @@ class OutputLayer(nn.Linear):
 
 
 class Network(nn.Module):
-    """Layers that end in `width` features, and the heads on them. Called with observations, returns a tuple.
+    """Layers that return features [N, width], and heads. Maps observations to a tuple of the heads' outputs.
 
     Children: `trunk` (all layers in order, the heads' common linear layer last) and `heads`.
     """
@@ -109,7 +108,7 @@ class Network(nn.Module):
 
 
 class NetworkPerHead(nn.Module):
-    """Several networks on the same observations, `branches`; returns the outputs of all, in order."""
+    """Several networks, `branches`, for the same observations; returns the outputs of all in one tuple, in order."""
 
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -120,10 +119,10 @@ class NetworkPerHead(nn.Module):
 
 
 def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
-    """The network that `parameters` describe, with initial weights drawn from `generator`.
+    """Builds the network that `parameters` describe, with initial weights drawn from `generator`.
 
-    The same generator state gives the same weights. Raises NetworkError for parameters that do not fit the
-    spaces.
+    The same generator state gives the same weights. Raises NetworkError for invalid parameters and for parameters
+    that do not fit the spaces.
     """
     parameters.refuse_impossible()
     if not spaces.observations:
@@ -132,7 +131,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     if not parameters.normalize_observations:
         return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
     if len(spaces.observations) != 1 or isinstance(network, RecurrentNetwork | RecurrentNetworkPerHead):
-        raise NetworkError("normalize_observations needs a single observation and a network that remembers nothing")
+        raise NetworkError("normalize_observations needs a single observation and a network without an LSTM")
     (observation,) = spaces.observations.values()
     return NormalizedNetwork(observation, network, parameters.normalize_rewards)
 
@@ -152,7 +151,7 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
-    """The heads of a network that `build_network` made of layers, one for each output; None for any other module."""
+    """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
     if isinstance(module, NormalizedNetwork):
         return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
@@ -163,21 +162,22 @@ def heads_of(module: nn.Module) -> list[Head] | None:
 
 
 def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None = None) -> nn.Module:
-    """Checks that your own module fulfils the contract, and returns it.
+    """Checks that a user-defined module fulfils the contract, and returns it.
 
-    It is called with a float32 or uint8 tensor [N, *shape] as the environment gives it (several inputs: with
-    a mapping from names to tensors) and must return a tuple `(policy, value)`: policy float32 [N, A] for a
-    discrete action, [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations)
-    for a box of D elements; value float32 [N]. With other `heads` it returns an output for each of these, of their
-    `output_shape`. Outputs beyond are allowed. A probe of two zero observations is passed through it in evaluation
-    mode. Raises NetworkError that says which output is wrong.
+    The module is called with observations, a float32 or uint8 tensor [N, *shape] (several inputs: a mapping from
+    names to tensors). It must return a tuple `(policy, value)`. The policy is float32 [N, A] for a discrete action,
+    [N, sum(nvec)] for a multi-discrete one, [N, 2 * D] (means, then log standard deviations) for a box of D
+    elements; the value is float32 [N]. With other `heads` it returns an output [N, *output_shape] for each of them.
+    Further outputs are allowed. The check calls the module in evaluation mode with two zero observations.
+
+    Raises NetworkError, which names the wrong output.
     """
     if heads is None:
         heads = [make_head(head, spaces.action, huber=False) for head in NetworkParameters().heads()]
     if not isinstance(module, nn.Module):
         raise NetworkError(
-            f"`module` gives a {type(module).__name__}, not a torch.nn.Module",
-            hint="it is called with the spaces and returns the network",
+            f"`module` returns a {type(module).__name__}, not a torch.nn.Module",
+            hint="it is called with the spaces and must return the network",
         )
     outputs = _probed(module, spaces, training=False)
     expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
@@ -196,11 +196,14 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
 
 
 def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:
-    """The names of the buffers that a forward pass in training mode changes, as BatchNorm does; they change back."""
+    """Returns the names of the buffers that a forward pass in training mode changes, as BatchNorm's does.
+
+    The buffers have their former values afterwards.
+    """
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     if not before:
         return []
-    with torch.random.fork_rng(devices=()):  # dropout draws from torch's own generator
+    with torch.random.fork_rng(devices=()):  # dropout would advance torch's global generator
         _probed(module, spaces, training=True)
     changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name])]
     for name, buffer in module.named_buffers():
@@ -209,7 +212,7 @@ def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str
 
 
 def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
-    """What the module returns for two zero observations. Its mode is as before."""
+    """Calls the module with two zero observations, in training mode or not, and restores its mode."""
     probe = {
         name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
@@ -224,7 +227,7 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
 
 
 def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
-    """What calling `layers` in order comes to. A linear layer's arguments are its own dict of parameters, live."""
+    """Returns steps equivalent to calling `layers` in order. A linear layer's arguments are its live parameter dict."""
     steps: list[Step] = []
     before: nn.Module | None = None
     for layer in layers:
@@ -240,12 +243,12 @@ def _steps(layers: Sequence[nn.Module]) -> tuple[Step, ...]:
 
 
 def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Module], int]:
-    """Embedders, merger and middleware, and the width of their result."""
+    """Returns embedders, merger and middleware, and the width of their output."""
     available = network_inputs(parameters, spaces)
     chosen = parameters.input_embedders_parameters or {name: InputEmbedderParameters() for name in available}
     unknown = sorted(chosen.keys() - available.keys())
     if unknown:
-        raise NetworkError(f"no input `{unknown[0]}` to embed", hint=f"inputs: {', '.join(sorted(available))}")
+        raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
     embedders = [embedder_layers(available[name], chosen[name]) for name in names]
     if len(available) == 1:
@@ -261,7 +264,7 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
 def _recurrent(
     parameters: NetworkParameters, middleware: LSTMMiddlewareParameters, spaces: Spaces, heads: Sequence[Head]
 ) -> nn.Module:
-    """The network with an LSTM after the layers; one for each head if they are separate."""
+    """Builds the network with an LSTM after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:

@@ -1,16 +1,16 @@
-"""Normalised observations and rewards: statistics over all data so far, which travel with the network.
+"""Normalisation of observations and rewards, with statistics stored in the network.
 
     gradient worker     moments_of(...)      count, means and sums of squared distances of a round's rows
-    learner             merge(...)           adds them, worker after worker, to those of the version before
-    observations        NormalizedNetwork    clip((observation - shift) * scale), in every forward pass
-    rewards             scaled_rewards       clip(reward * scale), in the gradient worker, before any loss
+    learner             merge(...)           adds them, worker after worker, to those of the previous version
+    any forward pass    NormalizedNetwork    clip((observation - shift) * scale)
+    gradient worker     scaled_rewards(...)  clip(reward * scale), before any loss
 
-Rewards keep their mean: only their scale changes, by the deviation of their discounted sum since the episode began, as
-in Stable-Baselines3's VecNormalize and OpenAI's Baselines.
+Rewards keep their mean. They are divided by the deviation of their discounted sum since the episode began, as in
+Stable-Baselines3's VecNormalize and OpenAI's Baselines.
 
-The statistics are buffers of the network, so they lie in the block of its version: who acts by version v normalises by
-version v, a gradient of version v is exact for it, and a checkpoint holds them. A forward pass changes none. All sums
-are float64 in a fixed order, so the same round gives the same bytes wherever it is merged.
+The statistics are buffers of the network, so they lie in the block of its version. Weights of version v are therefore
+always used with the statistics of version v, and a checkpoint contains them. A forward pass changes none of them. All
+sums are float64 in a fixed order, so merging the same round gives bit-identical results in every process.
 
 Sums of several parts: Chan, Golub and LeVeque 1979. Clipping at 10 deviations and 1e-8 in the root, as in OpenAI's
 Baselines and Stable-Baselines3.
@@ -42,15 +42,19 @@ __all__ = [
 ]
 
 OBSERVATIONS, REWARDS = "normalizer.", "reward_normalizer."  # prefixes of the names of the buffers
-LIMIT = 10.0  # deviations from the mean
-EPSILON = 1e-8  # of the variance: what never changes stays 0
+LIMIT = 10.0  # greatest distance from the mean, in deviations
+EPSILON = 1e-8  # added to the variance, so that an element that never changes becomes 0 instead of 0 / 0
 
 Moments = NDArray[np.float64]
 """[1 + 2 n]: the count of rows, then the n means, then the n sums of squared distances from them."""
 
 
 class Normalizer(nn.Module):
-    """float32 [N, *shape] -> the same, normalised. `seen` are the Moments that `shift` and `scale` follow from."""
+    """Maps float32 [N, *shape] to normalised values of the same shape.
+
+    Buffers: `seen`, the Moments of all observations, float64 [1 + 2 n]; `shift` and `scale`, which are computed from
+    them, float32 [*shape].
+    """
 
     seen: Tensor
     shift: Tensor
@@ -67,18 +71,19 @@ class Normalizer(nn.Module):
 
 
 class NormalizedNetwork(nn.Module):
-    """A network with the statistics of observations, of rewards, or of both.
+    """Holds the statistics of observations, of rewards, or of both; calls `network` with normalised observations.
 
-    observation: None if observations are not normalised. rewards: whether there are statistics of rewards.
+    Observations are float32 [N, *shape]. observation: None if they are not normalised. rewards: whether there are
+    statistics of rewards.
     """
 
     def __init__(self, observation: InputSpec | None, network: nn.Module, rewards: bool = False) -> None:
-        """Raises NetworkError for observations that are bytes, which are scaled already."""
+        """Raises NetworkError for uint8 observations, which are scaled already."""
         super().__init__()
         if observation is not None and observation.dtype != "float32":
             raise NetworkError(
                 f"observations of {observation.dtype} cannot be normalised",
-                hint="bytes are divided by 255 anyway: leave network.normalize_observations out",
+                hint="uint8 is divided by 255 anyway: leave network.normalize_observations out",
             )
         self.normalizer = None if observation is None else Normalizer(observation.shape)
         self.reward_normalizer = Normalizer(()) if rewards else None
@@ -89,25 +94,26 @@ class NormalizedNetwork(nn.Module):
 
 
 def observed_elements(shape: Sequence[int]) -> int:
-    """The length of Moments of rows of this shape."""
+    """Returns the length of the Moments of rows of this shape, 1 + 2 n."""
     return 1 + 2 * prod(shape)
 
 
 def moments_of(rows: NDArray[Any], out: Moments) -> None:
-    """Adds the rows [N, ...] to Moments."""
+    """Adds rows [N, ...] to the Moments `out`, float64 [1 + 2 n], in place."""
     if not len(rows):
         return
     values = rows.reshape(len(rows), -1).astype(np.float64)
     mean = values.mean(0)
     values -= mean
     values *= values
-    _add(np.concatenate(([len(rows)], mean, values.sum(0))), out)  # row after row: no bit depends on where it lies
+    # NumPy sums over the first axis row after row, so the bits do not depend on the alignment of the memory.
+    _add(np.concatenate(([len(rows)], mean, values.sum(0))), out)
 
 
 def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) -> NDArray[np.float32]:
-    """Rewards divided by the deviation of the discounted sums that `seen` counts, clipped to +-LIMIT.
+    """Returns the rewards divided by the deviation of the discounted sums counted in `seen`, clipped to +-LIMIT.
 
-    own: the Moments of these rewards' own discounted sums, used while nothing has been seen: in the first rounds.
+    own: the Moments of the discounted sums of these rewards, used while `seen` is empty, in the first rounds.
     """
     moments = seen if seen[0] else own
     if not moments[0]:
@@ -118,9 +124,10 @@ def scaled_rewards(rewards: NDArray[np.float32], seen: Moments, own: Moments) ->
 
 
 def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix: str = OBSERVATIONS) -> None:
-    """Adds Moments, in this order, to the buffers of a Normalizer in a block, named as in a NormalizedNetwork.
+    """Adds Moments, in this order, to the buffers of a Normalizer, and updates `shift` and `scale`, in place.
 
-    prefix: OBSERVATIONS or REWARDS.
+    parts: each float64 [1 + 2 n]. buffers: arrays of a block, named as in a NormalizedNetwork. prefix: OBSERVATIONS or
+    REWARDS.
     """
     seen: Moments = buffers[f"{prefix}seen"]
     parts = [part for part in parts if part[0]]
@@ -134,7 +141,7 @@ def merge(parts: Sequence[Moments], buffers: Mapping[str, NDArray[Any]], prefix:
 
 
 def _add(part: Moments, total: Moments) -> None:
-    """Of no rows nothing is added. In place."""
+    """Adds `part`, which has at least one row, to `total` in place."""
     elements = len(part) // 2
     before, more = total[0], part[0]
     count = before + more

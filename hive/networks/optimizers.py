@@ -2,12 +2,12 @@
 
     parameters v, gradient, moments v  --step-->  parameters v+1, moments v+1
 
-`FlatOptimizer` keeps no state: moments are arrays of the caller, so they can lie in shared memory, be
-versioned and checkpointed like weights, and a step that dies halfway has spoilt nothing. An output may be the
-same array as its input. Formulas are those of torch.optim; clipping is a factor, `gradient_scale`, folded
-into the pass. The whole block is one group: weight decay reaches every parameter, frozen ones too.
+`FlatOptimizer` has no state. The moments are arrays of the caller, so they can lie in shared memory and be versioned
+and checkpointed like weights, and an interrupted step leaves version v intact. An output may be the same array as its
+input. The formulas are those of torch.optim; clipping is a factor, `gradient_scale`, applied in the same pass. The
+whole block is one parameter group, so weight decay applies to every parameter, frozen ones included.
 
-`LimitedMemoryBFGS` wraps torch's L-BFGS for the library; its history lives in the object, not in blocks.
+`LimitedMemoryBFGS` wraps torch's L-BFGS for scripts; its history is in the object, not in blocks.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ Floats = npt.NDArray[np.float32]
 NAMES = ("adam", "adamw", "rmsprop", "sgd", "lbfgs")
 
 BETA = MOMENTUM = Rule.number(0, below=1)
-EPSILON = Rule.number(above=0)  # with 0, elements whose gradient is always 0, such as padding, would become 0 / 0
+EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0, such as padding, would become 0 / 0
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSettings:
-    """An optimizer by name, with torch's defaults.
+    """The name and constants of an optimizer, with torch's defaults.
 
-    betas: of adam and adamw. epsilon: of these and rmsprop. decay: of rmsprop, torch's alpha.
-    momentum: of rmsprop and sgd. weight_decay: decoupled in adamw, added to the gradient in the others.
+    name: adam (Kingma and Ba 2015), adamw (Loshchilov and Hutter 2019), rmsprop, sgd or lbfgs.
+    betas: for adam and adamw. epsilon: for these and rmsprop. decay: for rmsprop, torch's alpha.
+    momentum: for rmsprop and sgd. weight_decay: decoupled in adamw, added to the gradient in the others.
+
+    Raises NetworkError for an unknown name and for constants out of range.
     """
 
     name: str = "adam"
@@ -51,18 +54,23 @@ class OptimizerSettings:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise NetworkError(f"no optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
+            raise NetworkError(f"unknown optimizer `{self.name}`", hint=f"one of: {', '.join(NAMES)}")
         rules = {"epsilon": EPSILON, "decay": BETA, "momentum": MOMENTUM, "weight_decay": Rule.number(0)}
         values = [(name, rule, getattr(self, name)) for name, rule in rules.items()]
-        for name, rule, value in (*values, *((f"betas[{place}]", BETA, beta) for place, beta in enumerate(self.betas))):
+        for name, rule, value in (
+            *values,
+            *((f"betas[{position}]", BETA, beta) for position, beta in enumerate(self.betas)),
+        ):
             rule.checked(type(self).__name__, name, value)
 
 
 class FlatOptimizer:
-    """Adam, AdamW, RMSProp or SGD on blocks. `moment_blocks` is how many moment arrays a step needs.
+    """Adam, AdamW, RMSProp or SGD on blocks. `moment_blocks` is the number of moment arrays of a step.
 
     Adam and AdamW: the averages of the gradient and of its square. RMSProp: the average of the square, and
-    the momentum if there is any. SGD: the momentum if there is any. All start as zeros.
+    with `momentum` the velocity. SGD: with `momentum` the velocity. All must be zeros before the first step.
+
+    Raises NetworkError for lbfgs.
     """
 
     def __init__(self, settings: OptimizerSettings) -> None:
@@ -82,7 +90,7 @@ class FlatOptimizer:
             self._pass, self.moment_blocks = _native.sgd_step, 1 if momentum else 0
             self._constants = {"momentum": momentum}
         else:
-            raise NetworkError(f"{name} keeps its history outside of blocks", hint="in a run use adam or sgd")
+            raise NetworkError(f"{name} stores its history outside of blocks", hint="in a run use adam or sgd")
         self.settings = settings
 
     def step(
@@ -99,10 +107,12 @@ class FlatOptimizer:
     ) -> bool:
         """Writes the weights and moments after one update. All arrays: float32 [parameter_elements].
 
-        Returns whether all that was written is finite.
+        Returns whether all written values are finite.
 
-        step: the number of this update, from 1 on.
+        step: the number of this update, starting at 1.
         gradient_scale: multiplies the gradient; the array `gradient` is not changed.
+
+        Raises NetworkError unless there are `moment_blocks` moment arrays.
         """
         if len(moments_in) != self.moment_blocks or len(moments_out) != self.moment_blocks:
             given = f"{len(moments_in)} and {len(moments_out)}"
@@ -124,10 +134,10 @@ class FlatOptimizer:
 
 
 class LimitedMemoryBFGS:
-    """torch.optim.LBFGS with FlatOptimizer's interface: one quasi-Newton iteration a step, no moment arrays.
+    """torch.optim.LBFGS with FlatOptimizer's interface: one quasi-Newton iteration per step, no moment arrays.
 
-    The gradient of a step is given, so there is no line search and no second evaluation of the loss. After a
-    step whose result is not finite the history is forgotten: it would spoil every later one.
+    The caller passes the gradient of a step, so there is no line search and no second evaluation of the loss. A step
+    with a non-finite result clears the history, because it would make every later step non-finite too.
     """
 
     moment_blocks = 0
@@ -148,15 +158,15 @@ class LimitedMemoryBFGS:
         learning_rate: float,
         gradient_scale: float = 1.0,
     ) -> bool:
-        """As FlatOptimizer's; `step` and the moments are not used."""
-        if self._optimizer is None:  # the first use imports torch._dynamo, over a second
+        """Does what FlatOptimizer.step does; `step` and the moments are not used."""
+        if self._optimizer is None:  # made late because its import of torch._dynamo takes over a second
             weights = torch.nn.Parameter(torch.empty(len(parameters_out)))
             self._optimizer = torch.optim.LBFGS([weights], lr=learning_rate, max_iter=1)
         group = self._optimizer.param_groups[0]
         group["lr"] = learning_rate
         weights = group["params"][0]
         weights.data.copy_(torch.from_numpy(parameters_in))
-        with np.errstate(over="ignore"):  # the result says so
+        with np.errstate(over="ignore"):  # an overflow makes the result non-finite, which is checked below
             weights.grad = torch.from_numpy(gradient * np.float32(gradient_scale))
         self._optimizer.step(lambda: torch.zeros(()))
         np.copyto(parameters_out, weights.detach().numpy())

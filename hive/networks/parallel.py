@@ -1,10 +1,10 @@
-"""Several predictions at once.
+"""Several predictions in one call.
 
-What one network is asked for several inputs is one batch: the rows go through it together and are parted afterwards.
-Networks with different weights are asked one after the other. A batched matrix product over their stacked weights
-(`torch.func.vmap`) would be one call too, but copying the weights together and vmap itself cost more than they save:
-for four networks of two layers and 16 rows 1.0 ms against 0.45 (64 wide), 3.5 against 1.9 (512 wide). The same rows in
-a larger batch may differ in the last bit, as the kernels of a matrix product depend on its size.
+Several inputs of one network form one batch, whose outputs are split afterwards. Networks with different weights are
+called one after the other. A batched matrix product over their stacked weights (`torch.func.vmap`) would be a single
+call, but stacking the weights and vmap itself cost more than they save: for four networks of two layers and 16 rows
+1.0 ms instead of 0.45 (64 wide), 3.5 instead of 1.9 (512 wide). Outputs of the same rows in a larger batch may differ
+in the last bit, because the kernels of a matrix product depend on its size.
 """
 
 from __future__ import annotations
@@ -21,44 +21,46 @@ __all__ = ["predict_in_parallel"]
 
 
 def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Inputs]]) -> tuple[Array, ...]:
-    """The outputs of every pair, in order and flat; see `Architecture.parallel_predict`.
+    """Returns the outputs of every pair as one flat tuple, in order; see `Architecture.parallel_predict`.
 
-    A network may appear several times. Pairs of one network share a call where its rows do not depend on each other
-    and the inputs have the same names and, but for the number of rows, the same shapes.
+    A network may appear several times. Pairs of one network share a call if its rows do not depend on each other
+    and the inputs have the same names and, except for the number of rows, the same shapes.
+
+    Raises NetworkError for an entry that is not a pair, and as `Architecture.predict`.
     """
     pairs = list(network_input_tuples)
     calls: dict[Any, list[int]] = {}
-    for place, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], Architecture) or not isinstance(pair[1], Mapping):
-            raise NetworkError(f"entry {place} is no pair of a network and its inputs")
-        calls.setdefault(_key(*pair, place), []).append(place)
+            raise NetworkError(f"entry {index} is not a pair of a network and its inputs")
+        calls.setdefault(_key(*pair, index), []).append(index)
     results: dict[int, tuple[Array, ...]] = {}
-    for places in calls.values():
-        network, first = pairs[places[0]]
-        if len(places) == 1:
-            results[places[0]] = network.predict(first, squeeze_output=False)
+    for indices in calls.values():
+        network, first = pairs[indices[0]]
+        if len(indices) == 1:
+            results[indices[0]] = network.predict(first, squeeze_output=False)
             continue
-        parts = [pairs[place][1] for place in places]
+        parts = [pairs[index][1] for index in indices]
         ends = np.cumsum([_rows(part) for part in parts])[:-1]
         outputs = network.predict(
             {name: np.concatenate([part[name] for part in parts]) for name in first}, squeeze_output=False
         )
         split = [np.split(output, ends) for output in outputs]
-        results |= {place: tuple(each[n] for each in split) for n, place in enumerate(places)}
-    return tuple(output for place in range(len(pairs)) for output in results[place])
+        results |= {index: tuple(each[n] for each in split) for n, index in enumerate(indices)}
+    return tuple(output for index in range(len(pairs)) for output in results[index])
 
 
-def _key(network: Architecture, inputs: Inputs, place: int) -> Any:
-    """Equal for pairs that may share a call; unequal to all others where the pair needs one of its own."""
+def _key(network: Architecture, inputs: Inputs, index: int) -> Any:
+    """Returns a key that is equal for pairs that may share a call."""
     arrays = {name: np.asarray(array) for name, array in inputs.items()}
     if not getattr(network, "rows_are_independent", False) or not _even(arrays):
-        return place
+        return index
     return id(network), tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(arrays.items()))
 
 
 def _even(arrays: Mapping[str, Array]) -> bool:
-    """Whether all arrays have as many rows; what has not is refused by the call of its own."""
+    """Returns whether all arrays have the same number of rows. If not, `predict` refuses them in a separate call."""
     return len({array.shape[:1] for array in arrays.values()}) == 1 and all(array.ndim for array in arrays.values())
 
 

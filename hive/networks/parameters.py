@@ -1,8 +1,8 @@
-"""What a network is made of and how it is trained, as typed values with Coach's names.
+"""The parameters of a network and of its training, as typed fields with Coach's names.
 
-`NetworkParameters()` alone is usable: every input of the spaces gets an embedder, a middleware of two tanh
-layers of 64 follows, and a policy and a value head end it. Assigning an attribute that does not exist raises
-AttributeError, and a value that a field cannot have raises NetworkError; see `field_rules`.
+`NetworkParameters()` alone is usable: it describes an embedder for every input of the spaces, a middleware of two
+tanh layers of 64, and a policy and a value head. Assigning an unknown attribute raises AttributeError, and an invalid
+value raises NetworkError; see `field_rules`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class GradientClippingMethod(Enum):
-    """What `clip_gradients` limits: the norm of the whole gradient, of each parameter's, or each element."""
+    """The quantity limited by `clip_gradients`: the norm of the whole gradient, of each parameter, or each element."""
 
     ClipByGlobalNorm = 0
     ClipByNorm = 1
@@ -41,7 +41,7 @@ class GradientClippingMethod(Enum):
 
 
 class EmbeddingMergerType(Enum):
-    """How the embeddings of several inputs become one: side by side, or added, if equally wide."""
+    """How the embeddings of several inputs become one: concatenated, or added, which needs equal widths."""
 
     Concat = 0
     Sum = 1
@@ -49,9 +49,10 @@ class EmbeddingMergerType(Enum):
 
 @dataclass(slots=True)
 class InputEmbedderParameters(CheckedFields):
-    """An embedder; the input decides whether it is dense (vectors) or convolutional (images).
+    """An embedder, dense for vectors and convolutional for images.
 
-    widths: dense layers after the input or the convolutions; None: the usual one for an image, else none.
+    widths: the widths of the dense layers after the input or the convolutions; None: one default layer for an image,
+        none for a vector. activation: a key of `layers.ACTIVATIONS`.
     """
 
     RULES: ClassVar[Rules] = {"widths": Rule.widths().or_none(), "activation": Rule.choice(ACTIVATIONS)}
@@ -62,7 +63,10 @@ class InputEmbedderParameters(CheckedFields):
 
 @dataclass(slots=True)
 class MiddlewareParameters(CheckedFields):
-    """Dense layers of these widths between the merged embeddings and the heads; `()` for none."""
+    """Dense layers of these widths between the merged embeddings and the heads; `()` for none.
+
+    activation: a key of `layers.ACTIVATIONS`.
+    """
 
     RULES: ClassVar[Rules] = {"widths": Rule.widths(), "activation": Rule.choice(ACTIVATIONS)}
 
@@ -72,7 +76,7 @@ class MiddlewareParameters(CheckedFields):
 
 @dataclass(slots=True)
 class LSTMMiddlewareParameters(MiddlewareParameters):
-    """Dense layers as above, then an LSTM; what it remembers is an input and an output, see `recurrent`."""
+    """Dense layers as above, then an LSTM; its state is an input and an output of the network, see `recurrent`."""
 
     RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_lstm_cells": Rule.whole(1)}
 
@@ -81,15 +85,15 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
 
 @dataclass(slots=True)
 class HeadParameters(CheckedFields):
-    """A head. Heads with more parameters than these have a class of their own, see `head_parameters`.
+    """The parameters of a head. Heads with further parameters have subclasses, see `head_parameters`.
 
-    name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or that of such a class.
+    name: `"value"`, `"q"`, `"dueling_q"` or `"policy"`; or the default name of a subclass.
     loss_weight: factor of its loss in the sum.
     rescale_gradient_from_head_by_factor: factor of the gradient that flows from it into the layers below: 0
         blocks it, a negative one reverses it. It is a constant, neither trained nor regularised.
-    num_output_head_copies: so many independent heads, each with its own output, target and loss.
-    cls: hive's own: makes the head of these parameters and the action, in the place of the one that `name` stands for.
-        Its output has the same shape.
+    num_output_head_copies: the number of independent heads, each with a separate output, target and loss.
+    cls: an addition of hive: called with these parameters and the action, it returns a custom head that replaces the
+        one of `name`. Its output must have the same shape.
     """
 
     RULES: ClassVar[Rules] = {
@@ -112,41 +116,41 @@ OPTIMIZERS = ("Adam", "AdamW", "RMSProp", "SGD", "LBFGS")
 
 @dataclass(slots=True)
 class NetworkParameters(CheckedFields):
-    """Every parameter of Coach's class of this name, and at the end hive's own.
+    """All parameters of Coach's class of this name, followed by those that hive adds (from `weight_decay` on).
 
-    Workers are those of a `WorkerGroup` that train one global network; a NetworkWrapper without one is alone.
+    "Workers" are those of a `WorkerGroup` that train one global network; a NetworkWrapper without one is the only one.
 
-    force_cpu: a NetworkWrapper lives on the CPU whatever devices it is given.
-    async_training: each worker's gradients are applied as soon as it has them; otherwise all workers wait for
+    force_cpu: keep a NetworkWrapper on the CPU and ignore the devices it is given.
+    async_training: apply each worker's gradients as soon as it has computed them; otherwise all workers wait for
         each other and their gradients are applied together.
-    shared_optimizer: one optimizer, that of the global network, serves all; otherwise each online network
-        applies its gradients to the global weights with its own.
+    shared_optimizer: apply all gradients with the optimizer of the global network; otherwise each worker applies its
+        gradients to the global weights with the optimizer of its online network.
     scale_down_gradients_by_number_of_workers_for_sync_training: where workers wait for each other, apply the
         average of their gradients instead of the sum.
     clip_gradients: limit of the gradient, at `clip_stage`; None or 0: no clipping.
-    gradients_clipping_method: what that limits.
+    gradients_clipping_method: the limited quantity.
     l2_regularization: adds this times half the sum of squares of all trainable weight matrices and kernels to
-        the loss, once, whatever the number of heads; biases and vectors are left out.
+        the loss, once, independent of the number of heads; biases and vectors are excluded.
     learning_rate, learning_rate_decay_rate, learning_rate_decay_steps: see `learning_rate_at`.
     input_embedders_parameters: input name -> embedder, used in order of the names; empty: all inputs, with
         defaults. Names are those of the spaces' observations, and `action` for a critic of states and actions.
     embedding_merger_type: how several embeddings become one.
     middleware_parameters: the layers between embedders and heads; None: `MiddlewareParameters()`.
     heads_parameters: the heads, in the order of the outputs; empty: a policy and a value.
-    use_separate_networks_per_head: every head gets embedders and a middleware of its own.
+    use_separate_networks_per_head: give every head separate embedders and a separate middleware.
     optimizer_type: Adam, AdamW, RMSProp, SGD or LBFGS.
-    optimizer_epsilon, adam_optimizer_beta1, adam_optimizer_beta2, rms_prop_optimizer_decay: of that
+    optimizer_epsilon, adam_optimizer_beta1, adam_optimizer_beta2, rms_prop_optimizer_decay: constants of that
         optimizer. Coach's defaults for epsilon and beta2, 1e-4 and 0.99, are not those of other libraries.
-    batch_size: how many samples `NetworkWrapper.train_in_batches` makes an update of.
-    replace_mse_with_huber_loss: the losses of value and Q heads are Huber's with delta 1 instead of the square.
-    create_target_network: what `has_target = None` of a NetworkWrapper means.
-    tensorflow_support: accepted so that presets load; without meaning here.
-    weight_decay: decoupled in AdamW, added to the gradient in the others. momentum: of RMSProp and SGD.
-    module: builds your own module from the spaces, instead of everything above that describes layers.
+    batch_size: samples per update of `NetworkWrapper.train_in_batches`.
+    replace_mse_with_huber_loss: value and Q heads use the Huber loss with delta 1 instead of the squared error.
+    create_target_network: the meaning of `has_target = None` of a NetworkWrapper.
+    tensorflow_support: accepted so that presets load; has no effect.
+    weight_decay: decoupled in AdamW, added to the gradient in the others. momentum: for RMSProp and SGD.
+    module: builds a user-defined module from the spaces; replaces all parameters above that describe layers.
     gradient_averaging: how the gradients of several batches become the accumulated one: their `"sum"` (Coach),
         their `"mean"`, or weighted by `"samples"`, which is the gradient of one batch of all of them.
-    normalize_observations, normalize_rewards: see `normalization`; whoever trains the network merges the statistics.
-    clip_stage: clip each `"batch"`'s gradient before it is accumulated (Coach), or what an `"update"` applies,
+    normalize_observations, normalize_rewards: see `normalization`; the training program must merge the statistics.
+    clip_stage: clip the gradient of each `"batch"` before it is accumulated (Coach), or that of an `"update"`,
         once, after all accumulation, averaging over workers and scaling.
     """
 
@@ -217,12 +221,12 @@ class NetworkParameters(CheckedFields):
     clip_stage: Literal["batch", "update"] = "batch"
 
     def heads(self) -> list[HeadParameters]:
-        """One entry for each output, copies written out; a policy and a value if none are given."""
+        """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""
         heads = self.heads_parameters or [HeadParameters("policy"), HeadParameters("value")]
         return [head for head in heads for _ in range(head.num_output_head_copies)]
 
     def refuse_impossible(self) -> None:
-        """Raises NetworkError for fields that break their rules, also those of the parts, or contradict each other."""
+        """Raises NetworkError for invalid fields, those of the parts included, and for fields that contradict."""
         self.check_fields()
         middleware = [] if self.middleware_parameters is None else [self.middleware_parameters]
         for part in (*self.input_embedders_parameters.values(), *middleware, *self.heads_parameters):
@@ -230,9 +234,10 @@ class NetworkParameters(CheckedFields):
         self.learning_rate_at(0)
 
     def learning_rate_at(self, update: int) -> float:
-        """The learning rate of update number `update`, counted from 0.
+        """Returns the learning rate of update number `update`, counted from 0.
 
-        `learning_rate * decay_rate ** (update // decay_steps)`: a staircase, as in Coach. Rate 0: no decay.
+        It is `learning_rate * decay_rate ** (update // decay_steps)`, a staircase as in Coach. Rate 0: no decay.
+        Raises NetworkError for a decay rate without decay steps.
         """
         if not self.learning_rate_decay_rate:
             return self.learning_rate
@@ -245,7 +250,7 @@ class NetworkParameters(CheckedFields):
         return self.learning_rate * self.learning_rate_decay_rate**decays
 
     def optimizer_settings(self) -> OptimizerSettings:
-        """All that the optimizer needs but the learning rate."""
+        """Returns the optimizer's name and constants, without the learning rate."""
         return OptimizerSettings(
             name=self.optimizer_type.lower(),
             betas=(self.adam_optimizer_beta1, self.adam_optimizer_beta2),
@@ -257,10 +262,12 @@ class NetworkParameters(CheckedFields):
 
 
 def network_parameters_of(agent_parameters: Any, name: str) -> NetworkParameters:
-    """The parameters of network `name` (what precedes a `/` in it).
+    """Returns the parameters of network `name`, of which only the part before a `/` counts.
 
     agent_parameters: a NetworkParameters, a mapping from names to them, or an object with such a mapping as
         `network_wrappers` (Coach's AgentParameters).
+
+    Raises NetworkError if there are none for this name.
     """
     if isinstance(agent_parameters, NetworkParameters):
         return agent_parameters

@@ -1,4 +1,4 @@
-"""Policies beside the plain one: squashed into the bounds of the action, and with PPO's loss."""
+"""Further policy heads: a Gaussian squashed into the bounds of the action, and the policy with PPO's loss."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ __all__ = ["PPOHead", "SquashedPolicyHead"]
 
 
 class SquashedPolicyHead(Head):
-    """A Gaussian squashed into the action's bounds: means and log standard deviations [N, 2 * D], both of the
-    observation; the latter are clamped to LOG_STD_BOUNDS.
+    """A Gaussian squashed into the action's bounds (Haarnoja et al. 2018): float32 [N, 2 * D].
 
-    Target: advantages [N]; extra input: the actions. Loss: -log_prob(action) * advantage. A soft actor-critic has
-    its own loss, of `distribution.sample_and_log_prob`.
+    The outputs are means and log standard deviations. Both depend on the observation; the latter are clamped to
+    LOG_STD_BOUNDS. Target: advantages [N]; extra input: the actions. Loss: -log_prob(action) * advantage. A soft
+    actor-critic computes its loss with `distribution.sample_and_log_prob` instead.
+
+    Raises NetworkError for an action without finite bounds.
     """
 
     gain = 0.01
@@ -42,14 +44,14 @@ class SquashedPolicyHead(Head):
 class PPOHead(PolicyHead):
     """The plain policy with PPO's loss (Schulman et al. 2017, "Proximal Policy Optimization Algorithms").
 
-    Target: advantages A [N]. Extra inputs: the actions, and their log probabilities under the policy that took
-    them, float32 [N]. With r the ratio of the probabilities now and then, the loss is
+    Target: advantages A [N]. Extra inputs: the actions, and their log probabilities under the old policy, which took
+    them, float32 [N]. With r the probability ratio new / old, the loss (equations 7 and 8) is
 
         -min(r A, clip(r, 1 - epsilon, 1 + epsilon) A) + kl_coefficient * KL - beta_entropy * entropy
 
-    equations 7 and 8; KL(old || new) by the estimate r - 1 - log r of each sample, which is unbiased and never
-    negative (Schulman 2020, "Approximating KL Divergence"). `kl_coefficient` is a buffer of one number: a variable
-    that an agent adapts by `set_variable_value`.
+    KL(old || new) is estimated for each sample by r - 1 - log r, which is unbiased and never
+    negative (Schulman 2020, "Approximating KL Divergence"). `kl_coefficient` is a buffer float32 [], a variable
+    that an agent adapts with `set_variable_value`.
     """
 
     kl_coefficient: Tensor

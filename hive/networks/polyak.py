@@ -1,9 +1,9 @@
-"""The Polyak step: how a target network follows another network.
+"""The Polyak step, which moves a target network towards another network.
 
     target = (1 - rate) * target + rate * source
 
-Contiguous float32 in host memory, which includes a flat block of weights, takes one native pass. Tensors of other
-dtypes and on other devices are left to torch.
+(Polyak and Juditsky 1992; for target networks Lillicrap et al. 2016.) Contiguous float32 in host memory, such as a
+flat block of weights, takes one native pass. Torch computes tensors of other dtypes and on other devices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def polyak_step(targets: Sequence[Values], sources: Sequence[Values], rate: floa
     Raises NetworkError, and changes nothing, for any other rate and for lists that do not fit each other.
     """
     if not 0.0 <= rate <= 1.0:
-        raise NetworkError(f"the rate of a weight update is between 0 and 1, got {rate}")
+        raise NetworkError(f"the rate of a weight update must be from 0 to 1, got {rate}")
     shapes, given = [tuple(target.shape) for target in targets], [tuple(source.shape) for source in sources]
     if shapes != given:
         raise NetworkError(f"weights of shapes {given} cannot update weights of shapes {shapes}")
@@ -59,7 +59,7 @@ def _torch_step(pairs: Sequence[tuple[Tensor, Tensor]], rate: float) -> None:
 
 
 def _flat(values: Values) -> Floats | None:
-    """A view [elements] of what the native pass takes; None for all other tensors."""
+    """Returns a view float32 [elements] for the native pass; None for tensors that it does not support."""
     if isinstance(values, Tensor):
         if values.dtype != torch.float32 or values.device.type != "cpu" or not values.is_contiguous():
             return None

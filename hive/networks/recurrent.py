@@ -1,18 +1,18 @@
-"""Networks with a memory: an LSTM between the layers and the heads.
+"""Recurrent networks: an LSTM (Hochreiter and Schmidhuber 1997) between the layers and the heads.
 
     observations ─ layers ─ LSTM cell, row after row ─ heads
     recurrent_state ─────────┘          └──────────── recurrent_state
 
-What the network remembers is an input and an output, never a property of the network: training on a batch does not
-disturb who acts, and a prediction can be asked for twice. The rows of a batch are T steps of B sequences, time-major:
-row t * B + b is step t of sequence b. So B rows with a state [B, ..] are one step of acting.
+The recurrent state is an input and an output, never an attribute of the network. Training on a batch therefore does
+not affect acting, and a repeated prediction gives the same result. The rows of a batch are T steps of B sequences,
+time-major: row t * B + b is step t of sequence b. To act, pass one step: B rows and a state [B, ..].
 
     recurrent_state   float32 [B, state_width], the state before the first step: hidden values, then cell values.
                       Zeros at the beginning of an episode.
     episode_starts    uint8 [T * B], optional: 1 where a row is the first of an episode; the state before it is zeros.
 
-The outputs of the heads are followed by the state after the last step, [B, state_width]. Gradients do not flow into
-the state that was given: backpropagation through time ends at the beginning of the batch.
+The state after the last step, float32 [B, state_width], follows the outputs of the heads. Gradients do not flow into
+the input state: backpropagation through time ends at the beginning of the batch.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ __all__ = ["EPISODE_STARTS", "RECURRENT_STATE", "RecurrentNetwork", "RecurrentNe
 RECURRENT_STATE = "recurrent_state"
 EPISODE_STARTS = "episode_starts"
 
-FORGET_BIAS = 1.0  # remember at first (Jozefowicz et al. 2015, "An Empirical Exploration of Recurrent Networks", 2.2)
+# Initial bias of the forget gate, with which the cell remembers before it is trained (Jozefowicz et al. 2015, "An
+# Empirical Exploration of Recurrent Network Architectures", 2.2).
+FORGET_BIAS = 1.0
 
 
 class RecurrentNetwork(nn.Module):
-    """Layers, an LSTM of `cells` cells, one linear layer for all heads, and the heads.
+    """Layers, an LSTM cell, one linear layer for all heads, and the heads.
 
-    Called with a mapping, see the module. `state_width` is 2 * cells.
+    Takes the mapping and returns the tuple that the module describes. `state_width` is 2 * cell.hidden_size.
     """
 
     def __init__(
         self, layers: Sequence[nn.Module], cell: nn.LSTMCell, output: nn.Module, heads: Sequence[Head], *, named: bool
     ) -> None:
-        """named: whether the layers take a mapping of observations, or the only one."""
+        """named: the layers take a mapping from names to observations; otherwise they take the only one."""
         super().__init__()
         self.layers = nn.Sequential(*layers)
         self.cell = cell
@@ -60,7 +62,7 @@ class RecurrentNetwork(nn.Module):
         return (*(head(part) for head, part in zip(self.heads, columns, strict=True)), state)
 
     def _remember(self, features: Tensor, state: Tensor, starts: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The hidden values after every row [N, cells], and the state after the last step."""
+        """Returns the hidden values after every row, [N, cells], and the state after the last step, [B, 2 * cells]."""
         hidden, cell = state.chunk(2, -1)
         steps = features.reshape(-1, len(state), features.shape[-1])
         kept = None if starts is None else (1.0 - starts.to(torch.float32)).view(len(steps), -1, 1)
@@ -74,7 +76,7 @@ class RecurrentNetwork(nn.Module):
 
 
 class RecurrentNetworkPerHead(nn.Module):
-    """Several recurrent networks on the same inputs; their states lie side by side in one."""
+    """Several recurrent networks, `branches`, for the same inputs; their states are concatenated to one."""
 
     def __init__(self, branches: Sequence[RecurrentNetwork]) -> None:
         super().__init__()
@@ -91,7 +93,7 @@ class RecurrentNetworkPerHead(nn.Module):
 
 
 def lstm_cell(parameters: LSTMMiddlewareParameters, width: int) -> nn.LSTMCell:
-    """An LSTM cell on `width` features: orthogonal weights for every gate, zero biases, but 1 for forgetting."""
+    """Returns an LSTM cell for `width` features: orthogonal weights per gate, biases 1 in the forget gate, else 0."""
     cells = parameters.number_of_lstm_cells
     cell = nn.LSTMCell(width, cells)
     with torch.no_grad():

@@ -1,10 +1,10 @@
-"""The global network of a run: not a module of its own, but the blocks of the learner's state.
+"""The global network of a run. It has no module: its weights are the blocks of the learner's state.
 
     learner                                    workers
     between(block v, block v + 1, moments)     at(block v)
     apply(gradient)   v -> v + 1               -> online and target networks are bound to it
 
-It owns no memory. `apply` reads version v and writes v + 1, so a learner that is killed has spoilt nothing.
+It owns no memory. `apply` reads version v and writes v + 1, so version v stays intact if the learner is killed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ Floats = npt.NDArray[np.float32]
 
 
 class Version(NamedTuple):
-    """A block of the state, and the optimizer's moments of the same version, each float32 [parameter_elements]."""
+    """A block of the state, uint8 [bytes], and its optimizer moments, each float32 [parameter_elements]."""
 
     block: Bytes
     moments: Sequence[Floats] = ()
 
 
 class SharedNetwork:
-    """The weights of a version, and while an update is made also those of the next.
+    """The weights of the current version and, during an update, those of the next.
 
-    clip_gradients: the greatest norm of a gradient; 0: no clipping.
+    layout: the layout of a state block. settings: the optimizer. clip_gradients: the greatest norm of a gradient; 0: no
+        clipping.
     """
 
     def __init__(self, layout: StateLayout, settings: OptimizerSettings, clip_gradients: float = 0.0) -> None:
@@ -46,30 +47,31 @@ class SharedNetwork:
         self._next: Version | None = None
 
     def configure(self, settings: OptimizerSettings, clip_gradients: float) -> None:
-        """Steps by these from the next update on. They need as many moments as those before."""
+        """Sets optimizer and clipping from the next update on. The number of moment arrays must not change."""
         self.optimizer = FlatOptimizer(settings)
         self.clip_gradients = clip_gradients
 
     def at(self, block: Bytes) -> None:
-        """This block is the present version."""
+        """Makes `block`, uint8 [bytes], the current version."""
         self._now, self._next = Version(block), None
 
     def between(self, now: Version, following: Version) -> None:
-        """An update leads from `now` to `following`."""
+        """Begins an update that reads `now` and writes `following`."""
         self._now, self._next = now, following
 
     @property
     def block(self) -> Bytes:
-        """The block of the present version. Raises NetworkError before there is one."""
+        """The block of the current version, uint8 [bytes]. Raises NetworkError before the first `at` or `between`."""
         if self._now is None:
-            raise NetworkError("the global network has no block yet", hint="at(block), which a run does")
+            raise NetworkError("the global network has no block yet", hint="call at(block), which a run does")
         return self._now.block
 
     def apply(self, gradient: Floats, *, norm: float, step: int, learning_rate: float) -> bool:
-        """Clips and steps, from the present block to the next. Returns whether all that was written is finite.
+        """Clips the gradient and steps from the current block to the next. Returns whether all results are finite.
 
         gradient: float32 [parameter_elements], finite. norm: its norm. step: the number of this update, from 1 on.
-        Buffers and moments of advantages are carried over; the target is `follow`'s business.
+        Buffers and advantage moments are copied to the next block; `follow` writes the target. Raises NetworkError
+        outside of an update.
         """
         now, following = self._versions()
         layout = self.layout
@@ -90,7 +92,7 @@ class SharedNetwork:
         return finite
 
     def keep(self) -> None:
-        """The next version is the present one: nothing was applied."""
+        """Copies the current version to the next, for an update without a gradient. Does not write the target."""
         now, following = self._versions()
         following.block[: self.layout.weight_bytes] = now.block[: self.layout.weight_bytes]
         for old, new in zip(now.moments, following.moments, strict=True):
@@ -98,14 +100,15 @@ class SharedNetwork:
         self.layout.moments(following.block)[:] = self.layout.moments(now.block)
 
     def follow(self, rate: float, version: int) -> None:
-        """The target of the next version = rate * its weights + (1 - rate) * the present target.
+        """Sets the target of the next version to rate * its weights + (1 - rate) * the current target.
 
-        version: that of the new target, above all before; not used with a rate of 0, which keeps the target.
+        rate: from 0 to 1; 0 keeps the target. version: the new target's version, greater than all before; not used
+        with rate 0. Raises NetworkError outside of an update.
         """
         now, following = self._versions()
         self.layout.follow(now.block, following.block, rate, version)
 
     def _versions(self) -> tuple[Version, Version]:
         if self._now is None or self._next is None:
-            raise NetworkError("no update of the global network has begun", hint="between(now, following)")
+            raise NetworkError("no update of the global network has begun", hint="call between(now, following)")
         return self._now, self._next

@@ -1,7 +1,7 @@
-"""The spaces a network is built for: what goes in, and which actions come out.
+"""The spaces that a network is built for: its inputs and its actions.
 
-These are the few attributes that a network needs, as protocols: the specs of `hive.envs` have them. Nothing
-here knows environments.
+The protocols name the few attributes that a network needs; the specs of `hive.envs` have them. This module does not
+depend on environments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class InputSpec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputArray:
-    """An input that is no observation: an array of this shape and dtype."""
+    """An input other than an observation, such as the action: an array of this shape and dtype, without batch axis."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -43,7 +43,7 @@ class InputArray:
 
 @runtime_checkable
 class DiscreteAction(Protocol):
-    """One of `n` actions, counted from 0; the environment adds a start of its own."""
+    """One of `n` actions, counted from 0; the environment adds its `start`."""
 
     @property
     def n(self) -> int: ...
@@ -51,7 +51,7 @@ class DiscreteAction(Protocol):
 
 @runtime_checkable
 class MultiDiscreteAction(Protocol):
-    """One choice out of `nvec[k]` for each k, all counted from 0."""
+    """One of `nvec[k]` choices for each k, all counted from 0."""
 
     @property
     def nvec(self) -> Sequence[int]: ...
@@ -59,7 +59,7 @@ class MultiDiscreteAction(Protocol):
 
 @runtime_checkable
 class BoxAction(Protocol):
-    """An array of reals. Bounds are the environment's affair: distributions are unbounded, it clips."""
+    """An array of reals. Distributions are unbounded; the environment clips actions to its bounds."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -67,7 +67,7 @@ class BoxAction(Protocol):
 
 @runtime_checkable
 class BoundedAction(BoxAction, Protocol):
-    """An array of reals with bounds, flat or of its shape, maybe infinite. Only squashed policies read them."""
+    """An array of reals with bounds, flat or of its shape, possibly infinite. Only squashed policies read them."""
 
     @property
     def low(self) -> Sequence[float]: ...
@@ -81,7 +81,7 @@ ActionSpec = DiscreteAction | MultiDiscreteAction | BoxAction
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """Named inputs, for example `{"observation": ...}`, and the action of an agent."""
+    """The named observations of an agent, for example `{"observation": ...}`, and its action."""
 
     observations: Mapping[str, InputSpec]
     action: ActionSpec

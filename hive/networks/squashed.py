@@ -1,11 +1,11 @@
-"""The squashed Gaussian: a normal variable bent into the bounds of an action by tanh.
+"""The squashed Gaussian: a normal variable mapped into the bounds of an action by tanh.
 
     a = middle + half * tanh(u),   u ~ N(mean, std)
     log p(a) = log N(u) - sum of log(half * (1 - tanh(u)^2)),   log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))
 
-Haarnoja et al. 2018, "Soft Actor-Critic", appendix C; the last form stays finite for any u. Near the bounds an
-action of float32 says little of its u, so `sample_and_log_prob` computes the density from u itself: use that where
-the actions are the policy's own.
+Haarnoja et al. 2018, "Soft Actor-Critic", appendix C; the last form is finite for any u. Near the bounds a float32
+action determines u only roughly. Use `sample_and_log_prob`, which computes the density from u itself, for actions
+that the policy samples.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from hive.networks.spaces import ActionSpec, BoundedAction
 
 __all__ = ["LOG_STD_BOUNDS", "SquashedGaussian", "squashed_distribution_for"]
 
-# Of the log standard deviation (Haarnoja et al.'s own code): outside, densities over- and underflow.
+# Bounds of the log standard deviation (from the code of Haarnoja et al.); outside, densities over- or underflow.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
-# The largest |tanh u| that `log_prob` takes an action for: the last float32 but one before 1.
+# `log_prob` clamps |tanh u| to the second largest float32 below 1, where atanh is finite.
 LARGEST_TANH = 1.0 - 2.0**-23
 
 
 @dataclass(frozen=True)
 class SquashedGaussian(GaussianColumns):
-    """Actions float32 [..., *shape] strictly between `low` and `high`, which are flat.
+    """Actions float32 [..., *shape] between `low` and `high`, which are flat.
 
-    The means and log standard deviations of its outputs are those of the variables before they are squashed.
+    The means and log standard deviations in the outputs are those of u, before squashing.
     """
 
     low: tuple[float, ...]
@@ -58,19 +58,22 @@ class SquashedGaussian(GaussianColumns):
         return self._log_density(outputs, squashed.atanh())
 
     def sample_and_log_prob(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions and their log densities [...], exact up to the bounds; gradients flow through both."""
+        """Returns actions [..., *shape] and their log densities [...], exact up to the bounds.
+
+        Gradients flow through both (the reparametrisation trick, Kingma and Welling 2014).
+        """
         variables = self._variables(outputs, noise)
         return self._squash(variables), self._log_density(outputs, variables)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """Raises NetworkError: there is no closed form."""
+        """Raises NetworkError, because the entropy has no closed form."""
         raise NetworkError(
             "the entropy of a squashed Gaussian has no closed form",
             hint="-log_prob of sample_and_log_prob is an unbiased estimate",
         )
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """The squashed mean: the median of each element, and what policies act by when they do not explore."""
+        """Returns the squashed mean, which is the median of each element: the action without exploration."""
         return self._squash(self._split(outputs)[0])
 
     def _variables(self, outputs: Tensor, noise: Tensor) -> Tensor:
@@ -89,27 +92,27 @@ class SquashedGaussian(GaussianColumns):
         return (normal - slope - self._bounds()[1].log()).reshape(*outputs.shape[:-1], -1).sum(-1)
 
     def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation, each [..., *shape]."""
+        """Returns mean and log standard deviation, each [..., *shape]."""
         mean, log_std = outputs.reshape(*outputs.shape[:-1], 2, *self.shape).unbind(-1 - len(self.shape))
         return mean, log_std
 
     def _bounds(self) -> tuple[Tensor, Tensor]:
-        """The middle of the bounds and the distance from it, each [*shape]."""
+        """Returns the middle of the bounds and half the distance between them, each [*shape]."""
         low, high = (torch.tensor(bound, dtype=torch.float32).reshape(self.shape) for bound in (self.low, self.high))
         return (low + high) / 2, (high - low) / 2
 
 
 def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
-    """The squashed Gaussian of an action with finite bounds; NetworkError for any other."""
+    """Returns the squashed Gaussian of an action with finite bounds; raises NetworkError for any other action."""
     if not isinstance(action, BoundedAction):
         raise NetworkError(
-            f"only a box with bounds can be squashed into, not {action!r}", hint="use a `policy` head for it"
+            f"a squashed Gaussian needs a box action with bounds, not {action!r}", hint="use a `policy` head for it"
         )
     shape = tuple(action.shape)
     bounds = [np.broadcast_to(np.asarray(bound, np.float32), shape) for bound in _flat(action, shape)]
     if not all(np.isfinite(bound).all() for bound in bounds) or not (bounds[0] < bounds[1]).all():
         raise NetworkError(
-            "an action without finite bounds cannot be squashed into them",
+            "a squashed Gaussian needs an action with finite bounds",
             hint="use a `policy` head, whose Gaussian is unbounded, or bound the action",
         )
     low, high = (tuple(float(value) for value in bound.reshape(-1)) for bound in bounds)
@@ -117,6 +120,6 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
 
 
 def _flat(action: BoundedAction, shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Low and high, each [*shape] or one number."""
+    """Returns low and high, each [*shape] or one number."""
     low, high = np.asarray(action.low, np.float32), np.asarray(action.high, np.float32)
     return tuple(bound.reshape(shape) if bound.size == math.prod(shape) else bound for bound in (low, high))  # type: ignore[return-value]

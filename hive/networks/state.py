@@ -1,15 +1,15 @@
-"""The block of a learner's state that holds networks: weights, and a target network where there is one.
+"""The block of a learner's state that holds networks: the weights and, optionally, a target network.
 
-    weights, buffers     block_bytes    as hive.networks.flat draws them
+    weights, buffers     block_bytes    laid out as in hive.networks.flat
     mean, deviation      [2] float64    of a round's advantages over all workers
-    target version       [1] int64      1 + the number of updates before the target was taken; 0: none has been
+    target version       [1] int64      1 + the number of updates before the target was set; 0: no target yet
     padding              to 64 bytes after the weights
     target               block_bytes    the target network's weights and buffers; only with a target network
 
-One block is one version of everything, so weights and target change by one store and no reader can pair the weights of
-one version with the target of another. Blocks are used again and again, and a target changes seldom: where the block to
-be written already holds the target of that version, nothing is copied. The version is set after the bytes, and to 0
-before them, so that a block whose writer was killed is never taken for one that holds a target.
+One block holds one version of weights and target, and one store publishes it, so no reader can pair the weights of one
+version with the target of another. Blocks are reused and a target changes rarely, so a block that already holds the
+target of the required version is not written again. The target version is set to 0 before the bytes are written and to
+its value afterwards, so a block whose writer was killed never counts as one with a target.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ __all__ = ["StateLayout"]
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-VIEWED_BLOCKS = 128  # more than a board has; in library use, where blocks may be new every time, views are forgotten
+# Blocks whose views are cached, more than a board has; the limit bounds the memory for scripts with ever new blocks.
+VIEWED_BLOCKS = 128
 
 
 class StateLayout:
-    """Where things lie in a block of the state. `bytes` is its size; `weight_bytes` that of weights and buffers."""
+    """The layout of a state block, uint8 [bytes]. `weight_bytes` is the size of weights and buffers."""
 
     def __init__(self, flat: FlatParameters, *, has_target: bool) -> None:
         self.flat = flat
@@ -39,23 +40,26 @@ class StateLayout:
         self._targets: dict[int, tuple[Bytes, Bytes]] = {}
 
     def weights(self, block: Bytes) -> Bytes:
-        """Weights and buffers, uint8 [weight_bytes]."""
+        """Returns a view of weights and buffers, uint8 [weight_bytes]."""
         return block[: self.weight_bytes]
 
     def parameters(self, block: Bytes) -> Floats:
-        """The weights alone, float32 [parameter_elements]."""
+        """Returns a view of the weights alone, float32 [parameter_elements]."""
         return block[: self.flat.parameter_bytes].view(np.float32)
 
     def moments(self, block: Bytes) -> npt.NDArray[np.float64]:
-        """Mean and deviation of a round's advantages, float64 [2]."""
+        """Returns a view of mean and deviation of a round's advantages, float64 [2]."""
         return block[self.weight_bytes : self.weight_bytes + 16].view(np.float64)
 
     def target_version(self, block: Bytes) -> npt.NDArray[np.int64]:
-        """The target's version, int64 [1]."""
+        """Returns a view of the target's version, int64 [1]."""
         return block[self.weight_bytes + 16 : self.weight_bytes + 24].view(np.int64)
 
     def target(self, block: Bytes) -> Bytes:
-        """The target's weights and buffers, uint8 [weight_bytes]; the same object each time for the same block."""
+        """Returns a view of the target's weights and buffers, uint8 [weight_bytes].
+
+        Calls with the same block return the same object, for which FlatParameters.bind caches its views.
+        """
         known = self._targets.get(id(block))
         if known is None or known[0] is not block:
             if len(self._targets) >= VIEWED_BLOCKS:
@@ -64,13 +68,13 @@ class StateLayout:
         return known[1]
 
     def begin_target(self, block: Bytes) -> None:
-        """Makes the target of a first version: equal to its weights."""
+        """Sets the target of the first version to its weights."""
         self._write_target(self.weights(block), block, 1)
 
     def follow(self, before: Bytes, after: Bytes, rate: float, version: int) -> None:
-        """The target of `after` = rate * its weights + (1 - rate) * the target of `before`; buffers are copied.
+        """Sets the target of `after` to rate * its weights + (1 - rate) * the target of `before`; copies the buffers.
 
-        version: that of the new target. A rate of 0 keeps the target of `before` and its version.
+        rate: from 0 to 1. version: that of the new target. Rate 0 keeps the target of `before` and its version.
         """
         if rate == 0.0:
             version = self.target_version(before).item()

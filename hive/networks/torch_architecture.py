@@ -4,11 +4,11 @@
                                                                                         │
     weights block <── if finite ── spare block <── native optimizer, moments ───────────┘
 
-This is the library's way to train: one process, in place. In a run the same FlatParameters and FlatOptimizer
-work on blocks in shared memory, and workers call the module themselves.
+Scripts train with this class: in one process, in place. In a run the same FlatParameters and FlatOptimizer
+work on blocks in shared memory, and workers call the module directly.
 
 Every method that reads or writes weights holds the network's lock, so a thread that predicts sees all of an update
-or nothing of it. What `weights_view` shows is live and not protected.
+or nothing of it. The arrays of `weights_view` are live and not protected by the lock.
 """
 
 from __future__ import annotations
@@ -51,15 +51,17 @@ __all__ = ["TorchArchitecture"]
 
 Floats = npt.NDArray[np.float32]
 
-_numbers = itertools.count()  # the order in which two networks are locked, so that no two threads wait for each other
+_numbers = itertools.count()  # numbers of networks; two locks are taken in this order, which prevents deadlocks
 
 
 class TorchArchitecture(Architecture):
-    """A torch network, `module`, with its weights in one block, `flat`. Methods as in `Architecture`.
+    """A torch network, `module`, with its weights in one block, `flat`. `Architecture` documents the methods.
 
     generator: the source of the initial weights; None: a generator seeded with 0, so that equal parameters
-        give equal networks. `updates` counts the optimizer steps of this network's optimizer; the learning
-        rate follows it. `state_width` is that of a recurrent network's state, 0 without a memory.
+        give equal networks.
+
+    `updates` counts the steps of this network's optimizer and determines the learning rate. `state_width` is the
+    width of a recurrent network's state, else 0. Raises NetworkError for invalid parameters.
     """
 
     def __init__(
@@ -81,11 +83,11 @@ class TorchArchitecture(Architecture):
         self._number = next(_numbers)
         settings = parameters.optimizer_settings()
         self._optimizer = LimitedMemoryBFGS(settings) if settings.name == "lbfgs" else FlatOptimizer(settings)
-        self._weight = 0.0  # of what is accumulated: the number of batches or samples
+        self._weight = 0.0  # number of accumulated batches, or of samples with gradient_averaging = "samples"
         self.updates = 0
         self._refuse_decay_of_frozen()
 
-    # Made with the first training: a network that only acts, or whose gradients go elsewhere, has none of these.
+    # Allocated by the first training: a network that only acts, or in a run, needs none of these blocks.
 
     @functools.cached_property
     def _gradient(self) -> Floats:
@@ -109,7 +111,7 @@ class TorchArchitecture(Architecture):
 
     @functools.cached_property
     def _reduction(self) -> _native.GradAccumulator:
-        """The reduction of hive.gradients, over whole gradient blocks."""
+        """The reduction of hive.gradients, over whole gradient blocks, float32 [parameter_elements]."""
         reduction = _native.GradAccumulator()
         reduction.lay_out(["float32"], [self.flat.parameter_elements])
         return reduction
@@ -120,11 +122,11 @@ class TorchArchitecture(Architecture):
 
     @property
     def weights_view(self) -> dict[str, Array]:
-        """All parameters and buffers by name, live: a view, not a copy."""
+        """Live views of all parameters and buffers, by name."""
         return self.flat.arrays(self.flat.block)
 
     def initial_state(self, sequences: int) -> Array:
-        """The `recurrent_state` at the beginning of `sequences` episodes: zeros, float32 [sequences, state_width]."""
+        """Returns the initial `recurrent_state` of `sequences` episodes: zeros float32 [sequences, state_width]."""
         return np.zeros((sequences, self.state_width), np.float32)
 
     def accumulate_gradients(
@@ -162,18 +164,21 @@ class TorchArchitecture(Architecture):
         self.apply_gradients_to(self, gradients, scaler)
 
     def apply_gradients_to(self, network: TorchArchitecture, gradients: Sequence[Array], scaler: float = 1.0) -> None:
-        """One step of this network's optimizer on the weights of an identical `network`."""
+        """Makes one step of this network's optimizer on the weights of an identical `network`.
+
+        Arguments and errors are those of `apply_gradients`.
+        """
         with _locked(self, network):
             self._refuse_other_layout(network)
             self._take(gradients)
             norm = self._norm_of(self._gradient)
             if self.network_parameters.clip_stage == "update" and self.network_parameters.clip_gradients:
-                with np.errstate(over="ignore", invalid="ignore"):  # the result of the step says so
+                with np.errstate(over="ignore", invalid="ignore"):  # the step returns whether its result is finite
                     self._gradient *= np.float32(scaler)
                     self._clip(abs(scaler) * norm)
                 scaler = 1.0
             weights = network._parameter_block()
-            # Into spare blocks: where the result is not finite, nothing has happened.
+            # The step writes spare blocks, so a non-finite result leaves weights and moments unchanged.
             finite = self._optimizer.step(
                 weights,
                 self._spare,
@@ -214,7 +219,10 @@ class TorchArchitecture(Architecture):
         self._blend(given, rate)
 
     def copy_weights_from(self, network: TorchArchitecture, rate: float = 1.0) -> None:
-        """`set_weights(network.get_weights(), rate)` of an identical network, as one pass over blocks."""
+        """Does `set_weights(network.get_weights(), rate)` for an identical network, in one pass over blocks.
+
+        Raises NetworkError for a network of another layout and a rate outside of 0 to 1.
+        """
         with _locked(self, network):
             self._refuse_other_layout(network)
             self._blend(network.flat.block, rate)
@@ -238,7 +246,7 @@ class TorchArchitecture(Architecture):
 
     @property
     def rows_are_independent(self) -> bool:
-        """Whether a sample's outputs do not depend on the others of its batch."""
+        """Whether the outputs of a sample do not depend on the other samples of its batch."""
         normalised = torch.nn.modules.batchnorm._BatchNorm
         return not self.state_width and not any(
             isinstance(child, normalised) and (child.training or child.running_mean is None)
@@ -261,7 +269,7 @@ class TorchArchitecture(Architecture):
         self.module.train(state)
 
     def _heads_for_outputs(self) -> list[Any]:
-        """Heads for the losses of a user's module; their own weights, if any, are not those of the module."""
+        """Returns heads that compute the losses of a user-defined module; their weights, if any, are not used."""
         parameters = self.network_parameters
         with seeded(torch.Generator()):
             return [
@@ -281,7 +289,7 @@ class TorchArchitecture(Architecture):
             raise NetworkError(f"network `{network.name}` is not built like `{self.name}`")
 
     def _observations(self, inputs: Inputs, *, training: bool = False) -> tuple[Observations, int]:
-        """The module's argument and the number of samples; NetworkError for inputs that do not fit."""
+        """Returns the module's argument and the number of samples; raises NetworkError for inputs that do not fit."""
         needed = list(self.network_parameters.input_embedders_parameters or self.inputs)
         return checked_inputs(inputs, self.inputs, needed, self.heads, self.state_width, self.name, training=training)
 
@@ -293,7 +301,7 @@ class TorchArchitecture(Architecture):
             view[...] = as_array(gradient, "a gradient")
 
     def _accumulate(self, samples: int, *, replace: bool) -> None:
-        """Adds the gradient block to the accumulated one, or makes it a part of its average."""
+        """Adds the gradient block to the accumulated sum or average, or replaces it."""
         averaging = self.network_parameters.gradient_averaging
         weight = float(samples) if averaging == "samples" else 1.0
         held = 0.0 if replace else self._weight
@@ -306,19 +314,19 @@ class TorchArchitecture(Architecture):
         self._weight = held + weight
 
     def _reduce(self, weights: Sequence[float], divisor: float) -> None:
-        """Accumulated block = weighted sum of itself and the gradient block / divisor. It stays where it is."""
+        """Sets the accumulated block to (w0 * itself + w1 * gradient block) / divisor. Its memory does not move."""
         blocks = [block.view(np.uint8) for block in (self._accumulated, self._gradient)]
         self._reduction.reduce(blocks, weights, divisor, self._spare.view(np.uint8))
         np.copyto(self._accumulated, self._spare)
 
     def _clip(self, norm: float) -> None:
-        """Clips the gradient block as the parameters say; `norm` is its global norm."""
+        """Clips the gradient block as the parameters require; `norm` is its global norm."""
         parameters = self.network_parameters
         parts = self.flat.gradient_arrays(self._gradient)
         clip_gradient(self._gradient, parts, norm, parameters.clip_gradients, parameters.gradients_clipping_method)
 
     def _norm_of(self, gradient: Floats, look_for_cause: Callable[[], str] = str) -> float:
-        """Its global norm; NetworkError names the first parameter whose gradient is not finite, and the cause."""
+        """Returns the global norm. Raises NetworkError, which names the first non-finite parameter and the cause."""
         norm, finite = _native.norm_and_finite(gradient)
         if not finite:
             parts = zip(self.flat.names, self.flat.gradient_arrays(gradient), strict=True)

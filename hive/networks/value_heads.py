@@ -1,8 +1,8 @@
 """Heads of action values, for a discrete action: Q and dueling Q.
 
-Target: [N], the return of the action that was taken; extra input: those actions, int64 [N]. The other actions have
-no part in the loss. (Coach's targets are [N, actions], a copy of the prediction with one number replaced in each row,
-and its loss is the mean over them, so that one sample counts 1 / actions; here it counts 1.)
+Target: [N], the return of the action taken; extra input: those actions, int64 [N]. The other actions do not enter the
+loss. (Coach's targets are [N, actions], a copy of the prediction with one number replaced in each row,
+and its loss is the mean over them, so one sample has weight 1 / actions; here it has weight 1.)
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from hive.networks.layers import orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
-__all__ = ["DuelingQHead", "QHead", "action_count", "of_actions"]
+__all__ = ["DuelingQHead", "QHead", "action_count", "select_actions"]
 
 
 class QHead(Head):
-    """A value of every action, [N, actions]. Loss: the squared error, or Huber's with delta 1."""
+    """A value of every action, float32 [N, actions]. Loss: the squared error, or the Huber loss with delta 1.
+
+    The loss raises NetworkError for unknown actions, the constructor for an action that is not discrete.
+    """
 
     gain = 1.0
 
@@ -40,14 +43,14 @@ class QHead(Head):
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
         loss = nn.functional.huber_loss if self.huber else nn.functional.mse_loss
-        return loss(of_actions(output, extra[0]), target, reduction="none")
+        return loss(select_actions(output, extra[0]), target, reduction="none")
 
 
 class DuelingQHead(QHead):
-    """A value of every action as that of the state plus the action's advantage over the mean advantage.
+    """Action values float32 [N, actions] from two streams, the value of the state and the advantages of the actions.
 
     Q(s, a) = V(s) + A(s, a) - mean of A(s, .), as in Wang et al. 2016, "Dueling Network Architectures for Deep
-    Reinforcement Learning", equation 9. With `hidden` each stream has a layer of its own first; the paper scales
+    Reinforcement Learning", equation 9. With `hidden` each stream begins with a hidden layer. The paper scales
     the gradient that enters the layers below by 1/sqrt(2), see `rescale_gradient_from_head_by_factor`.
     """
 
@@ -72,7 +75,7 @@ class DuelingQHead(QHead):
 
 
 def action_count(name: str, action: ActionSpec) -> int:
-    """The number of actions; NetworkError if `action` is not discrete, which head `name` needs."""
+    """Returns the number of actions. Raises NetworkError if `action` is not discrete, which head `name` needs."""
     if not isinstance(action, DiscreteAction):
         raise NetworkError(
             f"a `{name}` head needs a discrete action, not {action!r}",
@@ -83,6 +86,6 @@ def action_count(name: str, action: ActionSpec) -> int:
     return int(action.n)
 
 
-def of_actions(values: Tensor, actions: Tensor) -> Tensor:
-    """Of `values` [N, actions, ...] those of `actions` int64 [N]: [N, ...]."""
+def select_actions(values: Tensor, actions: Tensor) -> Tensor:
+    """Selects from `values` [N, actions, ...] those of `actions` int64 [N]; returns [N, ...]."""
     return values[torch.arange(len(actions)), actions]

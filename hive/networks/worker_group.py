@@ -1,15 +1,15 @@
-"""Workers that train one global network together: threads of one process, each with a NetworkWrapper of its own.
+"""Workers that train one global network together: threads of one process, each with its NetworkWrapper.
 
     worker 0   online ── gradients ──┐
     worker 1   online ── gradients ──┼── one update ── global ──> every online network
     worker 2   online ── gradients ──┘
 
-Synchronous workers meet: an update waits for the gradients of all of them, is made by the last one to arrive, in the
-order of the workers' numbers, so that the result does not depend on who came first. A worker that stays away ends the
-waiting of the others after `timeout_s`, with an error that names it. Asynchronous workers do not meet; the lock of the
-global network keeps their updates apart.
+With synchronous workers an update waits for the gradients of all of them. The last worker to arrive applies them in the
+order of the workers' numbers, so the result does not depend on the order of arrival. If a worker does not arrive within
+`timeout_s`, the others raise an error that names it. Asynchronous workers do not wait; the lock of the
+global network serialises their updates.
 
-There is no waiting for processes here: in a run the learner has this role (see `hive.workers`).
+This class coordinates threads only: between processes of a run the learner has this role (see `hive.workers`).
 """
 
 from __future__ import annotations
@@ -24,90 +24,95 @@ __all__ = ["WorkerGroup"]
 
 Network = TypeVar("Network")
 
-# Longer than any batch should take, short enough that somebody still looks at the terminal.
+# Longer than any batch should take, and short enough that the user still watches the terminal.
 TIMEOUT_S = 60.0
 
 
-class Meeting:
-    """One round of one network: what each worker brought, who was here at all, and how it ended."""
+class Round:
+    """One round of one network: the contribution of each worker, the workers that arrived, and the result."""
 
     def __init__(self) -> None:
-        self.brought: dict[int, Any] = {}
-        self.came: set[int] = set()  # with those that have given up waiting
+        self.contributions: dict[int, Any] = {}
+        self.arrived: set[int] = set()  # workers that have arrived, those that timed out included
         self.over = False
         self.error: Exception | None = None
 
 
 class WorkerGroup(Generic[Network]):
-    """`workers` workers, numbered from 0, and the global networks that they share, by name."""
+    """A number of `workers`, numbered from 0, and the global networks that they share, by name.
+
+    timeout_s: how long a worker waits for the others, in seconds. Raises NetworkError unless `workers` is a whole
+    number of at least 1 and `timeout_s` is positive.
+    """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
         if not isinstance(workers, int) or workers < 1 or not timeout_s > 0:
-            raise NetworkError(f"no group of {workers} workers that waits {timeout_s} s")
+            raise NetworkError(f"invalid group of {workers} workers that waits {timeout_s} s")
         self.workers = workers
         self.timeout_s = timeout_s
         self._condition = threading.Condition()
         self._networks: dict[str, Network] = {}
-        self._meetings: dict[str, Meeting] = {}
+        self._rounds: dict[str, Round] = {}
 
     def check_worker(self, worker: int) -> None:
-        """NetworkError if there is no worker of that number."""
+        """Raises NetworkError if the group has no worker of that number."""
         if not 0 <= worker < self.workers:
             raise NetworkError(f"no worker {worker} in a group of {self.workers}", hint="they are counted from 0")
 
     def global_network(self, name: str, make: Callable[[], Network]) -> Network:
-        """The global network of that name; the first worker to ask makes it."""
+        """Returns the global network of that name; the first call creates it with `make`."""
         with self._condition:
             if name not in self._networks:
                 self._networks[name] = make()
             return self._networks[name]
 
-    def together(self, name: str, worker: int, brings: Any, act: Callable[[Mapping[int, Any]], None]) -> None:
-        """Waits until every worker has come here for `name`, and until one of them has called its `act`.
+    def together(self, name: str, worker: int, contribution: Any, act: Callable[[Mapping[int, Any]], None]) -> None:
+        """Waits until every worker has called this for `name`, and until the last one has called its `act`.
 
-        act: called once, with what everybody brought, by worker number in order. What it raises all of them
-            raise. Raises NetworkError, without a call of `act`, for a worker that is here already, and where
-            others have not come within `timeout_s`; then this worker has not come either, and may try again.
+        act: called once, with {worker: contribution} in the order of the numbers. If it raises, every worker raises a
+            NetworkError with its message. Raises NetworkError, without a call of `act`, for a worker number that is
+            waiting already, and if other workers are missing after `timeout_s`. The contribution is then withdrawn,
+            and this worker may call again.
         """
         self.check_worker(worker)
         with self._condition:
-            meeting = self._meetings.setdefault(name, Meeting())
-            if worker in meeting.brought:
+            current = self._rounds.setdefault(name, Round())
+            if worker in current.contributions:
                 raise NetworkError(
-                    f"worker {worker} has brought gradients of `{name}` twice",
-                    hint="give every thread a worker number of its own",
+                    f"worker {worker} has contributed gradients of `{name}` twice",
+                    hint="give every thread a different worker number",
                 )
-            meeting.brought[worker] = brings
-            meeting.came.add(worker)
-            if len(meeting.brought) == self.workers:
-                self._finish(name, meeting, act)
-            elif not self._condition.wait_for(lambda: meeting.over, self.timeout_s):
-                raise self._give_up(name, meeting, worker)
-        if meeting.error is not None:
-            raise _copy_of(meeting.error) from meeting.error
+            current.contributions[worker] = contribution
+            current.arrived.add(worker)
+            if len(current.contributions) == self.workers:
+                self._finish(name, current, act)
+            elif not self._condition.wait_for(lambda: current.over, self.timeout_s):
+                raise self._give_up(name, current, worker)
+        if current.error is not None:
+            raise _copy_of(current.error) from current.error
 
-    def _give_up(self, name: str, meeting: Meeting, worker: int) -> NetworkError:
-        """Takes `worker` out of the meeting, and the error that names those for whom it waited."""
-        everybody = set(range(self.workers))
-        missing = ", ".join(map(str, sorted(everybody - meeting.came or everybody - meeting.brought.keys())))
-        del meeting.brought[worker]
-        if not meeting.brought:
-            del self._meetings[name]
+    def _give_up(self, name: str, current: Round, worker: int) -> NetworkError:
+        """Removes `worker` from the round and returns an error that names the missing workers."""
+        everyone = set(range(self.workers))
+        missing = ", ".join(map(str, sorted(everyone - current.arrived or everyone - current.contributions.keys())))
+        del current.contributions[worker]
+        if not current.contributions:
+            del self._rounds[name]
         return NetworkError(
             f"no gradients of `{name}` from worker {missing} within {self.timeout_s:g} s",
-            hint="every worker must apply gradients equally often; see if that one has failed or is slow",
+            hint="every worker must apply gradients equally often; check whether that one has failed or is slow",
         )
 
-    def _finish(self, name: str, meeting: Meeting, act: Callable[[Mapping[int, Any]], None]) -> None:
-        del self._meetings[name]  # whoever comes next begins another round
+    def _finish(self, name: str, current: Round, act: Callable[[Mapping[int, Any]], None]) -> None:
+        del self._rounds[name]  # the next call begins another round
         try:
-            act(dict(sorted(meeting.brought.items())))
+            act(dict(sorted(current.contributions.items())))
         except Exception as error:
-            meeting.error = error
-        meeting.over = True
+            current.error = error
+        current.over = True
         self._condition.notify_all()
 
 
 def _copy_of(error: Exception) -> NetworkError:
-    """The same error for every thread: an exception that several threads raise would collect all their tracebacks."""
+    """Returns a new error with the same text: one exception raised by several threads collects all their tracebacks."""
     return NetworkError(str(error), hint=getattr(error, "hint", ""))

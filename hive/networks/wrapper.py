@@ -4,18 +4,17 @@
        ^                                   │
        └──── gradients ────────────────────┘
 
-The online network acts and learns. With a global network, gradients of the online one are applied there and
-the new weights come back. The target network follows slowly. Without one of them its updates do nothing, so an agent
-is written once for all four combinations.
+The online network acts and learns. With a global network, the gradients of the online network are applied to the
+global one, whose new weights are then copied back. The target network follows the online one slowly. Updates of a
+missing copy do nothing, so the same agent code works for all four combinations.
 
-In a script each copy is a TorchArchitecture with memory of its own, and an update copies weights. In a run (`state`)
+In a script each copy is a TorchArchitecture with separate memory, and an update copies weights. In a run (`state`)
 the global network is a SharedNetwork, the blocks of the learner's state. The learner's process has no other copy: it
-applies gradients from block v to block v + 1 and moves the target there. The processes that collect or compute
-gradients have online and target networks without memory of their own, and `update_online_network` binds them to the
-block.
+applies gradients from block v to block v + 1 and moves the target there. The online and target networks of collectors
+and gradient workers have no separate memory; `update_online_network` binds them to the block.
 
-Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, applying
-gradients to it is then something that all workers do together: each of them has to do it equally often.
+Wrappers of several workers share the global network through a WorkerGroup. Unless `async_training` is set, all workers
+then apply their gradients to it together, and each must do so equally often.
 """
 
 from __future__ import annotations
@@ -44,15 +43,18 @@ __all__ = ["NetworkWrapper"]
 
 
 class NetworkWrapper:
-    """`online_network`, and `global_network` and `target_network` or None.
+    """An `online_network`, and optionally a `global_network` and a `target_network` (None without one).
 
     agent_parameters, spaces, name: as for `Architecture`. All copies start with equal weights.
-    has_target, has_global: which copies there are; has_target None: as `create_target_network` says.
-    replicated_device, worker_device: where the global network and the others live; None or "cpu", or anything
-        where `force_cpu` is set.
+    has_target, has_global: whether these copies exist; has_target None: the value of `create_target_network`.
+    replicated_device, worker_device: the devices of the global network and of the others; None or "cpu", or any
+        device if `force_cpu` is set.
     generator: the source of the initial weights, see `TorchArchitecture`.
-    group, worker: the workers that share the global network, and the number of this one; None: it is alone.
-    state: where the copies lie in a block of a run's state, see above; None: each has memory of its own.
+    group, worker: the workers that share the global network, and the number of this one; None: a single worker.
+    state: the layout of a run's state block, in which the copies lie, see above; None: each has separate memory.
+
+    Raises NetworkError for invalid parameters, another device, an unknown worker, and in a run for a clipping method
+    other than the global norm.
     """
 
     def __init__(
@@ -85,13 +87,13 @@ class NetworkWrapper:
         self._copy_called = copy_called
         self._online: TorchArchitecture | None = None
         self._target: TorchArchitecture | None = None
-        self._is_training = True  # the mode of copies that are made later
-        self._block: npt.NDArray[np.uint8] | None = None  # of a run's state, that the copies read
+        self._is_training = True  # the mode of copies that are built later
+        self._block: npt.NDArray[np.uint8] | None = None  # the state block of a run that the copies are bound to
         self.has_target = has_target
         self.global_network: TorchArchitecture | SharedNetwork | None = None
         if state is not None:
             self.global_network = self._shared(state)
-            return  # the other copies are made when a process asks for them; the learner needs none
+            return  # the other copies are built at their first use; the learner's process needs none
         if has_global:
             self.global_network = self.group.global_network(name, lambda: copy_called("global"))
         self._online = copy_called("online")
@@ -100,14 +102,14 @@ class NetworkWrapper:
 
     @property
     def online_network(self) -> TorchArchitecture:
-        """The network that acts and learns; in a run it is made when it is first asked for."""
+        """The network that acts and learns; in a run it is built at the first access."""
         if self._online is None:
             self._online = self._late_copy("online")
         return self._online
 
     @property
     def target_network(self) -> TorchArchitecture | None:
-        """The network that follows, or None; in a run it is made when it is first asked for."""
+        """The network that follows the online one, or None; in a run it is built at the first access."""
         if self._target is None and self.has_target:
             self._target = self._late_copy("target")
             if self._block is not None:
@@ -116,20 +118,21 @@ class NetworkWrapper:
 
     @property
     def networks(self) -> list[TorchArchitecture]:
-        """All copies that are modules, with weights that can be asked for."""
+        """All copies built so far, without the SharedNetwork of a run."""
         found = (self.global_network, self._online, self._target)
         return [network for network in found if isinstance(network, TorchArchitecture)]
 
     def sync(self) -> None:
-        """Makes the weights equal: global to online, then online to target."""
+        """Copies the weights from global to online, then from online to target."""
         self.update_online_network()
         self.update_target_network()
 
     def update_target_network(self, rate: float = 1.0, *, version: int = 0) -> None:
-        """target = rate * online + (1 - rate) * target; nothing without a target network.
+        """Sets target = rate * online + (1 - rate) * target; does nothing without a target network.
 
-        In a run this is the learner's, on the block that is being written, whose weights are the newest; version: that
-        of the new target, see `SharedNetwork.follow`.
+        In a run only the learner calls this, during an update, and the weights of the next block take the place of the
+        online network's. version: that of the new target, see `SharedNetwork.follow`. Raises NetworkError for a rate
+        outside of 0 to 1.
         """
         if not self.has_target:
             return
@@ -139,10 +142,10 @@ class NetworkWrapper:
             self.target_network.copy_weights_from(self.online_network, rate)
 
     def update_online_network(self, rate: float = 1.0) -> None:
-        """online = rate * global + (1 - rate) * online; nothing without a global network.
+        """Sets online = rate * global + (1 - rate) * online; does nothing without a global network.
 
-        In a run the online network, and the target network if this process has made one, read the block of the global
-        one from now on. Nothing is copied, so the rate is 1.
+        In a run this binds the online network, and the target network if this process has built one, to the block of
+        the global network. No weights are copied, so a rate other than 1 raises NetworkError.
         """
         if isinstance(self.global_network, SharedNetwork):
             self._bind(self.global_network, rate)
@@ -153,7 +156,7 @@ class NetworkWrapper:
         parameters = self.network_parameters
         limit, method = parameters.clip_gradients or 0.0, parameters.gradients_clipping_method
         if limit and method is not GradientClippingMethod.ClipByGlobalNorm:
-            raise NetworkError(f"network `{self.name}` of a run is clipped by its global norm, not {method.name}")
+            raise NetworkError(f"network `{self.name}` of a run must be clipped by global norm, not {method.name}")
         return SharedNetwork(state, parameters.optimizer_settings(), limit)
 
     def _late_copy(self, role: str) -> TorchArchitecture:
@@ -164,7 +167,7 @@ class NetworkWrapper:
     def _bind(self, shared: SharedNetwork, rate: float) -> None:
         if rate != 1.0:
             raise NetworkError(
-                f"network `{self.name}` is read in place, it has no rate of {rate}", hint="leave it at 1"
+                f"network `{self.name}` is read in place, so its rate cannot be {rate}", hint="leave it at 1"
             )
         self._block = shared.block
         self.online_network.flat.bind(self._block, read_only=True)
@@ -184,17 +187,17 @@ class NetworkWrapper:
         step: int = 0,
         learning_rate: float | None = None,
     ) -> None:
-        """One optimizer step on the global network.
+        """Makes one optimizer step on the global network.
 
         gradients: None: those accumulated in the online network. In a run one block, float32 [parameter_elements], with
         its norm, the number of the step and its learning rate: see `SharedNetwork.apply`.
 
-        The optimizer is the global network's if `shared_optimizer`, else the online network's own.
+        The optimizer is that of the global network if `shared_optimizer`, else that of the online network.
 
-        In a group, unless `async_training` is set, this waits for the gradients of all workers. They are added up,
-        or averaged if `scale_down_gradients_by_number_of_workers_for_sync_training` is set, and applied as one; with
-        optimizers of their own, one after the other in the order of the workers. Raises NetworkError in every worker,
-        and changes nothing, if those of one are not finite; and where a worker has not come in time.
+        In a group, unless `async_training` is set, this waits for the gradients of all workers. They are summed,
+        or averaged if `scale_down_gradients_by_number_of_workers_for_sync_training` is set, and applied as one. Without
+        `shared_optimizer` they are applied one after the other, in the order of the workers. Raises NetworkError in
+        every worker, and changes nothing, if a gradient is not finite or a worker does not arrive in time.
         """
         if self.global_network is None:
             raise NetworkError(
@@ -219,16 +222,18 @@ class NetworkWrapper:
             self.group.together(self.name, self.worker, (self.online_network, own), self._apply_of_all)
 
     def apply_gradients_to_online_network(self, gradients: Sequence[Array] | None = None) -> None:
-        """One optimizer step on the online network, with `gradients` or those accumulated in it."""
+        """Makes one optimizer step on the online network, with `gradients` (None: those accumulated in it)."""
         self.online_network.apply_gradients(
             self.online_network.accumulated_gradients if gradients is None else gradients
         )
 
     def apply_gradients_and_sync_networks(self, reset_gradients: bool = True) -> None:
-        """Applies what was accumulated to the global network and fetches its weights, or to the online one.
+        """Applies the accumulated gradients to the global network and copies its weights back.
 
-        reset_gradients: set the accumulated gradients to 0 afterwards, as Coach's code does; its text says
-            the opposite.
+        Without a global network, applies them to the online one.
+
+        reset_gradients: set the accumulated gradients to 0 afterwards, as Coach's code does; Coach's documentation
+            describes the opposite.
         """
         if self.global_network is None:
             self.apply_gradients_to_online_network()
@@ -245,7 +250,7 @@ class NetworkWrapper:
         additional_fetches: Sequence[Any] | None = None,
         importance_weights: Array | Sequence[Array] | None = None,
     ) -> TrainingResult:
-        """One step of training on a batch; replaces what was accumulated and leaves 0.
+        """Trains on one batch. It replaces the accumulated gradients and resets them to 0 afterwards.
 
         Arguments and result are those of `Architecture.accumulate_gradients`.
         """
@@ -258,15 +263,15 @@ class NetworkWrapper:
     def train_in_batches(
         self, inputs: Inputs, targets: Array | Sequence[Array], importance_weights: Array | None = None
     ) -> list[TrainingResult]:
-        """`train_and_sync_networks` on one batch of `batch_size` samples after the other, in the order given.
+        """Calls `train_and_sync_networks` for consecutive batches of `batch_size` samples.
 
-        inputs, targets, importance_weights: of N samples, as for that method; the last batch holds what is left.
-        Returns the result of every batch. Raises NetworkError for a recurrent network, whose rows belong together, and
-        before the first batch for arrays of different numbers of samples.
+        inputs, targets, importance_weights: of N samples, as for that method; the last batch may be smaller.
+        Returns the result of every batch. Raises NetworkError, before the first batch, for a recurrent network, whose
+        sequences cannot be split, and for arrays of different numbers of samples.
         """
         if self.online_network.state_width or RECURRENT_STATE in inputs:
             raise NetworkError(
-                f"the rows of recurrent network `{self.name}` cannot be cut into batches",
+                f"the rows of recurrent network `{self.name}` cannot be split into batches",
                 hint="call train_and_sync_networks with whole sequences",
             )
         each_target = one_for_each(targets, len(self.online_network.heads), "targets")
@@ -288,17 +293,17 @@ class NetworkWrapper:
     def parallel_prediction(
         self, network_input_tuples: Sequence[tuple[TorchArchitecture, Inputs]]
     ) -> tuple[Array, ...]:
-        """The outputs of several of these networks, in order and flat; one network may appear several times."""
+        """Returns the outputs of several networks as one flat tuple, in order; a network may appear several times."""
         return TorchArchitecture.parallel_predict(None, network_input_tuples)
 
     def set_is_training(self, state: bool) -> None:
-        """Switches all copies between training (True) and evaluation (False), those made later too."""
+        """Switches all copies between training (True) and evaluation (False), those built later included."""
         self._is_training = state
         for network in self.networks:
             network.set_is_training(state)
 
     def get_local_variables(self) -> list[Array]:
-        """The live weights of the online network, then of the target network: those only this worker uses."""
+        """Returns live views of the weights that only this worker uses: online network, then target network."""
         return [
             variable
             for network in self.networks
@@ -307,30 +312,30 @@ class NetworkWrapper:
         ]
 
     def get_global_variables(self) -> list[Array]:
-        """The live weights of the global network, which workers share; none without it."""
+        """Returns live views of the weights of the global network, which workers share; an empty list without one."""
         if self.global_network is None:
             return []
         if isinstance(self.global_network, SharedNetwork):
             return list(self.online_network.flat.arrays(self.global_network.block).values())
         return list(self.global_network.weights_view.values())
 
-    def _apply_of_all(self, brought: Mapping[int, tuple[TorchArchitecture, Sequence[Array]]]) -> None:
+    def _apply_of_all(self, contributions: Mapping[int, tuple[TorchArchitecture, Sequence[Array]]]) -> None:
         """Applies the gradients of all workers, {number: (online network, gradients)}, to the global network."""
         assert isinstance(self.global_network, TorchArchitecture)
         parameters = self.network_parameters
-        for worker, (online, gradients) in brought.items():
+        for worker, (online, gradients) in contributions.items():
             what = f"gradients of worker {worker} for network `{self.name}`"
             refuse_misfits(online.accumulated_gradients, gradients, what)
             if not all(np.isfinite(gradient).all() for gradient in gradients):
                 raise NetworkError(f"{what} are not finite; none were applied")
         average = parameters.scale_down_gradients_by_number_of_workers_for_sync_training
         if not parameters.shared_optimizer:
-            for online, gradients in brought.values():
+            for online, gradients in contributions.values():
                 online.apply_gradients_to(self.global_network, gradients, 1.0 / self.group.workers if average else 1.0)
             return
         names = self.global_network.flat.names
         accumulator = GradAccumulator(names, self.group.workers, non_finite="report")
-        for _, gradients in brought.values():
+        for _, gradients in contributions.values():
             arrays = [np.require(as_array(gradient, "a gradient"), np.float32, ["C", "W"]) for gradient in gradients]
             accumulator.accumulate(MapOfTensors(zip(names, map(torch.from_numpy, arrays), strict=True)))
         total = accumulator.mean_reduce() if average else accumulator.sum_reduce()
@@ -341,6 +346,6 @@ class NetworkWrapper:
             if device is None or self.network_parameters.force_cpu or str(device).partition(":")[0] == "cpu":
                 continue
             raise NetworkError(
-                f"network `{self.name}` cannot live on {device}",
-                hint="flat blocks are host memory: use cpu, or set force_cpu to have devices passed over",
+                f"network `{self.name}` cannot be placed on {device}",
+                hint="flat blocks are host memory: use cpu, or set force_cpu to ignore devices",
             )

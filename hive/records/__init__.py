@@ -1,16 +1,16 @@
-"""Records: what a run leaves on disk, and how it is read again.
+"""Writes and reads the files of a run.
 
-directory, runs      where things lie; finding a run and saying how it is
-atomic, documents    files and folders that are there whole or not at all; JSON
-checkpoints          what a run is resumed from: writing, finding, keeping
-weights              a checkpoint's arrays and counters: safetensors and JSON
-jsonl, sinks         growing files of lines; where metrics go
-logs, crash          text for people
-nan_dumps            what a gradient that was not finite was made of
-summary              how a run ended
+directory, runs      paths in a run directory; finding a run and its state
+atomic, documents    files and folders that appear completely or not at all; JSON
+checkpoints          writing, finding and removing checkpoints
+weights              arrays and counters of a checkpoint: safetensors and JSON
+jsonl, sinks         growing files of JSON lines; destinations of metrics
+logs, crash          logs and crash reports, for people
+nan_dumps            inputs of gradients that were not finite
+summary              the result of a run
 
-`hive.records.weights` is imported by its own name: it alone needs NumPy, and `hive ls` shall answer at
-once. Checkpoints load it when arrays are written or read, not when they are listed.
+`hive.records.weights` is not imported here, because it needs NumPy and `hive ls` must be fast. Checkpoints import it
+when arrays are written or read, not when checkpoints are listed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hive.records.directory import RunDirectory, home_folder
 from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
-from hive.records.nan_dumps import read_specimen, write_specimen
+from hive.records.nan_dumps import read_nan_dump, write_nan_dump
 from hive.records.runs import (
     RunFacts,
     find_runs,
@@ -84,9 +84,9 @@ __all__ = [
     "process_start_time",
     "read_document",
     "read_jsonl",
+    "read_nan_dump",
     "read_object",
     "read_run_facts",
-    "read_specimen",
     "remove_folder",
     "remove_unfinished",
     "resolve_run",
@@ -97,6 +97,6 @@ __all__ = [
     "write_checkpoint",
     "write_crash",
     "write_json",
+    "write_nan_dump",
     "write_run_facts",
-    "write_specimen",
 ]

@@ -1,18 +1,18 @@
-"""Files and folders that are there whole or not at all, whenever the process or the machine dies.
+"""Writes files and folders that appear completely or not at all, whenever the process is killed or the machine fails.
 
     file     .name.hive-tmp   write  sync                             rename -> name      sync parent
     folder   .name.hive-tmp/  write each  sync each, sync folders
                               write DONE, sync it, sync folder        rename -> name/     sync parent
 
-A rename is atomic, and nothing is renamed before everything in it is on the disk. `DONE` is written last
-and lists every file with its size and SHA-256; `check_folder` reads it back, so that a copy that was cut
-short, or a disk that lies, is refused by name.
+A rename is atomic, and a file or folder is renamed only after all of its content is on the disk. `DONE` is written last
+and lists every file with its size and SHA-256. `check_folder` compares them, so that an error names the file in a
+truncated copy or on a faulty disk.
 
-A folder goes the way it came: `remove_folder` gives it its temporary name, then takes it apart.
+`remove_folder` works in the opposite order: it renames the folder to its temporary name, then removes the content.
 
-Everything they do goes through `Files`; tests put one in its place that fails, or dies, at the n-th
-operation. A file or folder has one writer at a time. What a killed writer left is found by its name
-(`*.hive-tmp`): the next writer of the same name replaces it, `remove_unfinished` clears a whole folder.
+All operations go through `Files`; tests replace it by one that fails, or exits, at the n-th operation. A file or folder
+has one writer at a time. Leftovers of killed writers have the suffix `.hive-tmp`: the next writer of the same name
+replaces them, and `remove_unfinished` removes all of them from a folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNFINISHED = ".hive-tmp"
 
 
 class Files:
-    """The operations that writing needs. All raise OSError."""
+    """The file operations of this module. All raise OSError."""
 
     def make_folder(self, path: Path) -> None:
         path.mkdir()
@@ -53,7 +53,7 @@ class Files:
         path.write_bytes(data)
 
     def sync(self, path: Path) -> None:
-        """Forces a file's content, or a folder's entries, onto the disk."""
+        """Force a file's content, or a folder's entries, onto the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -64,7 +64,7 @@ class Files:
         source.rename(target)
 
     def remove(self, path: Path) -> None:
-        """A file or a folder with all it holds; nothing when it is not there."""
+        """Remove a file, or a folder with its content. Do nothing if it does not exist."""
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -75,7 +75,7 @@ FILES = Files()
 
 
 def write_bytes(path: Path, data: bytes, files: Files = FILES) -> None:
-    """Replaces the file at once: readers see the old content or the new. Raises RecordError."""
+    """Write a file atomically: readers see either the old content or the new. Raises RecordError."""
     temporary = _unfinished(path)
     try:
         files.write(temporary, data)
@@ -88,18 +88,18 @@ def write_bytes(path: Path, data: bytes, files: Files = FILES) -> None:
 
 
 def write_json(path: Path, value: JSON, files: Files = FILES) -> None:
-    """`write_bytes` of indented JSON; NaN and infinities become null."""
+    """Write indented JSON atomically; NaN and infinities become null. Raises RecordError."""
     write_bytes(path, (json_text(value, indent=1) + "\n").encode(), files)
 
 
 @contextmanager
 def atomic_folder(final: Path, files: Files = FILES) -> Iterator[Path]:
-    """Yields a folder to fill; it becomes `final` when the block ends, and vanishes when the block raises.
+    """Yield a temporary folder, which becomes `final` when the block ends and is removed when the block raises.
 
-    Raises RecordError when `final` exists or anything cannot be written.
+    Raises RecordError if `final` exists or if something cannot be written.
     """
     if final.exists():
-        raise RecordError(f"`{final}` exists already")
+        raise RecordError(f"`{final}` already exists")
     temporary = _unfinished(final)
     try:
         files.remove(temporary)
@@ -117,39 +117,39 @@ def atomic_folder(final: Path, files: Files = FILES) -> Iterator[Path]:
 
 
 def check_folder(path: Path, *, checksums: bool = True) -> None:
-    """Compares a folder with its `DONE`. Raises RecordError naming the first file missing or changed.
+    """Compare a folder with its `DONE`. Raises RecordError with the name of the first missing or changed file.
 
-    Without `checksums` only sizes are compared and no file but `DONE` is read.
+    Without `checksums` only sizes are compared, and only the file `DONE` is read.
     """
     listing = read_object(path / DONE).get("files")
     if not isinstance(listing, dict):
         raise RecordError(f"`{path / DONE}` lists no files")
     try:
-        present = _files_in(path)  # names are looked up here, not opened: a listing cannot lead elsewhere
+        present = _files_in(path)  # names in DONE are looked up here and never opened, so they cannot leave the folder
         for name, expected in listing.items():
             if name not in present:
                 raise RecordError(f"`{path}`: {name!r} is missing")
             facts = _facts(present[name], checksums)
             if not isinstance(expected, dict) or not facts.items() <= expected.items():
-                raise RecordError(f"`{present[name]}` is not what was written: its size or checksum differs")
+                raise RecordError(f"`{present[name]}` is damaged: its size or checksum has changed")
     except OSError as error:
         raise failure("read", path, error) from error
 
 
 def remove_folder(path: Path, files: Files = FILES) -> None:
-    """Removes a folder at once: under its name is all of it or nothing. Raises RecordError."""
+    """Remove a folder atomically: its name refers to the complete folder or does not exist. Raises RecordError."""
     temporary = _unfinished(path)
     try:
         files.remove(temporary)
         files.rename(path, temporary)
-        files.sync(path.parent)  # or a power cut could bring the name back with half of the content
+        files.sync(path.parent)  # otherwise a power cut could restore the name with a part of the content
         files.remove(temporary)
     except OSError as error:
         raise failure("remove", path, error) from error
 
 
 def remove_unfinished(parent: Path) -> None:
-    """Clears what killed writers and removers left in `parent`. For its one writer, before it begins."""
+    """Remove leftovers of killed processes from `parent`. Only the writer of `parent` may call it, before it writes."""
     for path in parent.glob(f".*{UNFINISHED}"):
         _try_to_remove(path, FILES)
 
@@ -162,11 +162,11 @@ def _try_to_remove(path: Path, files: Files) -> None:
     try:
         files.remove(path)
     except OSError:
-        pass  # it stays under its temporary name, which nobody reads
+        pass  # the leftover keeps its temporary name, which no reader opens
 
 
 def _complete(folder: Path, files: Files) -> None:
-    """Everything onto the disk, then `DONE`, then that."""
+    """Sync all files to the disk, then write `DONE`, then sync `DONE`: it must not exist before the files do."""
     listing: dict[str, JSON] = {}
     for name, file in _files_in(folder).items():
         files.sync(file)
@@ -179,7 +179,7 @@ def _complete(folder: Path, files: Files) -> None:
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
-    """Relative name -> path of every regular file under `folder`, in the order of names, without `DONE`."""
+    """Return relative name -> path of every regular file under `folder`, sorted by name, without `DONE`."""
     found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     names = {str(path.relative_to(folder)): path for path in sorted(found)}
     names.pop(DONE, None)

@@ -1,21 +1,23 @@
-"""Checkpoints: what a run is resumed from.
+"""Writes, finds and removes checkpoints, from which runs are resumed.
 
     checkpoints/
       002000/                    the number of updates, six digits or more
         weights.safetensors      tensors by name, for evaluation and for other programs
-        state.json               `update`, `checkpoint_format`, `scheduled`, `env_steps`, `mean_return`, and what the
-                                 writer adds
-        <part>.bin               raw bytes: a block of the learner's state as it lies in memory
-        DONE                     size and SHA-256 of each of them, written last
+        state.json               `update`, `checkpoint_format`, `scheduled`, `env_steps`, `mean_return`, and keys of the
+                                 writer
+        <part>.bin               raw bytes: a block of the learner's state in its memory layout
+        DONE                     size and SHA-256 of each of these files, written last
 
-A checkpoint appears whole (`atomic_folder`) and disappears whole (`remove_folder`). Two depths of looking:
-listing compares sizes, which finds what was cut short; `newest_checkpoint` and `retain` read every byte, so
-that nothing is loaded, and nothing is removed in favour of a checkpoint, that a disk has damaged. Whatever
-else lies in the folder is passed over; what is named like a checkpoint and is none is refused with its cause.
+A checkpoint appears and disappears completely (`atomic_folder`, `remove_folder`). There are two levels of checks.
+Listing compares sizes, which detects truncated files. `newest_checkpoint` and `retain` compare every byte, so that a
+damaged checkpoint is neither loaded nor kept in place of an intact one. Other files in the folder are ignored. A folder
+with the name of a checkpoint that is not a valid one is refused, with the cause.
 
-`scheduled` tells a cut that fell due from a save that somebody asked for: only the first continues exactly.
+`scheduled` is true for a checkpoint at a resume barrier and false for any other save. Only from a scheduled checkpoint
+a run continues exactly.
 
-Nothing here knows what the parts mean, or when a checkpoint is due. A folder of checkpoints has one writer.
+This module does not interpret the parts, and does not decide when a checkpoint is due. A folder of checkpoints has one
+writer.
 """
 
 from __future__ import annotations
@@ -46,17 +48,17 @@ __all__ = [
     "write_checkpoint",
 ]
 
-# Raised when a part changes its meaning. Format 1 has no number in state.json and no target network; a state without a
-# target still has the same bytes, so format 1 is read.
+# Increased when the meaning of a part changes. Format 1 has no number in state.json and no target network. A state
+# without a target network has the same bytes in both formats, so format 1 can still be read.
 FORMAT = 2
 
-# What f"{update:06d}" makes, and nothing else: two names never mean the same update.
+# Exactly the names that f"{update:06d}" produces, so that two names never refer to the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk: its folder, the updates it was made after, and the content of state.json."""
+    """A checkpoint on disk: its folder, the number of updates before it, and the content of state.json."""
 
     path: Path
     update: int
@@ -72,12 +74,12 @@ class Checkpoint:
 
     @property
     def mean_return(self) -> float | None:
-        """None before the first episode ended, and where the state holds no finite number."""
+        """Mean training return; None before the end of the first episode, and if the stored value is not finite."""
         value: Any = self.state.get("mean_return")
         return value if type(value) in (int, float) and -math.inf < value < math.inf else None
 
     def part(self, name: str) -> bytes:
-        """The bytes that were written as `name`. Raises RecordError."""
+        """Return the bytes of the part `name`. Raises RecordError."""
         file = _part_file(self.path, name)
         try:
             return file.read_bytes()
@@ -85,7 +87,7 @@ class Checkpoint:
             raise failure("read", file, error) from error
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
-        """Writable copies, by name. Raises RecordError."""
+        """Return the tensors of weights.safetensors by name, as writable copies. Raises RecordError."""
         from hive.records.weights import load_weights
 
         return load_weights(self.path)[0]
@@ -100,11 +102,15 @@ def write_checkpoint(
     state: Mapping[str, JSON],
     files: Files = FILES,
 ) -> Path:
-    """Writes `root/<update>/` and returns it. Parts are contiguous; `update` and the format are added to the state.
+    """Write the checkpoint `root/<update>/` and return its path.
 
-    One of the same update that is damaged is replaced: a run that fell back to an earlier checkpoint comes
-    by again. Raises RecordError when there is a good one, or when it cannot be written; those before it then
-    stay as they were.
+    tensors: arrays by name, of the dtypes that `hive.records.weights` allows.
+    parts: contiguous buffers by name.
+    state: counters; `update` and `checkpoint_format` are added.
+
+    A damaged checkpoint of the same update is replaced, because a run that was resumed from an earlier checkpoint
+    reaches this update again. Raises RecordError if an intact one exists, or if it cannot be written. Earlier
+    checkpoints are not affected.
     """
     from hive.records.weights import save_weights
 
@@ -123,9 +129,9 @@ def write_checkpoint(
 
 
 def checkpoint_at(place: str) -> Checkpoint:
-    """The checkpoint that `place` names: its folder, or a run (a folder or a name below $HIVE_HOME), then its newest.
+    """Return the checkpoint in the folder `place`, or the newest of the run `place` (folder, or name in $HIVE_HOME).
 
-    Every byte is compared with its checksum. Raises RecordError, and UsageError for a run that is not there.
+    Checksums are compared. Raises RecordError if there is no intact checkpoint, and UsageError for an unknown run.
     """
     folder = Path(place)
     if (folder / DONE).exists():
@@ -135,15 +141,15 @@ def checkpoint_at(place: str) -> Checkpoint:
         root = resolve_run(home_folder(), place).checkpoints
     newest = newest_checkpoint(root)
     if newest is None:
-        hint = "[checkpoint] every says how often one is written"
+        hint = "[checkpoint] every determines how often one is written"
         raise RecordError(f"`{root}` holds no complete checkpoint", hint=hint)
     return newest
 
 
 def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
-    """Those that are complete, by update; with `verify` every byte is compared with its checksum.
+    """Return the complete checkpoints in `root`, sorted by update; with `verify`, checksums are compared too.
 
-    Raises RecordError when `root` cannot be read.
+    Raises RecordError if `root` cannot be read.
     """
     return list(_newest_first(root, verify))[::-1]
 
@@ -151,27 +157,29 @@ def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
 def newest_checkpoint(
     root: Path, *, scheduled_only: bool = False, refused: Callable[[str], object] = lambda cause: None
 ) -> Checkpoint | None:
-    """The newest whose every byte is as it was written, or None.
+    """Return the newest intact checkpoint in `root`, or None. Checksums are compared.
 
-    `refused` hears of each newer one that is damaged: its name and the cause. Raises RecordError when
-    `root` cannot be read.
+    scheduled_only: ignore checkpoints that are not scheduled.
+    refused: called for each newer checkpoint that is damaged, with its name and the cause.
+
+    Raises RecordError if `root` cannot be read.
     """
     found = _newest_first(root, verify=True, refused=refused)
     return next((checkpoint for checkpoint in found if checkpoint.scheduled or not scheduled_only), None)
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Those that have a mean return, the highest first; of equal ones the newer."""
+    """Return the checkpoints with a mean return, highest first; of equal returns, the newer comes first."""
     rated = [checkpoint for checkpoint in checkpoints if checkpoint.mean_return is not None]
     return sorted(rated, key=lambda checkpoint: (checkpoint.mean_return, checkpoint.update), reverse=True)
 
 
 def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES) -> list[Path]:
-    """Removes all but the `keep_last` newest, the `keep_best` by mean return and the newest scheduled one.
+    """Remove all but the `keep_last` newest, the `keep_best` by mean return and the newest scheduled checkpoint.
 
-    Of equal returns the newer is the better one. The newest stays whatever the numbers are. Only intact
-    checkpoints count, and only they are removed. Returns what was removed, oldest first. Raises RecordError
-    when `root` cannot be read or one cannot be removed; those after it then stay too.
+    Of equal returns, the newer checkpoint counts as better. The newest is always kept. Damaged checkpoints are neither
+    counted nor removed. Returns the paths of removed checkpoints, oldest first. Raises RecordError if `root` cannot be
+    read or a checkpoint cannot be removed; later ones are then not removed either.
     """
     found = list_checkpoints(root, verify=True)
     scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
@@ -198,15 +206,15 @@ def _newest_first(
 
 
 def _open(folder: Path, verify: bool) -> Checkpoint:
-    """Raises RecordError saying why it cannot be taken."""
+    """Return the checkpoint in `folder`. Raises RecordError with the cause if it is not valid."""
     check_folder(folder, checksums=verify)
     update, state = int(folder.name), read_object(folder / STATE_FILE)
     if state.get("update") != update:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
     written = state.get("checkpoint_format", 1)
     if type(written) is not int or not 1 <= written <= FORMAT:
-        hint = "it was written by a newer hive: read it with that one"
-        raise RecordError(f"`{folder}` is of checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
+        hint = "a newer version of hive wrote it: read it with that version"
+        raise RecordError(f"`{folder}` has checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
     return Checkpoint(folder, update, state)
 
 

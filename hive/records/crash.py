@@ -1,10 +1,10 @@
-"""Crash reports: crash/<actor>-<n>.txt, the cause on the first line.
+"""Writes crash reports: crash/<actor>-<n>.txt, for people.
 
-    collector-3 failed: EnvironmentFailed: ALE/Pong-v5 returned ...      the whole truth, for `head -1`
+    collector-3 failed: EnvironmentFailed: ALE/Pong-v5 returned ...      the cause in one line, for `head -1`
 
-    doing    traceback    stack    story    events    stacks             only those that are known
+    doing   traceback   stack   transition history   events   stacks     sections, without empty ones
 
-They are for people. What the terminal shows of a crash is said by who writes them.
+The terminal output about a crash comes from the callers, not from this module.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hive.records.documents import failure
 
 __all__ = ["write_crash"]
 
-# Reports that one actor may leave. Each tells the same story by then: the last one is written over.
+# Maximum reports of one actor. After that many they hardly differ, so the last one is overwritten.
 REPORTS = 100
 
-# Of one section. Stacks of every thread and task take tens of thousands.
+# Maximum characters of a section. The stacks of all threads and tasks take tens of thousands.
 SECTION_CHARACTERS = 1_000_000
 
 
@@ -36,17 +36,21 @@ def write_crash(
     events: Iterable[str] = (),
     stacks: str = "",
 ) -> Path:
-    """Writes a report and returns its path. `error` is the cause, `stack` where it was stuck.
+    """Write a report and return its path. Raises RecordError if it cannot be written.
 
-    `story` holds its last transitions and `events` the run's last events, oldest first; `stacks` those of the others.
-
-    Raises RecordError when it cannot be written.
+    error: the cause; line breaks are removed.
+    traceback: the traceback of the error.
+    doing: the activity of the actor and its duration.
+    stack: the stack of an actor that was stuck.
+    story: the transition history of the actor, oldest first.
+    events: the last events of the run, oldest first.
+    stacks: the stacks of other actors at that time.
     """
     sections = {
         "doing": doing,
         "traceback": traceback,
         "stack": stack,
-        "story": "\n".join(story),
+        "transition history": "\n".join(story),
         "events": "\n".join(events),
         "stacks": stacks,
     }

@@ -1,17 +1,17 @@
-"""The run directory: where everything a run leaves lies.
+"""Defines the run directory: the paths of all files of a run.
 
     home/                    $HIVE_HOME, ./runs by default
       latest -> cartpole-2   the newest, a symbolic link
       cartpole-2/            name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
-        run.json             facts of the running processes           summary.json     how it ended
-        metrics.jsonl        the truth about learning                 events.jsonl     its diary
-        evaluations.jsonl    one line for each
+        run.json             facts of the running processes           summary.json     the result
+        metrics.jsonl        metrics over time                        events.jsonl     the event log
+        evaluations.jsonl    one line per evaluation
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         videos/                                                       not-finite/<name>/
-        .reserve               room on the disk for the last words of a run whose disk is full
+        .reserve               disk space for the summary of a run whose disk is full
 
-This module knows names and places only. What the files hold is told by the modules that write them.
+This module only defines names and paths. The modules that write the files document their content.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ __all__ = ["LATEST", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"
 
 LATEST = "latest"
 
-# In the folder of a checkpoint.
+# Files in the folder of a checkpoint.
 WEIGHTS_FILE = "weights.safetensors"
 STATE_FILE = "state.json"
 
 RESERVE_FILE = ".reserve"
-RESERVE_BYTES = 256 * 1024  # a summary of a thousand actors
+RESERVE_BYTES = 256 * 1024  # size of the summary of a run with a thousand actors
 
-# What a shell, a URL and a metric can hold without quotes. Not hidden, not an option.
+# Names that need no quotes in shells, URLs and metrics. The first character excludes hidden files and options.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def home_folder() -> Path:
-    """Where runs lie: $HIVE_HOME, or ./runs."""
+    """Return the folder of all runs: $HIVE_HOME, or ./runs."""
     return Path(os.environ.get("HIVE_HOME") or "runs")
 
 
@@ -53,9 +53,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, home: Path, name: str) -> RunDirectory:
-        """Makes home/<name>-<n> with the smallest free n >= 1, safe beside others who do the same.
+        """Create home/<name>-<n> with the smallest free n >= 1. Several processes may do this at the same time.
 
-        Raises UsageError for a name that cannot be one, RecordError when it cannot be made.
+        Raises UsageError for an invalid name, and RecordError if the directory cannot be created.
         """
         if not NAME.fullmatch(name):
             raise UsageError(f"`{name}` cannot name a run", hint="use letters, digits, `_`, `-` and `.`")
@@ -71,13 +71,13 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """An existing one; links are followed. Raises RecordError when it is none."""
+        """Open an existing run directory; links are followed. Raises RecordError if `path` is not one."""
         try:
             directory = cls(path.resolve())
             if directory.logs.is_dir() and directory.checkpoints.is_dir():
                 return directory
         except (OSError, RuntimeError, ValueError):
-            pass  # not allowed to look, links in a circle, a name that no file can have
+            pass  # no permission, circular links, or an invalid file name
         raise RecordError(f"`{path}` is not a run directory")
 
     @property
@@ -99,12 +99,12 @@ class RunDirectory:
 
     @property
     def resume_file(self) -> Path:
-        """Which checkpoint this run goes on from: {"update", "scheduled"}; written by whoever resumes it."""
+        """The checkpoint that the run is resumed from, {"update", "exact"}; written by the command that resumes it."""
         return self.path / "resume.json"
 
     @property
     def failure_file(self) -> Path:
-        """Why the last start failed; not there when it did not."""
+        """The error of the last start; does not exist if the start succeeded."""
         return self.path / "failure.json"
 
     @property
@@ -137,12 +137,12 @@ class RunDirectory:
 
     @property
     def nan_dumps(self) -> Path:
-        """Made by who writes into it."""
+        """Created by the first writer."""
         return self.path / "not-finite"
 
     @property
     def videos(self) -> Path:
-        """Made by who writes into it."""
+        """Created by the first writer."""
         return self.path / "videos"
 
     def log_file(self, actor: str) -> Path:
@@ -152,28 +152,28 @@ class RunDirectory:
         return self.crashes / f"{actor}-{n}.txt"
 
     def reserve(self) -> None:
-        """Takes the room on the disk that a summary needs, so that a run can still say how it ended on a full one."""
-        with contextlib.suppress(OSError):  # it is full already
+        """Reserve the disk space of a summary, so that it can be written even if the disk is full by then."""
+        with contextlib.suppress(OSError):  # the disk is already full
             (self.path / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
 
     def release(self) -> None:
-        """Gives that room back, right before it is needed."""
+        """Release the reserved disk space; called right before the summary is written."""
         with contextlib.suppress(OSError):
             (self.path / RESERVE_FILE).unlink(missing_ok=True)
 
     def point_latest(self) -> None:
-        """Makes `latest` in the same home point here, in one step."""
+        """Point the link `latest` in the same home to this run, atomically."""
         link = self.path.with_name(f".{LATEST}.{self.name}")
         try:
             link.unlink(missing_ok=True)
             link.symlink_to(self.name)
             link.replace(self.path.with_name(LATEST))
         except OSError:
-            pass  # a convenience for people: hive itself finds the newest run without it
+            pass  # the link is only a convenience for users: hive finds the newest run without it
 
 
 def _first_free(home: Path, name: str) -> Path:
-    """Makes the folder: that it was not there is known only by having made it."""
+    """Create and return the first free folder. Only `mkdir` itself can tell reliably that a name was free."""
     n = 1
     while True:
         path = home / f"{name}-{n}"

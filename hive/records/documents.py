@@ -1,11 +1,11 @@
-"""JSON as hive writes and reads it.
+"""Formats and parses JSON.
 
-Writing: numbers that JSON has no word for (NaN, infinity) become null, so that a browser and `jq` can read
-every file. Reading: bytes are never trusted. `read_document` makes a dataclass of a file and compares every
-field with its annotation; whatever is wrong is a RecordError that names the file and the cause. Keys that
-the class does not know are passed over: a newer hive may have written them.
+Writing: NaN and infinities, which JSON does not have, become null, so that browsers and `jq` can read every file.
+Reading: no content is trusted. `read_document` converts a file to a dataclass and compares every field with its
+annotation; any mismatch raises a RecordError that names the file and the cause. Unknown keys are ignored, because a
+newer version of hive may have written them.
 
-Nothing here writes files: hive.records.atomic and hive.records.jsonl do.
+This module does not write files: hive.records.atomic and hive.records.jsonl do.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Document = TypeVar("Document")
 
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
-    """What the operating system refused, as a RecordError: "cannot write `a/b`: no space left on device"."""
+    """Convert an OSError to a RecordError: "cannot write `a/b`: no space left on device"."""
     return RecordError(f"cannot {action} `{path}`: {(error.strerror or str(error)).lower()}")
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON of plain values and NumPy scalars. NaN and infinities become null."""
+    """Return JSON of plain values and NumPy scalars. NaN and infinities become null."""
     return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
@@ -45,12 +45,12 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    # NumPy's scalars, told by what they can do: importing NumPy would cost `hive ls` a tenth of a second.
+    # NumPy's scalars are recognised by `item`, because importing NumPy would take `hive ls` a tenth of a second.
     return _plain(value.item()) if hasattr(value, "item") else value
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """The JSON object in `data`, or None where there is none."""
+    """Parse a JSON object. Returns None if `data` is not one."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in the file. Raises RecordError."""
+    """Read a JSON object from a file. Raises RecordError if the file cannot be read or is not a JSON object."""
     try:
         value = parse_object(path.read_bytes())
     except OSError as error:
@@ -70,12 +70,12 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """The file as an instance of the dataclass `kind`. Raises RecordError."""
+    """Read a file as an instance of the dataclass `kind`. Raises RecordError for a missing or mistyped field."""
     value, hints, arguments = read_object(path), typing.get_type_hints(kind), {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in value:
             if not _fits(value[field.name], hints[field.name]):
-                raise RecordError(f"`{path}`: `{field.name}` is not of the type {field.type}")
+                raise RecordError(f"`{path}`: `{field.name}` is not of type {field.type}")
             arguments[field.name] = value[field.name]
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise RecordError(f"`{path}`: `{field.name}` is missing")
@@ -83,7 +83,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a JSON value fits the annotation: plain types, `X | None`, `list[X]`, `dict[str, X]`."""
+    """Whether a JSON value has the annotated type: plain types, `X | None`, `list[X]` or `dict[str, X]`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True

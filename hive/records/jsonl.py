@@ -1,11 +1,10 @@
-"""Growing files of JSON objects, one a line: metrics and events.
+"""Writes and reads growing files of JSON objects, one per line: metrics and events.
 
-A line is one `write` to a file opened for appending, so lines of several writers never mix, and a line
-counts once its newline is there. A disk that fills up costs lines, which are counted, never the run.
-Whatever was cut short (a full disk, a killed writer) stays alone on its line: the next writer begins a new
-one, and readers pass over it.
+Each line is one `write` to a file opened for appending, so lines of several writers never mix. A line is valid once its
+newline is written. A full disk loses lines, which are counted, but does not end the run. A line truncated by a full
+disk or a killed writer does not affect others: the next writer starts a new line, and readers ignore the truncated one.
 
-Lines are not forced onto the disk: a power cut may take the last seconds.
+Lines are not synced to the disk, so a power cut may lose the last seconds.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from hive.records.documents import failure, json_text, parse_object
 
 __all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "read_jsonl", "tail_jsonl"]
 
-# The longest line. Some thousand metrics, and a bound for what a reader takes in at once.
+# Maximum bytes of a line: enough for thousands of metrics, and the limit of a single read.
 LINE_BYTES = 1 << 20
 
-# What a tail reads first; most tails (a hundred lines) fit.
+# Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
 TAIL_BYTES = 1 << 16
 
 
 class JsonlWriter:
-    """Appends lines. `lost` counts those that could not be written or were longer than `line_bytes`."""
+    """Appends lines to a file. `lost` counts lines that could not be written or were longer than `line_bytes`."""
 
     def __init__(self, path: Path, line_bytes: int = LINE_BYTES) -> None:
-        """Raises RecordError when the file cannot be opened."""
+        """Open the file for appending. Raises RecordError if it cannot be opened."""
         self.path = path
         self.line_bytes = line_bytes
         self.lost = 0
@@ -41,7 +40,7 @@ class JsonlWriter:
             raise failure("open", path, error) from error
 
     def write(self, value: Mapping[str, Any]) -> None:
-        """One line. A full disk is counted, not raised; NaN and infinities become null."""
+        """Append one line. Errors of the disk are counted in `lost`, not raised. NaN and infinities become null."""
         line = f"{json_text(value)}\n".encode()
         if len(line) > self.line_bytes:
             self.lost += 1
@@ -56,16 +55,16 @@ class JsonlWriter:
         self._torn = not whole
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close the file; a second call has no effect."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """All objects of the file in order, without what is not one. None when there is no file yet.
+    """Yield the objects of a file in order; invalid lines are ignored. Yields nothing if the file does not exist.
 
-    Raises RecordError when the file is there and cannot be read.
+    Raises RecordError if the file exists and cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -82,13 +81,13 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def tail_jsonl(path: Path, n: int) -> list[dict[str, Any]]:
-    """The objects in the last `n` lines; reads no more of the file than it must. Raises RecordError."""
+    """Return the objects in the last `n` lines, reading only the end of the file. Raises RecordError."""
     values = (parse_object(line) for line in last_lines(path, n))
     return [value for value in values if value is not None]
 
 
 def last_lines(path: Path, n: int) -> list[bytes]:
-    """The last `n` whole lines without their newlines, none where there is no file. Raises RecordError."""
+    """Return the last `n` complete lines without newlines; [] if the file does not exist. Raises RecordError."""
     if n <= 0:
         return []
     try:

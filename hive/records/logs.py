@@ -1,12 +1,12 @@
-"""Logs of actors: one text file each, of a bounded size, merged again for reading.
+"""Writes the logs of actors, one text file of limited size per actor, and merges them for reading.
 
     2026-11-21 01:12:37.221 collector-3 WARN env 12 took 1.9 s to reset
     2026-11-21 01:12:41.007 collector-3 WARN env 12 took 1.9 s to reset [x3]
 
-A file is rotated at 10 MB and two old ones are kept (`collector-3.log.1`, `.2`). A message that repeats is
-written once, then counted: the count follows on a line of its own when something else is logged, after 10 s,
-or when the log is closed. Times are local, for people; lines without one (a traceback) belong to the
-line above. A full disk costs lines, never the actor.
+A file is rotated at 10 MB, and two old files are kept (`collector-3.log.1`, `.2`). A repeated message is written once
+and then counted. The count is written on a separate line when another message is logged, after 10 s, or when the log
+is closed. Times are local. Lines without a time (a traceback) belong to the line above. A full disk loses lines but
+does not end the actor.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from hive.records.jsonl import last_lines
 
 __all__ = ["close_log", "merge_logs", "open_log"]
 
-# 30 MB an actor in all: some days of talk, and a hundred actors still fit on a small disk.
+# Size and number of files: 30 MB per actor in total, some days of messages; a hundred actors fit on a small disk.
 LOG_BYTES = 10_000_000
 OLD_LOGS = 2
 
-# Long enough to fold a storm, short enough that who watches sees that it goes on.
+# Maximum time for which repeated messages are only counted: short enough for a reader to see that they continue.
 FOLD_S = 10.0
 
-# Lines read before a tail begins, to find the time of a traceback that it cuts through. Few are longer.
+# Additional lines read before a tail, to find the time of a traceback that the tail begins in. Few are longer.
 LEAD_LINES = 300
 
 HEADER = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \S+ (.*)")
 
 
 def open_log(path: Path, name: str, level: int | str = logging.INFO) -> logging.Logger:
-    """The logger of the actor `name`, writing to `path` and nowhere else; opened again, to the new path.
+    """Return the logger of the actor `name`, which writes only to `path`. A second call redirects it to the new path.
 
-    Raises RecordError when the file cannot be opened.
+    Raises RecordError if the file cannot be opened.
     """
     logger = logging.getLogger(f"hive.{name}")
     close_log(logger)
@@ -59,7 +59,7 @@ def open_log(path: Path, name: str, level: int | str = logging.INFO) -> logging.
 
 
 def close_log(logger: logging.Logger) -> None:
-    """Writes what is held back and closes the file; handlers that others added stay."""
+    """Write the pending count of repeated messages and close the file. Handlers added by other code are kept."""
     for handler in list(logger.handlers):
         if isinstance(handler, _FoldingHandler):
             logger.removeHandler(handler)
@@ -67,10 +67,12 @@ def close_log(logger: logging.Logger) -> None:
 
 
 def merge_logs(paths: Iterable[Path], *, tail: int | None = None, actors: Collection[str] = ()) -> Iterator[str]:
-    """Lines of several logs in the order of time, each as `collector-3 | 2026-11-21 01:12:37.221 WARN text`.
+    """Yield the lines of several logs sorted by time, each as `collector-3 | 2026-11-21 01:12:37.221 WARN text`.
 
-    `tail` gives the last lines of all together, `actors` only those of these (none given: all). Rotated files
-    are read too, files that are not there are empty. Raises RecordError.
+    tail: yield only this many lines, the last of all logs together; None for all.
+    actors: yield only the lines of these actors; empty for all.
+
+    Rotated files are read too, and missing files count as empty. Raises RecordError if a file cannot be read.
     """
     chosen = {path.stem: path for path in paths if not actors or path.stem in actors}
     width = max(map(len, chosen), default=0)
@@ -80,7 +82,7 @@ def merge_logs(paths: Iterable[Path], *, tail: int | None = None, actors: Collec
 
 
 def _timed(prefix: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(time, prefixed line) without the actor's name. A line without a time has the time of the last."""
+    """Yield (time, line with the prefix instead of the actor's name). A line without a time gets that of the last."""
     time = ""
     for line in lines:
         header = HEADER.fullmatch(line)
@@ -90,7 +92,7 @@ def _timed(prefix: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path, tail: int | None) -> Iterator[str]:
-    """The lines of a log and its rotated files, the oldest first; at least the last `tail` of them."""
+    """Yield the lines of a log and its rotated files, oldest first; with `tail`, at least the last `tail` of them."""
     files = [path, *(path.with_name(f"{path.name}.{n}") for n in range(1, OLD_LOGS + 1))]
     if tail is not None:
         found: list[bytes] = []
@@ -121,14 +123,14 @@ class _LineFormatter(logging.Formatter):
 
 
 class _FoldingHandler(RotatingFileHandler):
-    """Rotates, and counts a message that is logged again and again instead of writing it."""
+    """A rotating handler that counts repetitions of a message instead of writing them."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8", errors="backslashreplace")
         self.shown: tuple[int, str] | None = None  # level and text of the last line
-        self.held: logging.LogRecord | None = None  # the newest of those not written
+        self.held: logging.LogRecord | None = None  # the newest repetition that was not written
         self.repeats = 0
-        self.since = 0.0  # when the last line was written, seconds since 1970
+        self.since = 0.0  # time of the last line, in seconds since 1970
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -152,10 +154,10 @@ class _FoldingHandler(RotatingFileHandler):
         try:
             super().close()
         except OSError:
-            pass  # the disk is full: the last lines are lost
+            pass  # the disk is full, so the last lines are lost
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Called while an exception is handled. A line that the disk refuses is lost without a word."""
+        """Report errors of a log call, but not OSErrors: lines that the disk refuses are lost silently."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 

@@ -1,13 +1,13 @@
-"""NanDumps: what a gradient that was not finite was made of, kept for whoever looks into it.
+"""Stores the inputs of gradients that were not finite (NaN dumps), for debugging.
 
     not-finite/
-      gradient-worker-0-000017/     who made it and which one it was
+      gradient-worker-0-000017/     gradient worker and number of the gradient
         arrays.safetensors          arrays by name
-        facts.json                  cause, in words, versions, counters
+        facts.json                  cause as text, versions, counters
         DONE
 
-Like a checkpoint, a nan_dump appears whole or not at all; nothing in it can execute. There are few: the first tells
-most, and what makes NaN once often makes it for hours.
+Like a checkpoint, a NaN dump appears completely or not at all, and nothing in it can be executed. Few are kept, because
+the first one is the most useful, and a cause of NaN often persists for hours.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from hive.records.documents import JSON, failure, json_text, read_object
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["read_specimen", "write_specimen"]
+__all__ = ["read_nan_dump", "write_nan_dump"]
 
-KEPT = 10  # of one run
-LARGEST_BYTES = 1 << 30  # of one: with the weights of a huge network it would fill the disk that checkpoints need
+KEPT = 10  # maximum dumps per run
+LARGEST_BYTES = 1 << 30  # maximum size of a dump: the weights of a huge network could fill the disk
 
 ARRAYS_FILE, FACTS_FILE = "arrays.safetensors", "facts.json"
 
 
-def write_specimen(
+def write_nan_dump(
     root: Path, name: str, arrays: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, JSON]
 ) -> Path | None:
-    """Writes `root/<name>/` and returns it; None when there are enough of them, or one of this name.
+    """Write the dump `root/<name>/` and return its path; None if it already exists or if there are KEPT dumps.
 
-    The largest arrays are left out of what would be too large, and named in the facts. Raises RecordError.
+    arrays: arrays by name, of any shape; the largest ones are omitted if all together exceed LARGEST_BYTES.
+    facts: written to facts.json; "left_out" with the names of the omitted arrays is added.
+
+    Raises RecordError if the dump cannot be written.
     """
     import numpy as np
     import safetensors.numpy
@@ -49,7 +52,7 @@ def write_specimen(
     if len(known) >= KEPT or name in known:
         return None
     fitting, left_out = _fitting(arrays)
-    rows = {key: np.asarray(array, order="C") for key, array in fitting.items()}  # the library knows no strides
+    rows = {key: np.asarray(array, order="C") for key, array in fitting.items()}  # safetensors ignores strides
     text = json_text({**facts, "left_out": left_out}, indent=1).encode()
     with atomic_folder(root / name) as folder:
         (folder / ARRAYS_FILE).write_bytes(safetensors.numpy.save(rows))
@@ -57,8 +60,8 @@ def write_specimen(
     return root / name
 
 
-def read_specimen(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays and the facts. Raises RecordError for one that is damaged."""
+def read_nan_dump(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return the arrays by name and the facts of the dump at `path`. Raises RecordError if it is damaged."""
     import safetensors
     import safetensors.numpy
 
@@ -73,7 +76,7 @@ def read_specimen(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, An
 
 
 def _fitting(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """The smallest of the arrays that fit together, in the order given, and the names of the others."""
+    """Return the arrays that fit in LARGEST_BYTES, smallest first, in the given order, and the others' names."""
     room, fitting = LARGEST_BYTES, set()
     for name in sorted(arrays, key=lambda name: arrays[name].nbytes):
         room -= arrays[name].nbytes

@@ -1,10 +1,10 @@
-"""Runs as a command line sees them: which there are, which one is meant, and how each is.
+"""Finds runs, selects one by a text, and determines the state of a run.
 
-`run.json` says which process drives a run. A pid alone proves nothing, since pids come again; with the time
-the process started (field 22 of /proc/<pid>/stat) it names one process for good. So a run whose supervisor
-was killed is seen to be lost without asking anybody.
+`run.json` names the supervisor's process. A pid alone is not sufficient, because the system reuses pids, but together
+with the start time of the process (field 22 of /proc/<pid>/stat) it identifies one process. So a run whose supervisor
+was killed is recognised as lost without a request to any process.
 
-Nothing here talks to a run or ends one.
+This module does not communicate with runs.
 """
 
 from __future__ import annotations
@@ -36,58 +36,55 @@ __all__ = [
     "write_run_facts",
 ]
 
-# Names that an error message lists: a line of a terminal.
+# Maximum names in an error message: they fit in a line of a terminal.
 NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """run.json. `start_time` is in clock ticks since boot, `started` in seconds since 1970."""
+    """The content of run.json. `start_time` is in clock ticks since boot, `started` in seconds since 1970."""
 
     name: str
-    pid: int  # of the supervisor
+    pid: int  # pid of the supervisor
     start_time: int
     socket_folder: str
     started: float
     argv: list[str]
-    hive: str  # versions
+    hive: str  # versions of hive, Python and torch
     python: str
     torch: str | None = None
-    protocol: int = 1  # of the control socket; the first did not say
+    protocol: int = 1  # version of the control protocol; a file without it has version 1
 
 
-LINES_BACK = 50  # of metrics, to find the learner's own: evaluations write some in between
+LINES_BACK = 50  # lines of metrics that are searched for the learner's last one, between lines of evaluations
 
 
 def last_training_line(directory: RunDirectory) -> Mapping[str, Any]:
-    """What the learner wrote last into metrics.jsonl; empty where there is nothing. Raises RecordError.
+    """Return the learner's last line in metrics.jsonl; empty if there is none. Raises RecordError.
 
-    The lines of evaluations are of earlier moments: the steps of the version that was evaluated.
+    Lines of evaluations are skipped: their steps are those of the evaluated version, which is older.
     """
     lines = tail_jsonl(directory.metrics_file, LINES_BACK)
     return next((line for line in reversed(lines) if "return/mean_100" in line), {})
 
 
 def process_start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when it is gone or a zombie."""
+    """Return the start time of a process in clock ticks since boot; None if it has exited or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # from field 3 on; field 2 may hold blanks and brackets
+    fields = text.rpartition(")")[2].split()  # fields from 3 on; field 2 may contain blanks and brackets
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def is_alive(facts: RunFacts) -> bool:
-    """Whether the very process that wrote the facts still runs."""
+    """Whether the process that wrote the facts is still running."""
     return process_start_time(facts.pid) == facts.start_time
 
 
 def write_run_facts(directory: RunDirectory, facts: RunFacts) -> None:
-    """From here on the run is running: writes run.json and takes away the summary of an earlier ending.
-
-    Raises RecordError.
-    """
+    """Mark the run as running: write run.json and remove the summary of an earlier end. Raises RecordError."""
     write_json(directory.run_file, dataclasses.asdict(facts))
     try:
         directory.summary_file.unlink(missing_ok=True)
@@ -96,14 +93,14 @@ def write_run_facts(directory: RunDirectory, facts: RunFacts) -> None:
 
 
 def read_run_facts(directory: RunDirectory) -> RunFacts:
-    """Raises RecordError when the run never started or the file is damaged."""
+    """Read run.json. Raises RecordError if the run never started or the file is damaged."""
     return read_document(directory.run_file, RunFacts)
 
 
 def run_state(directory: RunDirectory) -> str:
-    """The summary's state once it is written, else "running" while the supervisor lives, else "lost".
+    """Return the state in the summary if there is one, "running" if the supervisor is alive, otherwise "lost".
 
-    A running run knows better what it does (starting, paused, draining): ask it.
+    For the detailed state of a running run (starting, paused, draining), request its status from the supervisor.
     """
     try:
         return Summary.read(directory.summary_file).state
@@ -112,7 +109,10 @@ def run_state(directory: RunDirectory) -> str:
 
 
 def find_runs(home: Path) -> list[RunDirectory]:
-    """All runs in `home`, the newest last: by when they were started, or made if they never were."""
+    """Return all runs in `home`, newest last, sorted by their start; by their creation if they never started.
+
+    Raises RecordError if `home` exists and cannot be read.
+    """
     found = []
     try:
         paths = [path for path in home.iterdir() if path.name != LATEST and not path.name.startswith(".")]
@@ -125,15 +125,15 @@ def find_runs(home: Path) -> list[RunDirectory]:
             directory = RunDirectory.open(path)
             found.append((_age(directory), directory))
         except (RecordError, OSError):
-            continue  # something else, or pruned while we looked
+            continue  # not a run, or removed in the meantime
     return [directory for _, directory in sorted(found, key=itemgetter(0))]
 
 
 def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -> RunDirectory:
-    """The run that `text` means: its name, its path, the beginning of one name only, or "latest".
+    """Return the run that `text` names: a name, a path, a unique prefix of a name, or "latest".
 
-    `elsewhere` are runs outside of `home` that are known by their names too; a name in `home` goes before.
-    Raises UsageError.
+    `elsewhere` are runs outside of `home` that can be selected by name too; a name in `home` has precedence.
+    Raises UsageError if no run matches, or more than one.
     """
     runs = find_runs(home)
     if text == LATEST:
@@ -147,7 +147,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     try:
         return RunDirectory.open(Path(text))
     except RecordError:
-        pass  # not a path either: the beginning of a name
+        pass  # not a path either: try prefixes
     matches = [run for run in runs if run.name.startswith(text)]
     if len(matches) > 1:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}")
@@ -167,7 +167,7 @@ def _alive(directory: RunDirectory) -> bool:
 
 
 def _age(directory: RunDirectory) -> tuple[float, int, str]:
-    """What runs are sorted by: time, and within a moment the number. Raises OSError."""
+    """Return the sort key of a run: time, then the number in its name, for runs of the same time. Raises OSError."""
     try:
         started = read_run_facts(directory).started
     except RecordError:
@@ -177,7 +177,7 @@ def _age(directory: RunDirectory) -> tuple[float, int, str]:
 
 
 def _list(runs: Sequence[RunDirectory], last: str = ", ") -> str:
-    """The newest few names: "a, b and c" with `last` = " and "."""
+    """Return the newest names as text; `last` is the last separator: "a, b and c" with `last` = " and "."""
     names = [run.name for run in reversed(runs)]
     if len(names) > NAMES_SHOWN:
         return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"

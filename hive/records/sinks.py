@@ -1,7 +1,7 @@
-"""Where metrics go. `metrics.jsonl` is the truth; every other sink gets a copy.
+"""Sinks, the destinations of metrics. hive itself reads only `metrics.jsonl`; other sinks get copies.
 
-All records carry all three axes (updates, environment steps, seconds), so that any plot can be drawn from
-any line. A sink that fails is dropped with one warning: metrics never end a run.
+Every record has all three axes (updates, environment steps, seconds), so that each line is sufficient for any plot. A
+sink that raises an error is dropped with one warning, because metrics must never end a run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["JsonlSink", "MetricsRecord", "Sink", "SinkSet", "TensorBoardSink"]
 
 @dataclass(frozen=True)
 class MetricsRecord:
-    """The metrics of one moment. `seconds` is the run's age; names of values are stable: `role/what_unit`."""
+    """The metrics at one time. `seconds` counts from the start of the run. Names have the form `role/what_unit`."""
 
     updates: int
     env_steps: int
@@ -30,7 +30,7 @@ class MetricsRecord:
 
 
 class Sink(Protocol):
-    """May raise anything; a SinkSet then drops it."""
+    """A destination of metrics. Its methods may raise any exception; a SinkSet then drops the sink."""
 
     def write(self, record: MetricsRecord) -> None: ...
 
@@ -38,7 +38,7 @@ class Sink(Protocol):
 
 
 class JsonlSink:
-    """Lines of {"t", "steps", "updates", "seconds", values ...}; t is in seconds since 1970."""
+    """Writes lines {"t", "steps", "updates", "seconds", values ...} to a file; t is in seconds since 1970."""
 
     def __init__(self, path: Path, wall: Callable[[], float] = time.time) -> None:
         self._writer = JsonlWriter(path)
@@ -46,7 +46,7 @@ class JsonlSink:
 
     @property
     def lost(self) -> int:
-        """Lines that the disk did not take."""
+        """Number of lines that could not be written."""
         return self._writer.lost
 
     def write(self, record: MetricsRecord) -> None:
@@ -58,10 +58,10 @@ class JsonlSink:
 
 
 class TensorBoardSink:
-    """Scalars over environment steps, through tensorboardX. Values that are not finite are left out."""
+    """Writes scalars over environment steps with tensorboardX. Values that are not finite are left out."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UsageError when tensorboardX is not installed."""
+        """Create a writer to `folder`. Raises UsageError if tensorboardX is not installed."""
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
@@ -79,7 +79,7 @@ class TensorBoardSink:
 
 
 class SinkSet:
-    """Several sinks as one that never raises. `warn` hears of each sink that was dropped, once."""
+    """Combines several sinks; its methods never raise. `warn` is called once for each sink that is dropped."""
 
     def __init__(self, sinks: Iterable[Sink], warn: Callable[[str], None]) -> None:
         self._sinks = list(sinks)
@@ -106,4 +106,4 @@ class SinkSet:
         try:
             sink.close()
         except Exception:
-            pass  # it was said already that this sink is broken
+            pass  # the sink's failure has been reported

@@ -1,7 +1,7 @@
-"""The summary of a run: how it ended and what it did, written once, last.
+"""The summary of a run: its result, written once, as the last file.
 
-`summary.json` is there if and only if the run ended in order; its keys are the fields below and
-`steps_per_s`.
+`summary.json` exists if and only if the supervisor ended the run itself and was not killed. Its keys are the fields
+below and `steps_per_s`.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ __all__ = ["Summary"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did. Times are seconds; `started` counts them from 1970."""
+    """The result of a run. Durations are in seconds; `started` is in seconds since 1970."""
 
     name: str
     scheme: str
-    state: str  # of the run: finished, stopped, failed
+    state: str  # final state of the run: finished, stopped or failed
     stop_reason: str
     seed: int
-    exact: bool  # whether the same seed gives the same bytes
-    env_steps: int  # valid steps that updates applied
+    exact: bool  # whether a run with the same seed is bit-identical
+    env_steps: int  # valid environment steps in the updates
     updates: int
     episodes: int
-    mean_return_100: float | None  # of the last 100 training episodes; None before the first
+    mean_return_100: float | None  # mean return of the last 100 training episodes; None before the first
     started: float
     wall_s: float
-    train_s: float  # from the first to the last update
+    train_s: float  # time from the first to the last update
     weights_sha256: str
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
-    restarts: dict[str, int]  # actor -> n
+    restarts: dict[str, int]  # actor -> number of restarts
     error: str | None = None
 
     @property
     def steps_per_s(self) -> float | None:
-        """None where nothing was trained."""
+        """Environment steps per second of training; None if nothing was trained."""
         return self.env_steps / self.train_s if self.train_s > 0 else None
 
     def write(self, path: Path) -> None:
-        """Raises RecordError."""
+        """Write the summary atomically. Raises RecordError."""
         write_json(path, dataclasses.asdict(self) | {"steps_per_s": self.steps_per_s})
 
     @classmethod
     def read(cls, path: Path) -> Summary:
-        """Raises RecordError."""
+        """Read a summary. Raises RecordError if the file does not exist or is damaged."""
         return read_document(path, cls)

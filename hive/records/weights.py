@@ -1,11 +1,10 @@
-"""What a checkpoint holds: named arrays as safetensors, everything else as JSON.
+"""Writes and reads the content of a checkpoint: named arrays as safetensors, everything else as JSON.
 
     <folder>/weights.safetensors     float32, float64, float16, int64, uint8
-    <folder>/state.json              counters and whatever else is not an array
+    <folder>/state.json              counters and other values that are not arrays
 
-Nothing in either can execute. Reading trusts no byte: what is damaged or foreign is a RecordError that
-names the file. Whether a folder is complete is not judged here but by hive.records.atomic, inside whose
-`atomic_folder` the two files are written.
+Nothing in these files can be executed. No content is trusted: damaged or foreign files raise a RecordError that names
+the file. The files are written inside of `hive.records.atomic.atomic_folder`, which checks that a folder is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from hive.records.documents import JSON, failure, read_object
 
 __all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_sha256"]
 
-# What hive itself stores; anything else in a file is not ours. Keys: the format's names.
+# The dtypes that hive stores, by their names in safetensors. A file with any other dtype was not written by hive.
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
@@ -45,13 +44,16 @@ def save_weights(
     state: Mapping[str, JSON],
     files: Files = FILES,
 ) -> None:
-    """Writes both files; the same arrays give the same bytes. Raises RecordError, for a foreign dtype too."""
+    """Write both files into `folder`. Equal arrays give identical bytes.
+
+    Raises RecordError if a file cannot be written, or if a tensor has another dtype than those in DTYPES.
+    """
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES.values():
-            raise RecordError(f"`{name}` is {tensor.dtype}, a checkpoint holds {ALLOWED}")
-    # Unlike other JSON of hive, NaN and infinity stay: what is loaded must equal what was saved.
+            raise RecordError(f"`{name}` is {tensor.dtype}; a checkpoint holds {ALLOWED}")
+    # Unlike in other JSON files of hive, NaN and infinity are kept, because a loaded state must equal the saved one.
     state_bytes = json.dumps(dict(state)).encode()
-    # The library writes the memory of an array whatever its strides are, and would scramble a transposed one.
+    # The library writes the memory of an array and ignores its strides, which would scramble a transposed one.
     rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     for name, data in ((WEIGHTS_FILE, safetensors.numpy.save(rows)), (STATE_FILE, state_bytes)):
         try:
@@ -61,7 +63,7 @@ def save_weights(
 
 
 def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays (writable copies) and the state. Raises RecordError naming the file and the cause."""
+    """Return the arrays (writable copies) and the state. Raises RecordError with the file and the cause."""
     file = folder / WEIGHTS_FILE
     try:
         entries = safetensors.deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
@@ -74,12 +76,12 @@ def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, A
 
 
 def _array(dtype: str, shape: list[int], data: bytearray) -> npt.NDArray[Any]:
-    """Raises ValueError for what NumPy, or a checkpoint, does not hold."""
+    """Return an entry of a safetensors file as an array. Raises ValueError for another dtype or a wrong size."""
     if dtype not in DTYPES:
-        raise ValueError(f"the dtype is {dtype}, a checkpoint holds {ALLOWED}")
+        raise ValueError(f"the dtype is {dtype}; a checkpoint holds {ALLOWED}")
     return np.ndarray(shape, DTYPES[dtype], buffer=data)
 
 
 def weights_sha256(block: bytes | bytearray | memoryview | npt.NDArray[Any]) -> str:
-    """Of contiguous bytes: equal weights have equal words for it. 64 hexadecimal digits."""
+    """Return the SHA-256 of contiguous bytes as 64 hexadecimal digits, to compare weights by."""
     return hashlib.sha256(block).hexdigest()  # type: ignore[arg-type]  # arrays are buffers for mypy from 3.12 on

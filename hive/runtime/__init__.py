@@ -1,9 +1,9 @@
-"""The actor system: actors, ports, topologies, and the supervisor that keeps them alive. No torch, no learning.
+"""The actor system: actors, ports, topologies, and the supervisor that restarts actors. No torch, no learning.
 
 from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 
-Its modules are loaded when a name of theirs is first used, so that a command which looks at a run loads no more of it
-than the control socket.
+A module is imported when one of its names is first used. A command that only inspects a run therefore imports only
+the control socket.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _HOMES = {
     "endpoint": "hive.runtime.actor",
 }
 
-if TYPE_CHECKING:  # what is lazy below, for type checkers and editors
+if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers and editors
     from hive.runtime.actor import Actor, Handle, endpoint
     from hive.runtime.arrays import Shape
     from hive.runtime.channels import ChannelFull

@@ -1,9 +1,9 @@
-"""Where every message went: produced = consumed + dropped(by reason) + in flight, for each channel.
+"""Account for every message of a channel: produced = consumed + dropped (by reason) + in flight.
 
-For slabs the numbers come from the native words and tallies, for message channels from the counters of the producers'
-status pages (hive.runtime.channels keeps them). In flight is counted on its own in both, never as a difference, so
-the identity can fail, and a test says whether it does. It holds at quiescent points; a live look shows
-produced >= consumed + dropped. A run's results are counters too, of one actor that the plan names.
+For slabs the numbers come from the native words and tallies, for message channels from the counters on the producers'
+status pages (hive.runtime.channels maintains them). Both count messages in flight separately instead of subtracting,
+so the identity can fail, and tests check it. It holds at quiescent points; while actors run, a reader sees
+produced >= consumed + dropped. A run's results are counters too, of the actor that the plan names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ __all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
 
 
 def channel_accounts(plan: Plan, views: Views, pages: _native.Status) -> dict[str, dict[str, Any]]:
-    """Channel name -> {produced, consumed, dropped: {reason: n}, in_flight}. Boards have no account: latest wins."""
+    """Return channel name -> {produced, consumed, dropped: {reason: n}, in_flight}, all in messages.
+
+    Boards have no account: a newer version replaces the older one, read or not.
+    """
     accounts: dict[str, dict[str, Any]] = {}
     for channel in plan.channels:
         if channel.carrier == "slab":
@@ -34,7 +37,7 @@ def channel_accounts(plan: Plan, views: Views, pages: _native.Status) -> dict[st
 
 
 def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
-    """The counters that the plan says are the run's results."""
+    """Return the counters that the plan names as the run's results; a counter without a value is left out."""
     counters: dict[str, float] = {}
     for number, actor in enumerate(plan.actors):
         if actor.name == plan.results_actor:
@@ -43,7 +46,7 @@ def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
 
 
 def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One account of several: of a channel's producers, or of a run's stages."""
+    """Add up several accounts, of a channel's producers or of a run's stages."""
     dropped: dict[str, int] = {}
     for part in parts:
         for reason, count in part["dropped"].items():
@@ -58,6 +61,6 @@ def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def holds(account: dict[str, Any]) -> bool:
-    """Whether the identity holds for one channel."""
-    gone: int = account["consumed"] + sum(account["dropped"].values())
-    return bool(account["produced"] == gone + account["in_flight"])
+    """Return whether produced = consumed + dropped + in flight in this account."""
+    finished: int = account["consumed"] + sum(account["dropped"].values())
+    return bool(account["produced"] == finished + account["in_flight"])

@@ -1,4 +1,4 @@
-"""Actors: what users and the trainer itself write.
+"""Actors: the classes that users and the trainer itself write.
 
     class Greeter(hive.Actor):
         guests = hive.Inlet(Guest)
@@ -7,14 +7,14 @@
             async for guest in self.guests:
                 self.log.info("hello %s", guest.name)
 
-`setup()` runs before anybody begins, `run()` is the actor's life, `teardown()` its last words. Inside, `self.name` is
-for example `collector-3`, `self.index` its number in its group, `self.log` a logger, `self.status` its status page.
-An actor that is told to stop has its `run()` cancelled at the next await, unless it overrides `drain()`. A run that
-pauses lets *sources*, actors that send and have no inlet, send nothing more; one that has an inlet and sends of its own
-accord says `source = True`.
+`setup()` finishes in every actor before `run()` starts in any. `run()` does the actor's work, and `teardown()` runs
+after it. Inside, `self.name` is for example `collector-3`, `self.index` its number in its group, `self.log` a logger
+and `self.status` its status page. When the run drains, `run()` is cancelled at its next await, unless the actor
+overrides `drain()`. A pause stops *sources*: actors that send and have no inlet. An actor that has an inlet, but also
+sends without having received anything, declares `source = True`.
 
-Methods marked `@hive.endpoint` can be called from other actors through a `Handle`, with a deadline. An actor's
-constructor takes plain parameters; the topology function passes them, and handles among them.
+Methods marked `@hive.endpoint` can be called from other actors through a `Handle`, with a deadline. The topology
+function passes plain parameters to an actor's constructor; handles may be among them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Actor", "Handle", "endpoint", "endpoints_of"]
 
-ENDPOINT = "__hive_endpoint__"  # the mark that `endpoint` leaves on a method
-CALL_DEADLINE_S = 5.0  # longer than any healthy endpoint takes, short enough to notice a hang
+ENDPOINT = "__hive_endpoint__"  # the attribute that `endpoint` sets on a method
+CALL_DEADLINE_S = 5.0  # default deadline of a call: longer than a healthy endpoint takes, short enough to notice a hang
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
 def endpoint(method: F) -> F:
-    """Marks an `async` method that other actors may call through a handle."""
+    """Mark an `async` method that other actors may call through a handle. Raises TypeError for a plain method."""
     is_async: bool = asyncio.iscoroutinefunction(method)
     if not is_async:
-        raise TypeError(f"`{method.__qualname__}` is an endpoint and so must be `async def`")
+        raise TypeError(f"endpoint `{method.__qualname__}` must be `async def`")
     setattr(method, ENDPOINT, True)
     return method
 
@@ -68,70 +68,70 @@ def endpoints_of(cls: type) -> frozenset[str]:
 class Actor:
     """Base of every actor. Subclasses declare ports and override `run`."""
 
-    role: ClassVar[str] = ""  # "collector": what its name begins with; by default from the class's name
-    numbered: ClassVar[bool] = True  # False: there is one, and its name is its role
-    source: ClassVar[bool] = False  # it begins work of its own, whatever inlets it has: a pause stops it
+    role: ClassVar[str] = ""  # "collector": the first part of its name; derived from the class's name if empty
+    numbered: ClassVar[bool] = True  # False: the group has one actor, whose name is its role
+    source: ClassVar[bool] = False  # True: a pause stops it although it has an inlet
     name: str  # "collector-3"
     index: int  # 3
-    incarnation: int  # 0, then one more with every restart
-    device: str  # where its networks are to live: "cpu", or as the topology says
+    incarnation: int  # number of restarts so far
+    device: str  # torch device for its networks: "cpu", or the one that the topology names
     clock: Clock  # read the time here: in a simulation it is virtual, and the same seed gives the same run
     log: logging.Logger
     status: Status
-    actor_context: ActorContext  # what the process offers: ending the run, notes; use the methods below
+    actor_context: ActorContext  # services of the process, such as ending the run; use the methods below instead
 
     @classmethod
     def role_name(cls) -> str:
-        """`GradientWorker` -> `gradient-worker`, unless `role` says otherwise."""
+        """Return `role`, or by default the class's name in kebab case: `GradientWorker` -> `gradient-worker`."""
         return cls.role or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
 
     async def setup(self) -> None:
-        """Before the run begins: open files, build networks. The others wait for it."""
+        """Open files, build networks. No actor's `run` starts before every `setup` has returned."""
 
     @classmethod
     def serves(cls) -> bool:
-        """Whether it only answers calls."""
+        """Whether the actor only answers calls: it has endpoints and does not override `run`."""
         return cls.run is Actor.run and bool(endpoints_of(cls))
 
     @classmethod
     def is_source(cls) -> bool:
-        """Whether a pause begins with it: it sends, and it needs nobody's messages to do so."""
+        """Whether a pause stops this actor: it sends without having received a message."""
         ports = ports_of(cls).values()
         return any(isinstance(port, Outlet) for port in ports) and (
             cls.source or not any(isinstance(port, Inlet) for port in ports)
         )
 
     async def run(self) -> None:
-        """The actor's life. When it returns, the actor is done; when all are, so is the run.
+        """Do the actor's work. When it returns, the actor is done; when all actors are done, so is the run.
 
-        One that has endpoints and no `run` of its own answers calls until the others are done.
+        The default of an actor with endpoints answers calls until the other actors are done.
         """
         if self.serves():
             self.status.enter(self.status.phase("wait calls", WAIT_IN))
             await asyncio.get_running_loop().create_future()
 
     async def drain(self) -> None:
-        """Told to stop. The default cancels `run`; override it to end in an orderly way, within the deadline."""
+        """Called when the run drains. The default cancels `run`; an override must end it within the drain deadline."""
         self.actor_context.cancel()
 
     async def teardown(self) -> None:
-        """After `run` has ended, also by an error or by cancellation."""
+        """Release what `setup` acquired. Called after `run` has returned, raised or been cancelled."""
 
     def end_run(self, reason: str) -> None:
-        """The run has reached its goal: everybody drains and stops; its state will be `finished`."""
+        """End the run because it has reached its goal: all actors drain, and the run's state becomes `finished`."""
         self.actor_context.end_run(reason)
 
     def note(self, kind: str, text: str, **fields: Tree) -> None:
-        """A line of `events.jsonl`, the run's diary."""
+        """Write a line to `events.jsonl`, the run's event log."""
         self.actor_context.note(kind, text, fields)
 
 
 class Handle:
     """A reference to an actor by name, to pass to other actors' constructors.
 
-    `await handle.call("method", 1, deadline_s=2.0)` or `await handle.method(1)` calls one of its endpoints. A remote
-    error is raised here as `RemoteError`, with its type, its traceback, and who raised it. TimeoutError when no answer
-    came within the deadline.
+    `await handle.call("method", 1, deadline_s=2.0)` or `await handle.method(1)` calls one of its endpoints. Raises
+    RemoteError when the endpoint raised (with the remote type, traceback and actor), TimeoutError when no reply arrived
+    within the deadline, ActorFailed when the actor exited before it replied.
     """
 
     def __init__(self, name: str, cls: type[Actor]) -> None:
@@ -140,7 +140,7 @@ class Handle:
         self._call: Callable[[str, str, tuple[Tree, ...], float], Awaitable[Tree]] | None = None
 
     def bound(self, call: Callable[[str, str, tuple[Tree, ...], float], Awaitable[Tree]]) -> Handle:
-        """This handle inside a running process."""
+        """Return a copy of this handle that sends its calls through `call`."""
         handle = Handle(self._name, self._cls)
         handle._call = call
         return handle
@@ -149,12 +149,12 @@ class Handle:
         if self._call is None:
             raise TopologyError(
                 f"`{self._name}` is not running yet",
-                hint="a handle can be passed to actors and used inside them, not while the topology is built",
+                hint="pass the handle to an actor and call it there; it cannot be called while the topology is built",
             )
         return self._call(self._name, method, arguments, deadline_s)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Tree]]:
-        if method.startswith("_"):  # also while a copy is made, which has no `_cls` yet
+        if method.startswith("_"):  # `copy` looks up dunder methods before `_cls` exists
             raise AttributeError(method)
         if method not in endpoints_of(self._cls):
             known = ", ".join(sorted(endpoints_of(self._cls))) or "none"

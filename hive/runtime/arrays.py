@@ -1,16 +1,16 @@
-"""Arrays in messages: what a message says about them, what of it is checked, and their form on the wire.
+"""Arrays in messages: how a message declares them, how they are checked, and their form on the wire.
 
     class Sample(hive.Message):
         observations: Annotated[NDArray[np.float32], hive.Shape("T", "B", 4)]
         rewards: Annotated[NDArray[np.float32], hive.Shape("T", "B")]
         seed: int
 
-The dtype comes from the annotation, a size is a number or a name. A name stands for the same size all over one message
-and for another one in the next: `rewards` above has as many rows as `observations`, however many those are. Both ends
-check it, the writer with a TypeError that names the field, the reader with a `WireError`. Nothing is converted.
+The annotation gives the dtype. A size is a number or a name. Within one message a name stands for one size, which may
+differ in the next message: `rewards` above has as many rows as `observations`. Both ends check this, the writer with a
+TypeError that names the field, the reader with a `WireError`. No array is converted.
 
 `Layout.of(Sample, T=32, B=16)` turns such a message into the layout of a slot (hive.runtime.memory). A plain
-`np.ndarray` may have any dtype and shape; it travels as a message, and no layout follows from it.
+`np.ndarray` may have any dtype and shape; a message with such a field has no layout and can only be sent as a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args, get_origi
 
 from hive.errors import WireError
 
-if TYPE_CHECKING:  # not loaded here: a command that only looks at a run speaks without it
+if TYPE_CHECKING:  # imported late at runtime: a command that only inspects a run must start without NumPy
     import numpy as np
 
 __all__ = [
@@ -48,38 +48,41 @@ __all__ = [
 DTYPES = frozenset(
     {"float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool"}
 )
-MAX_FRAMES = 256  # arrays of one message, or of one batch
-MAX_ARRAY_BYTES = 1 << 30  # one array; bigger ones belong into shared memory
-MAX_DIMENSIONS = 16
+MAX_FRAMES = 256  # maximum arrays per message or batch
+MAX_ARRAY_BYTES = 1 << 30  # maximum bytes per array; larger arrays belong in shared memory
+MAX_DIMENSIONS = 16  # maximum dimensions per array
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 Frames: TypeAlias = Sequence[Frame]
 Writer: TypeAlias = Callable[[Any, list[Any]], Any]
-Path: TypeAlias = tuple[Any, str | int]  # where in a message: (where that is in, field, key or index); text on demand
+Path: TypeAlias = tuple[Any, str | int]  # a position in a message: (parent path or None, field, key or index)
 Reader: TypeAlias = Callable[[Any, Frames, Path], Any]
 
 
 class Shape:
-    """The sizes of an array's dimensions: whole numbers, or names that are the same size all over a message."""
+    """The sizes of an array's dimensions: integers, or names that stand for one size throughout a message.
+
+    Raises TypeError for a size that is neither an integer >= 0 nor an identifier.
+    """
 
     __slots__ = ("sizes",)
 
     def __init__(self, *sizes: int | str) -> None:
         for size in sizes:
             if not (isinstance(size, str) and size.isidentifier()) and not (type(size) is int and size >= 0):
-                raise TypeError(f'a size is a whole number from 0 on or a name such as "T", not {size!r}')
+                raise TypeError(f'invalid size {size!r}: expected an integer >= 0 or a name such as "T"')
         self.sizes = sizes
 
     def __repr__(self) -> str:
         return f"[{', '.join(map(str, self.sizes))}]"
 
     def with_sizes(self, known: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape once its names are known. Raises KeyError for a name that is not."""
+        """Replace each name by its size in `known`. Raises KeyError for a name that `known` lacks."""
         return tuple(known[size] if isinstance(size, str) else size for size in self.sizes)
 
 
 class ArrayKind:
-    """What is declared of one array field; None: anything."""
+    """The declared dtype and shape of one array field; None allows any."""
 
     __slots__ = ("dtype", "shape")
 
@@ -91,7 +94,7 @@ class ArrayKind:
         return f"{self.dtype or 'any dtype '}{self.shape or ''}"
 
     def fault(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-        """What is wrong with an array of this dtype and shape as far as it alone can tell; "" if nothing is."""
+        """Describe how this dtype and shape differ from the declared ones; "" if they fit. Names fit any size."""
         declared = self.shape.sizes if self.shape is not None else shape
         fits = len(declared) == len(shape) and all(
             isinstance(size, str) or size == there for size, there in zip(declared, shape, strict=True)
@@ -109,37 +112,40 @@ def _dtypes() -> dict[type, np.dtype[Any]]:
 
 
 def declared_fields(message: type) -> dict[str, Any]:
-    """The fields of a message type, as they are annotated."""
+    """Return the annotations of a message type's fields by name."""
     hints = get_type_hints(message, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(message)}
 
 
 def array_kind(hint: Any) -> ArrayKind | None:
-    """What the annotation of a field declares of an array; None when it is none.
+    """Read an array declaration from a field's annotation; None if the field is not an array.
 
-    Raises TypeError for a dtype that cannot travel.
+    Raises TypeError for a dtype that messages do not support, and for a Shape on a field that is not an array.
     """
     shape = None
     if get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
         shape = next((extra for extra in extras if isinstance(extra, Shape)), None)
-    numpy = sys.modules.get("numpy")  # whoever declares a field of its arrays has loaded it
+    numpy = sys.modules.get("numpy")  # a module that declares a NumPy field has imported NumPy
     if numpy is not None and hint is numpy.ndarray:
         return ArrayKind(None, shape)
     if numpy is None or get_origin(hint) is not numpy.ndarray:
         if shape is not None:
-            raise TypeError(f"a Shape belongs to an array, not to {hint!r}")
+            raise TypeError(f"a Shape can only annotate an array, not {hint!r}")
         return None
-    dtypes = get_args(get_args(hint)[1])  # of NDArray[np.float32], which is ndarray[Any, dtype[float32]]
+    dtypes = get_args(get_args(hint)[1])  # NDArray[np.float32] is ndarray[Any, dtype[float32]]
     if not dtypes or not isinstance(dtypes[0], type):
         return ArrayKind(None, shape)
     if (dtype := _dtypes().get(dtypes[0])) is None:
-        raise TypeError(f"arrays of {dtypes[0].__name__} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+        raise TypeError(f"arrays of {dtypes[0].__name__} cannot be sent; use one of {', '.join(sorted(DTYPES))}")
     return ArrayKind(dtype, shape)
 
 
 def disagreement(shapes: Mapping[str, Shape], message: Any) -> str:
-    """Which two arrays of a message give one name two sizes; "" if none do. Each fits its own shape already."""
+    """Describe two arrays that give one name two sizes; "" if there are none.
+
+    Expects that each array already fits its own declaration.
+    """
     import numpy as np
 
     sizes: dict[str, tuple[int, str]] = {}
@@ -155,7 +161,7 @@ def disagreement(shapes: Mapping[str, Shape], message: Any) -> str:
 
 
 def shown(path: Path) -> str:
-    """`Plan.actors[3].name`."""
+    """Format a path, for example as `Plan.actors[3].name`."""
     inside, part = path
     if inside is None:
         return str(part)
@@ -188,10 +194,11 @@ def write_array(value: Any, frames: list[Any]) -> Any:
 
     array = np.ascontiguousarray(value)
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
-        raise TypeError(f"arrays of dtype {array.dtype} cannot travel; use one of {', '.join(sorted(DTYPES))}")
+        raise TypeError(f"arrays of dtype {array.dtype} cannot be sent; use one of {', '.join(sorted(DTYPES))}")
     if array.nbytes > MAX_ARRAY_BYTES or len(frames) == MAX_FRAMES:
         raise TypeError(
-            f"at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes travel; more belongs into shared memory"
+            f"a message holds at most {MAX_FRAMES} arrays of at most {MAX_ARRAY_BYTES} bytes; "
+            "larger data belongs in shared memory"
         )
     frames.append(array.reshape(-1).view(np.uint8).data)
     return [len(frames), array.dtype.name, list(np.shape(value))]
@@ -204,13 +211,13 @@ def read_array(item: Any, frames: Frames, path: Path) -> Any:
         raise WireError(f"{shown(path)}: expected an array")
     index, dtype, shape = item
     if type(index) is not int or not 0 < index < len(frames) or dtype not in DTYPES:
-        raise WireError(f"{shown(path)}: an array of no known frame or dtype")
+        raise WireError(f"{shown(path)}: an array with an invalid frame number or dtype")
     if (
         type(shape) is not list
         or len(shape) > MAX_DIMENSIONS
         or not all(type(n) is int and 0 <= n <= MAX_ARRAY_BYTES for n in shape)
     ):
-        raise WireError(f"{shown(path)}: an array of no sensible shape")
+        raise WireError(f"{shown(path)}: an array with an invalid shape")
     frame = frames[index]
     if prod(shape) * np.dtype(dtype).itemsize != len(frame):
         raise WireError(

@@ -1,10 +1,11 @@
-"""Batches: messages of one type that travel together, as channels send them. One message is a batch of one.
+"""Batches: messages of one type that a channel sends together. One message is a batch of one.
 
-    frame 0      msgpack [name of their type, [field, field, ...], [field, field, ...], ...]
-    frame 1...   the bytes of their arrays, which share the frames
+    frame 0      msgpack [type name, [field, field, ...], [field, field, ...], ...]
+    frame 1...   the bytes of the arrays of all messages
 
-A small message alone costs the wire more than itself: two frames, two calls of ZeroMQ, an envelope. What is checked of
-a message (see hive.runtime.messages) is checked of each here; one that may not be read spoils its batch.
+Sent alone, a small message costs more in overhead than in content: two frames, two calls of ZeroMQ, an envelope. Each
+message of a batch is checked as a single message is (see hive.runtime.messages); one invalid message invalidates the
+whole batch.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from hive.runtime.messages import (
 
 __all__ = ["MAX_BATCH", "batch_length", "batch_of", "decode_batch", "encode_batch"]
 
-MAX_BATCH = 1024  # messages: some 20 KB of small ones, which a loop reads in a few milliseconds
+MAX_BATCH = 1024  # maximum messages per batch: some 20 KB of small ones, which a loop reads in a few milliseconds
 
 
 def batch_of(messages: Sequence[Message]) -> int:
-    """How many of these, from the first on, fit one batch, whose arrays share its frames."""
+    """Return how many of the first messages fit one batch: at most MAX_BATCH, with at most MAX_FRAMES arrays in all."""
     most = min(len(messages), MAX_BATCH)
     if most < 2 or (compiled(type(messages[0])) and type(messages[0]).__hive_kinds__ is not None):
         return most
@@ -56,14 +57,14 @@ def _arrays_in(value: Any) -> int:
 
 
 def encode_batch(messages: Sequence[Message]) -> list[Frame]:
-    """The frames of messages of one type. Raises TypeError when a value is not what its field declares."""
+    """Encode messages of one type as frames. Raises TypeError for a value that does not fit its field's declaration."""
     frames: list[Any] = []
     cls = type(messages[0])
     return [pack(cls.__hive_name__, [write_fields(message, frames, cls) for message in messages]), *frames]
 
 
 def decode_batch(frames: Frames, allowed: Mapping[str, type[Message]]) -> list[Message]:
-    """The messages of a batch, in order. Raises WireError for anything else, and then for all of them."""
+    """Return the messages of a batch, in order. Raises WireError if any of them is invalid."""
     cls, bodies = open_frames(frames, allowed)
     if not 0 < len(bodies) <= MAX_BATCH:
         raise WireError(f"a batch of {len(bodies)} messages")
@@ -71,6 +72,6 @@ def decode_batch(frames: Frames, allowed: Mapping[str, type[Message]]) -> list[M
 
 
 def batch_length(frame: Frame) -> int:
-    """How many messages a batch holds, from its first frame. Raises WireError."""
+    """Count the messages of a batch from its first frame. Raises WireError if that is not msgpack."""
     body = unpack(frame)
     return len(body) - 1 if type(body) is list else 0

@@ -1,4 +1,4 @@
-"""Binding: gives a new actor the ports that the plan connects, each with the line that carries it."""
+"""Binding: sets a new actor's ports, each with the sender or receiver of its channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hive.runtime.plan import PlanChannel
 from hive.runtime.ports import ports_of
 from hive.runtime.protocol import Ack
 from hive.runtime.slabs import SlabReceiver, SlabSender
-from hive.runtime.waiting import Asks
+from hive.runtime.waiting import WakeRequest
 
 if TYPE_CHECKING:
     from hive.runtime.node import Node
@@ -24,7 +24,7 @@ __all__ = ["bind_ports"]
 
 
 def bind_ports(node: Node, actor: Actor, number: int) -> None:
-    """Sets `actor.<port>` to a bound port for every channel that names this actor."""
+    """Set `actor.<port>` to a bound port for every channel that names this actor."""
     group = node.plan.actors[number].group
     ports = ports_of(type(actor))
     for channel, planned in enumerate(node.plan.channels):
@@ -40,7 +40,7 @@ def bind_ports(node: Node, actor: Actor, number: int) -> None:
 def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) -> object:
     waiter, views = node.waiters[number], node.context.views
     if planned.carrier == "board":
-        return BoardWriter(views.board(planned.segments[0]), _ringer(node, planned.consumers))
+        return BoardWriter(views.board(planned.segments[0]), _notifier(node, planned.consumers))
     position = planned.producers.index(number)
     if planned.carrier == "slab":
         return SlabSender(
@@ -48,7 +48,7 @@ def _source_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             views.slab(planned.segments[position]),
             (number, node.context.incarnation),
             waiter,
-            _committer(node, channel, planned, position),
+            _commit_notifier(node, channel, planned, position),
             lambda: [views.slab(segment) for segment in planned.segments],
             planned.shared,
             planned.in_step,
@@ -74,7 +74,7 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
         def notify(producer: int) -> None:
             node.notify((planned.producers[producer],))
 
-        asks = Asks(channel, functools.partial(node.ring_one, planned.consumers, channel, position + 1))
+        request = WakeRequest(channel, functools.partial(node.notify_one, planned.consumers, channel, position + 1))
         return SlabReceiver(
             planned.name,
             node.message_types[channel],
@@ -82,7 +82,7 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
             (number, node.context.incarnation),
             waiter,
             notify,
-            asks if _pooled(planned) else None,
+            request if _pooled(planned) else None,
         )
 
     def acknowledge(producer: tuple[int, int], consumed: int, dropped: int, window: int) -> Ack:
@@ -94,7 +94,7 @@ def _target_line(node: Node, channel: int, planned: PlanChannel, number: int) ->
 
 
 def _share(planned: PlanChannel, producer: int) -> Sequence[int]:
-    """The positions of the consumers that may claim from the producer at this position."""
+    """Return the positions of the consumers that may claim from the producer at this position."""
     everyone = range(len(planned.consumers))
     return [producer % len(everyone)] if planned.by_share else everyone
 
@@ -104,25 +104,25 @@ def _consumers_of(planned: PlanChannel, producer: int) -> list[int]:
 
 
 def _pooled(planned: PlanChannel) -> bool:
-    """Whether any of several consumers may take a message."""
+    """Whether several consumers compete for each message."""
     return len(planned.consumers) > 1 and not planned.by_share
 
 
-def _committer(node: Node, channel: int, planned: PlanChannel, position: int) -> Callable[[], None]:
-    """Wakes whom a commit concerns: its consumer, or one of those that any message is for, and peers who read it."""
+def _commit_notifier(node: Node, channel: int, planned: PlanChannel, position: int) -> Callable[[], None]:
+    """Return a function that notifies one of several competing consumers, or else all, and peers that read slots."""
     peers = [peer for peer in planned.producers if planned.shared and peer != planned.producers[position]]
     consumers = _consumers_of(planned, position)
     if not _pooled(planned):
-        return _ringer(node, [*consumers, *peers])
-    first = itertools.count(position)  # whom it looks at first: another one every time
+        return _notifier(node, [*consumers, *peers])
+    first = itertools.count(position)  # the consumer to consider first; it rotates, so that all get messages
 
     def notify() -> None:
-        node.ring_one(consumers, channel, next(first))
+        node.notify_one(consumers, channel, next(first))
         if peers:
             node.notify(peers)
 
     return notify
 
 
-def _ringer(node: Node, actors: Sequence[int]) -> Callable[[], None]:
+def _notifier(node: Node, actors: Sequence[int]) -> Callable[[], None]:
     return functools.partial(node.notify, actors)

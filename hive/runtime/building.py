@@ -1,10 +1,10 @@
-"""Building the topology of a run, from schemes and networks that may be a user's own, and saying which line failed.
+"""Build the topology of a run from built-in or user-defined schemes and networks, and report which line failed.
 
-    mine.py:7 raised KeyError: 'x'      the last line on the way to the error that is of no library
-    `mine:Layers` raised TypeError ...  where there is none: it cannot be called so, or is all made of a library's parts
+    mine.py:7 raised KeyError: 'x'      the innermost line of the traceback that belongs to the user's code
+    `mine:Layers` raised TypeError ...  no such line: the call does not fit, or the object has only library parts
 
-Two kinds of error are left as they are: those of hive, which say themselves what is wrong; and faults of hive, of which
-nobody else is to blame and a traceback tells most.
+Two kinds of error pass unchanged: errors of hive, whose messages already explain the mistake, and bugs in hive, for
+which the traceback is the best report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hive.runtime.topology import Topology
 
 __all__ = ["build", "load"]
 
-# The functions of hive that call what `run.scheme` and `network.module` name.
+# Functions of hive that call the objects named by `run.scheme`, `run.topology`, `network.module` and the heads' keys.
 SCHEME_CALLERS = ("hive.schemes.build",)
 TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
@@ -34,45 +34,48 @@ MODULE_IMPORTER = "hive.networks.configured.load_module"
 
 
 def load(directory: str, function: Callable[..., Topology] | None = None) -> Topology:
-    """The topology of a run directory. Raises HiveError; what raised outside of hive leaves a crash report there.
+    """Build the topology of a run directory, with `function` if given, else with what the config names.
 
-    `function` makes it, in the place of what the config names.
+    Raises HiveError. An exception raised outside of hive also writes a crash report into the directory.
     """
     try:
         topology: Topology = _schemes().load(directory, function)
         return topology
     except Exception as error:
         folder = RunDirectory.open(Path(directory))
-        told = _as_told(error, load_config(folder.resolved_file))
-        if told is None:
+        located = _located(error, load_config(folder.resolved_file))
+        if located is None:
             raise
-        with contextlib.suppress(HiveError):  # a full disk must not hide what went wrong
-            report = write_crash(folder, "topology", error=str(told), traceback=describe(error)[2])
-            told.hint = f"the traceback is in {report}"
-        raise told from error
+        with contextlib.suppress(HiveError):  # a full disk must not hide the original error
+            report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
+            located.hint = f"the traceback is in {report}"
+        raise located from error
 
 
 def build(config: Config, directory: Path, given: Path | None = None) -> Topology:
-    """The topology of a run that only might be. `directory` is where it would keep its files. Raises HiveError."""
+    """Build the topology of a run that is only checked, not started. Raises HiveError.
+
+    `directory` is where the run would keep its files; `given` is the config file that relative names refer to.
+    """
     try:
         topology: Topology = _schemes().assemble(config, directory, given)
         return topology
     except Exception as error:
-        told = _as_told(error, config)
-        if told is None:
+        located = _located(error, config)
+        if located is None:
             raise
-        told.hint = "`hive up` keeps the traceback"
-        raise told from error
+        located.hint = "`hive up` keeps the traceback"
+        raise located from error
 
 
-def _as_told(error: Exception, config: Config) -> HiveError | None:
-    """What code outside of hive raised, as an error that says where; None for an error or a fault of hive itself."""
+def _located(error: Exception, config: Config) -> HiveError | None:
+    """Turn an exception of user or library code into a HiveError that names its line; None for errors of hive."""
     raised = error
     if isinstance(error, HiveError):
         hidden = None if error.__cause__ else error.__context__
         if not isinstance(hidden, ImportError | AttributeError):
             return None
-        raised = hidden  # a module could not be imported: why is in hive's words, but not in which line
+        raised = hidden  # hive's error gives the reason why the import failed, the hidden one has the line
     frames = list(traceback.walk_tb(raised.__traceback__))
     ours = [_name(frame) for frame, _ in frames if frame.f_code.co_filename.startswith(HIVE)]
     where = place_of(raised)
@@ -83,13 +86,13 @@ def _as_told(error: Exception, config: Config) -> HiveError | None:
     network = MODULE_IMPORTER in ours or any(name.startswith("hive.networks.") for name in ours)
     kind, text, _ = describe(raised)
     if isinstance(raised, SyntaxError):
-        text = raised.msg  # its words name the file again
+        text = raised.msg  # str(raised) would repeat the file name
     what, cls = ("network", NetworkError) if network else ("topology", TopologyError)
     return cls(f"the {what} cannot be built: {where} raised {kind}" + (f": {text}" if text != kind else ""))
 
 
 def _reference(caller: str, config: Config) -> str:
-    """What the config names, when `caller` is what calls it; or nothing."""
+    """Return the object that `caller` calls, as the config names it; "" if the config names none."""
     if caller in SCHEME_CALLERS and ":" in config.run.scheme:
         return f"`{config.run.scheme}`"
     if caller in TOPOLOGY_CALLERS and config.run.topology:
@@ -105,4 +108,4 @@ def _name(frame: FrameType) -> str:
 
 
 def _schemes() -> ModuleType:
-    return importlib.import_module("hive.schemes")  # named: it lies above, and needs torch
+    return importlib.import_module("hive.schemes")  # by name: it is a higher layer than this one, and imports torch

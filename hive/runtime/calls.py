@@ -1,10 +1,10 @@
 """Calls: request and reply between actors, with a deadline.
 
-    handle.method(1)  ->  Call  ->  the endpoint, in a task of its own  ->  Reply  ->  the value, or RemoteError here
+    handle.method(1)  ->  Call  ->  the endpoint, in a separate task  ->  Reply  ->  the value, or RemoteError here
 
-A call waits for its actor to be there, so it survives a restart that falls within its deadline; for one that no plan
-knows it does not wait. When its actor dies over it, nobody knows how much was done: the call fails and is not made
-again. An answer that comes too late is dropped.
+A call waits until its actor has joined, so it survives a restart within its deadline; a name that the plan lacks fails
+at once. A call that was sent is not repeated when its actor's process exits, because the endpoint may have run in part:
+the call fails. A reply after the deadline is dropped.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls", "describe"]
 
-NAMES_SHOWN = 20  # of those who are there, in an error: a few lines of a terminal
-TEXT_CHARACTERS = 4_000  # of an error's own words: more than anybody reads, and far below what a message may carry
-TRACE_CHARACTERS = 100_000  # of a traceback, its end: the deepest recursion prints more, and says it there
+NAMES_SHOWN = 20  # maximum actor names in an error: a few lines of a terminal
+TEXT_CHARACTERS = 4_000  # maximum characters of an error's text, far below the limit of a message
+TRACE_CHARACTERS = 100_000  # last characters of a traceback: the end of a deep recursion names the error
 
 
 def describe(error: BaseException) -> tuple[str, str, str]:
-    """Type, text and traceback of an error, short enough to travel."""
+    """Return the type, text and traceback of an error, shortened to fit a message."""
     text = str(error) or type(error).__name__
     return type(error).__name__, text[:TEXT_CHARACTERS], "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
 
 
-class _DiedMeanwhile(Exception):
-    """The actor that was called is dead; the text says how."""
+class _CalleeExited(Exception):
+    """The called actor's process has exited; the text says how."""
 
 
-def _too_late(answer: asyncio.Future[Reply]) -> None:
-    if not answer.done():
-        answer.set_exception(TimeoutError())
+def _expire(reply: asyncio.Future[Reply]) -> None:
+    if not reply.done():
+        reply.set_exception(TimeoutError())
 
 
 class Calls:
-    """The calls of one process's actors, both ways."""
+    """Makes and answers the calls of one process's actors."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.waiting: dict[int, tuple[int, asyncio.Future[Reply]]] = {}  # whom it asks, and the answer to come
-        self.made = 0  # calls so far: a number is never used twice, so a late answer is nobody else's
+        self.waiting: dict[int, tuple[int, asyncio.Future[Reply]]] = {}  # call number -> (called actor, its reply)
+        self.made = 0  # calls so far; numbers are never reused, so a late reply cannot match a newer call
 
     async def call(self, caller: int, name: str, method: str, arguments: tuple[Tree, ...], deadline_s: float) -> Tree:
-        """Calls an endpoint.
+        """Call endpoint `method` of actor `name` and return its value.
 
-        Raises RemoteError when it raised, ActorFailed when its actor died over it, TimeoutError when no answer came in
-        time, TopologyError for nobody.
+        Raises RemoteError when the endpoint raised, ActorFailed when the actor's process exited before it replied,
+        TimeoutError when no reply arrived within `deadline_s`, TopologyError when the plan has no such actor.
         """
         number = self._number_of(name, method)
         loop = asyncio.get_running_loop()
@@ -66,23 +66,24 @@ class Calls:
                     await waiter.until(lambda: number in self.node.members or None, waiter.status.runtime)
             self.made += 1
             key = self.made
-            answer: asyncio.Future[Reply] = loop.create_future()
-            self.waiting[key] = number, answer
-            # asyncio.timeout would take twice the time of this timer.
-            late = loop.call_later(begun + deadline_s - loop.time(), _too_late, answer)
+            future: asyncio.Future[Reply] = loop.create_future()
+            # Registered before the call is sent: an actor in this process may reply before `_send_call` returns.
+            self.waiting[key] = number, future
+            # A plain timer, because asyncio.timeout costs twice as much per call.
+            timer = loop.call_later(begun + deadline_s - loop.time(), _expire, future)
             try:
                 self._send_call(Call(key, caller, number, method, list(arguments)))
-                reply = await answer
+                reply = await future
             finally:
-                late.cancel()
+                timer.cancel()
                 del self.waiting[key]
-        except _DiedMeanwhile as died:
+        except _CalleeExited as exited:
             raise ActorFailed(
-                f"`{name}` died ({died}) before `{name}.{method}` was answered",
-                hint="it may have done what it was asked to; call again where that does no harm",
+                f"`{name}` exited ({exited}) before it replied to `{name}.{method}`",
+                hint="the endpoint may have run in part; call it again only if that is harmless",
             ) from None
         except TimeoutError:
-            raise TimeoutError(f"`{name}.{method}` did not answer within {loop.time() - begun:.1f} s") from None
+            raise TimeoutError(f"`{name}.{method}` did not reply within {loop.time() - begun:.1f} s") from None
         if reply.error:
             pid = self.node.pages.snapshot(number)["pid"]
             raise RemoteError(
@@ -93,15 +94,15 @@ class Calls:
         return reply.value
 
     def _number_of(self, name: str, method: str) -> int:
-        """Raises TopologyError for nobody."""
+        """Return the number of actor `name`. Raises TopologyError when the plan has no such actor."""
         number = self.node.plan.numbers.get(name)
         if number is not None:
             return number
         names = [*self.node.plan.numbers]
         others = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         raise TopologyError(
-            f"`{name}.{method}` is called, and there is no `{name}` in this run",
-            hint=f"there are: {', '.join(names[:NAMES_SHOWN])}{others}",
+            f"cannot call `{name}.{method}`: this run has no actor `{name}`",
+            hint=f"its actors are: {', '.join(names[:NAMES_SHOWN])}{others}",
         )
 
     def _send_call(self, call: Call) -> None:
@@ -111,8 +112,8 @@ class Calls:
             self.node.post(call.actor, encode(call))
 
     def received(self, call: Call) -> None:
-        """Answers in a task of its own. Raises KeyError for an actor that does not live here."""
-        self.node.actors[call.actor]
+        """Answer a call in a separate task. Raises KeyError when its actor is in another process."""
+        self.node.actors[call.actor]  # raises here, where the node counts it as a bad message, and not in the task
         self.node.spawn(self._answer(call))
 
     async def _answer(self, call: Call) -> None:
@@ -129,19 +130,20 @@ class Calls:
             frames = encode(reply)
         if call.caller == SUPERVISOR:
             if reply.error:
-                self.node.tell(EndpointFailed(call.actor, call.method, f"{reply.error}: {reply.text}"))
+                self.node.report(EndpointFailed(call.actor, call.method, f"{reply.error}: {reply.text}"))
         elif call.caller in self.node.actors:
             self.answered(reply)
         else:
             self.node.post(call.caller, frames)
 
     def answered(self, reply: Reply) -> None:
-        _, answer = self.waiting.get(reply.call, (0, None))
-        if answer is not None and not answer.done():
-            answer.set_result(reply)
+        """Complete the call that `reply` answers; a reply to a call that has ended is dropped."""
+        _, future = self.waiting.get(reply.call, (0, None))
+        if future is not None and not future.done():
+            future.set_result(reply)
 
     def left(self, actor: int, how: str) -> None:
-        """An actor died: whoever waits for its answer waits no longer."""
-        for asked, answer in self.waiting.values():
-            if asked == actor and not answer.done():
-                answer.set_exception(_DiedMeanwhile(how))
+        """Fail every call to `actor`, whose process has exited. `how` becomes part of the error."""
+        for called, future in self.waiting.values():
+            if called == actor and not future.done():
+                future.set_exception(_CalleeExited(how))

@@ -4,26 +4,26 @@
     Deliver(channel, incarnation, sequence) + messages -> queue -> receive()
     <- Ack(channel, consumed, dropped, window)
 
-The consumer grants credit: `window` is how many messages of this producer may be on their way or in its queue. The
-producer sends while  sent - consumed - dropped < window. `consumed` and `dropped` are running totals of this pair of
-incarnations, so an Ack that is lost, repeated or late does no harm, as long as another follows. Where none would,
-because the last message of a window or the Ack of an emptied queue was lost to a full mailbox, the producer asks: a
-Deliver without messages says how much it has sent, and is answered by an Ack that counts what never came as dropped.
-It asks only while it waits, every 50 ms.
+The consumer grants credit: at most `window` messages of one producer may be on their way to it or in its queue. The
+producer sends while  sent - consumed - dropped < window. `consumed` and `dropped` are running totals of one pair of
+incarnations, so a lost, repeated or late Ack is harmless if another one follows. None follows if a full mailbox lost
+the last message of a window, or the Ack that a consumer sends when its queue is empty. Therefore a producer that waits
+sends a query every 50 ms: a Deliver without messages, with the number of messages sent so far. The consumer counts
+those that never arrived as dropped, and replies with an Ack.
 
-The producer keeps the channel's account, on its status page, because it alone knows what it has not been told about:
+The producer keeps the channel's account on its status page, because only it can count unacknowledged messages:
 
     produced = consumed + dropped(by reason) + in flight       in flight: sent and not acknowledged, per consumer
 
-Each of its entries changes two of these at once, so that they add up wherever the producer is killed.
+Each entry changes two of these counters at once, so that they add up wherever the producer is killed.
 
-When a consumer dies, what it had not acknowledged is dropped as `consumer_died`; when it stops because the run ends, as
-`run_ended`. The last totals of one that is done come straight from it: the news of its end may be faster. A broadcast
-counts one message to each consumer as one. A consumer in the same process gets the object itself and must not change
-it.
+When a consumer's process exits, its unacknowledged messages are dropped as `consumer_died`, or as `run_ended` if it
+exits because the run ends. A consumer that is done hands its last totals over with its `Done`, because the news of its
+exit could overtake an Ack. A broadcast counts each message once per consumer. A consumer in the same process receives
+the object itself and must not change it.
 
-`send_many` and `receive_many` move what fits at once: one Deliver, one wait, one entry in the account for up to a
-thousand messages. A Deliver is all or nothing: lost on the way, all of its messages are.
+`send_many` and `receive_many` handle up to a thousand messages with one Deliver, one wait and one entry in the account.
+A Deliver that is lost on the way loses all of its messages.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ __all__ = ["ChannelFull", "MessageReceiver", "MessageSender"]
 
 
 class ChannelFull(HiveError):
-    """A message could not be sent at once over a channel whose `when_full` is "fail"."""
+    """Raised by `send` when a channel with `when_full="fail"` has no room for the message."""
 
 
 Identity = tuple[int, int]  # actor index, incarnation
-# (consumer, sequence, messages): hands messages, the last of which has this sequence, to the transport, or to the inlet
-# when it lives in this process; without any it asks for an Ack of all up to that sequence
+# (consumer, sequence, messages): hands messages to the transport, or to an inlet in this process. The last message has
+# this sequence. Without messages it queries an Ack of all up to that sequence.
 Deliver = Callable[[Identity, int, Sequence[Message]], None]
-# (producer, consumed, dropped, window); returns what it has sent
+# (producer, consumed, dropped, window): sends an Ack and returns it
 Acknowledge = Callable[[Identity, int, int, int], Ack]
 
 
 @dataclass
 class _Consumer:
-    """What the producer knows of one consumer incarnation."""
+    """The producer's totals of one consumer incarnation."""
 
     identity: Identity
     window: int
@@ -77,9 +77,9 @@ class _Consumer:
 
 
 class _Account:
-    """The channel's counters on the producer's page. They outlive the producer's incarnations.
+    """The channel's counters on the producer's status page. They survive restarts of the producer.
 
-    Each entry is one change of two counters: a producer that is killed leaves an account that adds up.
+    Each entry changes two counters as one, so the account of a killed producer adds up.
     """
 
     def __init__(self, name: str, status: Status) -> None:
@@ -88,7 +88,7 @@ class _Account:
         self.produced = status.counter(f"{name}:produced")
         self.consumed = status.counter(f"{name}:consumed")
         self.in_flight = status.counter(f"{name}:in_flight")
-        # What an earlier incarnation had not been told about is lost to the account: nobody can acknowledge it now.
+        # Acks name the incarnation that sent the messages, so what an earlier one had in flight is never acknowledged.
         self.drop("process_died", status.get(self.in_flight))
 
     def send(self, count: int) -> None:
@@ -98,12 +98,12 @@ class _Account:
         self.status.add_both(self.consumed, count, self.in_flight, -count)
 
     def drop(self, reason: str, count: float) -> None:
-        """Of those in flight."""
+        """Count messages in flight as dropped."""
         if count:
             self.status.add_both(self._reason(reason), count, self.in_flight, -count)
 
     def refuse(self, reason: str, count: int) -> None:
-        """Produced, and never sent to anybody."""
+        """Count messages as produced and dropped that were sent to no consumer."""
         self.status.add_both(self.produced, count, self._reason(reason), count)
 
     def _reason(self, reason: str) -> int:
@@ -122,10 +122,10 @@ class MessageSender:
         self.account = _Account(name, waiter.status)
         self.consumers: dict[int, _Consumer] = {}
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
-        self.asked_s: float | None = None  # when it last asked, or began to wait, by the loop's clock
+        self.queried_s: float | None = None  # loop time of the last query, or of the beginning of this wait
 
     def joined(self, consumer: Identity, window: int) -> None:
-        """A consumer is there. A later incarnation of one replaces it; an earlier one changes nothing."""
+        """Add a consumer. A later incarnation replaces an earlier one; an earlier one is ignored."""
         known = self.consumers.get(consumer[0])
         if known is not None and known.identity[1] >= consumer[1]:
             return
@@ -134,14 +134,14 @@ class MessageSender:
         self.waiter.wake()
 
     def left(self, actor: int, why: str = "consumer_died") -> None:
-        """A consumer is gone: its unacknowledged messages are dropped as `why`, one of REASONS."""
+        """Remove a consumer and count its unacknowledged messages as dropped under `why`, one of REASONS."""
         gone = self.consumers.pop(actor, None)
         if gone is not None:
             self.account.drop(why, gone.in_flight)
             self.waiter.wake()
 
     def acknowledged(self, consumer: Identity, consumed: int, dropped: int, window: int) -> None:
-        """Running totals from a consumer; older ones, and those of a dead incarnation, change nothing."""
+        """Take over running totals from a consumer. Older totals, and those of an earlier incarnation, are ignored."""
         known = self.consumers.get(consumer[0])
         if known is None or known.identity != consumer or consumed + dropped > known.sent:
             return
@@ -155,27 +155,28 @@ class MessageSender:
         self.waiter.wake()
 
     def settled(self) -> bool | None:
-        """True when nothing is in flight, else None: an attempt to wait with."""
+        """Return True when nothing is in flight, else None; an `attempt` for `Waiter.until`."""
         if not any(consumer.in_flight for consumer in self.consumers.values()):
             return True
-        self._ask()
+        self._query()
         return None
 
-    def _ask(self) -> None:
-        """Asks what has arrived, if it has waited for a while: messages and answers may have been lost."""
+    def _query(self) -> None:
+        """Query the consumers' totals once per RESCAN_S of waiting, because messages or Acks may have been lost."""
         now_s = asyncio.get_running_loop().time()
-        if self.asked_s is None:
-            self.asked_s = now_s
-        elif now_s - self.asked_s >= RESCAN_S:
-            self.asked_s = now_s
+        if self.queried_s is None:
+            self.queried_s = now_s
+        elif now_s - self.queried_s >= RESCAN_S:
+            self.queried_s = now_s
             for consumer in self.consumers.values():
                 if consumer.in_flight:
                     self.deliver(consumer.identity, consumer.sent, ())
 
     async def send_many(self, messages: Sequence[Message]) -> None:
-        """Sends each to one consumer (balance) or to all (broadcast), in portions of what there is room for.
+        """Send each message to one consumer (balance) or to all (broadcast), in portions that the windows admit.
 
-        Waits, or raises ChannelFull, when there is no room; what was sent before stays sent.
+        In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says; earlier portions remain
+        sent.
         """
         rest = messages
         await self.waiter.admitted(lambda: False)
@@ -190,36 +191,37 @@ class MessageSender:
                         hint='connect it with when_full="wait", or a larger window',
                     )
             count = self._portion(rest, targets)
-            if self.pattern == "balance" and not targets:  # nobody is there to drop an older one
+            if self.pattern == "balance" and not targets:  # drop_oldest without a consumer: the newest are dropped
                 self.account.refuse("overflow", count)
             for consumer in targets:
-                # Counted before it leaves: an acknowledgement can then never be ahead of the account.
+                # Counted before it is sent: a consumer in this process may acknowledge before `deliver` returns.
                 self.account.send(count)
                 consumer.sent += count
                 self.deliver(consumer.identity, consumer.sent, rest[:count])
             rest = rest[count:]
 
     def _portion(self, messages: Sequence[Message], targets: Sequence[_Consumer]) -> int:
-        """How many of these messages can go at once."""
+        """Return how many of these messages fit one Deliver to all `targets`."""
         most = batch_of(messages)
         return most if self.when_full == "drop_oldest" else min((most, *(consumer.room for consumer in targets)))
 
     def _room(self) -> list[_Consumer] | None:
         targets = self._targets()
         if targets is None:
-            self._ask()
+            self._query()
         else:
-            self.asked_s = None
+            self.queried_s = None
         return targets
 
     def _targets(self) -> list[_Consumer] | None:
+        """Return the least loaded consumer (balance) or all (broadcast); None if there is no room."""
         if self.pattern == "balance":
             free = [c for c in self.consumers.values() if c.room > 0 or self.when_full == "drop_oldest"]
             return [min(free, key=lambda c: (c.in_flight, c.sent))] if free else None
-        everyone = list(self.consumers.values())
-        if self.when_full != "drop_oldest" and not all(c.room > 0 for c in everyone):
+        consumers = list(self.consumers.values())
+        if self.when_full != "drop_oldest" and not all(c.room > 0 for c in consumers):
             return None
-        return everyone
+        return consumers
 
 
 class MessageReceiver:
@@ -232,22 +234,24 @@ class MessageReceiver:
         self.acknowledge = acknowledge
         self.queue: deque[tuple[Identity, Message]] = deque()
         self.totals: dict[Identity, list[int]] = {}  # producer -> [received, consumed, dropped]
-        self.owed: set[Identity] = set()  # producers that have not been told their totals
+        self.owed: set[Identity] = set()  # producers whose current totals have not been acknowledged
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
 
     def deliver(self, producer: Identity, sequence: int, messages: Sequence[Message]) -> None:
-        """Messages from the transport, or a producer's question. Beyond the window the oldest are dropped.
+        """Queue messages, or answer a query without messages. Beyond the window the oldest are dropped.
 
-        Repeats are ignored. The wire keeps the order, so a gap in the sequence was lost to a full mailbox: dropped, and
-        said at once.
+        Repeats are ignored. The transport keeps the order, so a full mailbox lost the messages of a gap in the
+        sequence. They are counted as dropped and acknowledged at once.
         """
         totals = self.totals.setdefault(producer, [0, 0, 0])
         missing = sequence - totals[0] - len(messages)
         if messages and missing < 0:
             return
+        # `max`, because a repeated query carries an older sequence.
         totals[0] = max(totals[0], sequence)
         totals[2] += max(missing, 0)
         if missing > 0 or not messages:
+            # At once: the producer may be waiting for the room that the lost messages take up in its window.
             self._acknowledge(producer)
         if not messages:
             return
@@ -265,18 +269,20 @@ class MessageReceiver:
         self._acknowledge(producer)
 
     async def receive(self) -> Message:
+        """Remove and return the oldest message; waits for one."""
         return await self.waiter.until(self.receive_nowait, self.phase)
 
     async def receive_many(self, most: int) -> list[Message]:
-        """All that is there, at most so many; waits for the first."""
+        """Remove and return the queued messages, at most `most`; waits for the first."""
         return await self.waiter.until(lambda: self._take(most) or None, self.phase)
 
     def receive_nowait(self) -> Message | None:
+        """Remove and return the oldest message, or None if the queue is empty."""
         taken = self._take(1)
         return taken[0] if taken else None
 
     def _take(self, most: int) -> list[Message]:
-        """The oldest messages. One Ack for half a window, or when there is nothing left: few, full messages."""
+        """Remove the oldest messages. Sends one Ack per half window, and one when the queue becomes empty."""
         taken: list[Message] = []
         for _ in range(min(most, len(self.queue))):
             producer, message = self.queue.popleft()
@@ -291,12 +297,12 @@ class MessageReceiver:
         return taken
 
     def acknowledge_all(self) -> None:
-        """Tells every producer what it has not been told: at a quiescent point no account is behind."""
+        """Acknowledge all outstanding totals, so that the accounts of a quiescent run are exact."""
         for producer in sorted(self.owed):
             self._acknowledge(producer)
 
     def conclude(self) -> list[Ack]:
-        """The last acknowledgements: tells every producer's latest incarnation its totals, and returns them."""
+        """Send the last acknowledgement to the latest incarnation of each producer, and return them."""
         latest = {actor: (actor, incarnation) for actor, incarnation in sorted(self.totals)}
         return [self._acknowledge(producer) for producer in latest.values()]
 
@@ -307,7 +313,7 @@ class MessageReceiver:
 
 
 def account_of(name: str, counters: Mapping[str, float]) -> dict[str, object]:
-    """A message channel's account from its producer's counters, as `summary.json` prints it."""
+    """Build a message channel's account, as `summary.json` prints it, from its producer's counters."""
     mine = {key.removeprefix(f"{name}:"): int(value) for key, value in counters.items() if key.startswith(f"{name}:")}
     dropped = {reason: n for reason, n in mine.items() if reason not in ("produced", "consumed", "in_flight") and n}
     return {

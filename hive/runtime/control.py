@@ -1,12 +1,12 @@
-"""The control socket: how views and commands speak to a supervisor. Requests, answers, and the view's side.
+"""The control socket, over which views and commands talk to a supervisor: requests, replies, and the client.
 
     view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Set · Scale · Inspect · Kill
     supervisor -> view      Status · Accepted · Refused · Inspection
 
-A unix socket in the run's private socket folder; requests are answered one by one, in order. After `Watch` the view is
-also told the Status once a second, until it leaves. Leaving is closing the connection and changes nothing for the run.
-The supervisor's side is hive.runtime.control_server; this one blocks, and loads neither NumPy nor asyncio, so that a
-command that looks answers at once.
+It is a unix socket in the run's private socket folder. Requests are answered one by one, in order. After `Watch` the
+supervisor also sends the Status once a second, until the view closes the connection, which does not affect the run.
+The server is hive.runtime.control_server. This client blocks, and imports neither NumPy nor asyncio, so that commands
+such as `hive ps` start fast.
 """
 
 from __future__ import annotations
@@ -47,68 +47,70 @@ __all__ = [
     "open_run",
 ]
 
-PROTOCOL = 1  # of these messages and of what a Status holds: one more with every change that an older view misreads
-ANSWER_S = 5.0  # a supervisor that takes longer is stopped or gone
+PROTOCOL = 1  # version of these messages and of a Status; increased with every change that an older view would misread
+ANSWER_S = 5.0  # deadline of a reply; a supervisor that takes longer is stopped or gone
 
 
 class OtherProtocol(UsageError):
-    """The supervisor is of a hive whose messages this one does not know."""
+    """The supervisor belongs to a hive with another version of these messages."""
 
 
 class GiveStatus(Message):
-    """Asks for everything a view shows."""
+    """Requests the Status: everything that a view shows."""
 
 
 class Watch(Message):
-    """Asks for the same at once, and then once a second."""
+    """Requests the Status at once, and then once a second."""
 
 
 class Inspect(Message):
-    """Asks what an actor is executing (unless `stack` is False: that takes a signal), and how it came to be so."""
+    """Requests an actor's transition history and, with `stack`, its stack. The stack costs the process a signal."""
 
     actor: str
     stack: bool
 
 
 class Kill(Message):
-    """Kills the process of an actor. It comes back as after any death; `by_hand` does not count against its limits."""
+    """Kills the process of an actor, which is then restarted. With `by_hand` it does not count against its limits."""
 
     actor: str
     by_hand: bool
 
 
 class Down(Message):
-    """Ends the run: drain and save, or with `now` kill."""
+    """Ends the run: drains and saves, or with `now` kills its processes."""
 
     reason: str
     now: bool
 
 
 class Pause(Message):
-    """Sources begin nothing more; the run is paused once what is on its way has come to rest."""
+    """Stops the sources. The run is paused once the other actors have processed all messages."""
 
 
 class Resume(Message):
-    """A paused run goes on."""
+    """Continues a paused run."""
 
 
 class Save(Message):
-    """Writes a checkpoint of the run as it is."""
+    """Writes a checkpoint of the run's current state."""
 
 
 class Set(Message):
-    """Goes on at once with these keys of [algorithm] changed: `algorithm.learning_rate=1e-4`."""
+    """Changes keys of [algorithm] at once, for example `algorithm.learning_rate=1e-4`."""
 
     sets: tuple[str, ...]
 
 
 class Scale(Message):
-    """Goes on with these keys of the config changed, as `--set` takes them: `collection.workers=4`."""
+    """Continues with changed keys of the config, written as for `--set`: `collection.workers=4`."""
 
     sets: tuple[str, ...]
 
 
 class Status(Message):
+    """Everything that a view shows."""
+
     status: Tree
 
 
@@ -117,17 +119,21 @@ class Accepted(Message):
 
 
 class Refused(Message):
-    """The request will not be carried out, and nothing has changed."""
+    """The request is refused, and nothing has changed. `hint` says what to do instead."""
 
     text: str
     hint: str
 
 
 class Inspection(Message):
-    """`stack`: of all its process's threads, innermost call first, "" where it cannot say; `story`: oldest first."""
+    """The reply to Inspect.
+
+    `stack` shows all threads of the process, innermost call first; "" if the process did not provide it.
+    `transitions` is the actor's transition history, oldest first.
+    """
 
     stack: str
-    story: tuple[str, ...]
+    transitions: tuple[str, ...]
 
 
 REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Set, Scale, Inspect, Kill])
@@ -135,27 +141,31 @@ ANSWERS = type_set([Status, Accepted, Refused, Inspection])
 
 
 def control_path(socket_folder: Path) -> Path:
+    """Return the path of the control socket."""
     return socket_folder / "control"
 
 
 class ControlClient:
-    """A view's side; blocking, with a limit. Raises UsageError when the supervisor is gone or does not answer."""
+    """A blocking client of the control socket.
+
+    Every method raises UsageError when the supervisor refuses, is gone, or does not reply within ANSWER_S.
+    """
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
 
-    def _ask(self, request: Message) -> Message:
+    def _request(self, request: Message) -> Message:
         return self._receive(request)
 
     def _receive(self, request: Message | None = None) -> Message:
-        """The next answer, after a request if there is one."""
+        """Send `request`, if there is one, and return the next reply."""
         try:
             if request is not None:
                 send(self.line, request)
             answer = receive(self.line, ANSWERS)
         except TimeoutError:
             raise UsageError(
-                "the supervisor does not answer", hint="it may be stopped: look at its state with `ps`"
+                "the supervisor does not answer", hint="it may be stopped: check its state with `ps`"
             ) from None
         except OSError as error:
             raise UsageError(f"the supervisor is gone ({error})") from None
@@ -166,58 +176,58 @@ class ControlClient:
         return answer
 
     def status(self) -> dict[str, Any]:
-        answer = self._ask(GiveStatus())
+        answer = self._request(GiveStatus())
         assert isinstance(answer, Status)
         return answer.status  # type: ignore[no-any-return]
 
     def watch(self) -> dict[str, Any]:
-        """The status now; from here on `told` gives the next ones, and this client serves nothing else."""
-        answer = self._ask(Watch())
+        """Return the current status. From now on only `next_status` may be called on this client."""
+        answer = self._request(Watch())
         assert isinstance(answer, Status)
         return answer.status  # type: ignore[no-any-return]
 
-    def told(self) -> dict[str, Any]:
-        """The next status that a watcher is told, at most a second from now. Raises UsageError as all the others."""
+    def next_status(self) -> dict[str, Any]:
+        """Return the next status after `watch`, which the supervisor sends once a second."""
         answer = self._receive()
         if not isinstance(answer, Status):
-            raise UsageError("the supervisor says something else than its status")
+            raise UsageError("unexpected reply to a status request")
         return answer.status  # type: ignore[no-any-return]
 
     def inspect(self, actor: str, *, stack: bool = True) -> tuple[str, tuple[str, ...]]:
-        """(stack, story) of an actor. Raises UsageError where there is no such actor."""
-        answer = self._ask(Inspect(actor, stack))
+        """Return (stack, transition history) of an actor. Raises UsageError for an unknown actor."""
+        answer = self._request(Inspect(actor, stack))
         assert isinstance(answer, Inspection)
-        return answer.stack, answer.story
+        return answer.stack, answer.transitions
 
     def kill(self, actor: str, *, by_hand: bool) -> None:
-        self._ask(Kill(actor, by_hand))
+        self._request(Kill(actor, by_hand))
 
     def pause(self) -> None:
-        """Returns at once; the status says when it is paused."""
-        self._ask(Pause())
+        """Request a pause and return at once. The status shows when the run is paused."""
+        self._request(Pause())
 
     def resume(self) -> None:
-        self._ask(Resume())
+        self._request(Resume())
 
     def save(self) -> None:
-        """Returns at once; the diary says when it is written."""
-        self._ask(Save())
+        """Request a checkpoint and return at once. The event log shows when it is written."""
+        self._request(Save())
 
     def set(self, sets: Sequence[str]) -> None:
-        self._ask(Set(tuple(sets)))
+        self._request(Set(tuple(sets)))
 
     def down(self, reason: str, *, now: bool = False) -> None:
-        self._ask(Down(reason, now))
+        self._request(Down(reason, now))
 
     def scale(self, sets: Sequence[str]) -> None:
-        self._ask(Scale(tuple(sets)))
+        self._request(Scale(tuple(sets)))
 
     def close(self) -> None:
         self.line.close()
 
 
 def open_run(directory: RunDirectory) -> ControlClient:
-    """Connects to the supervisor of a run. Raises UsageError, and OtherProtocol of another hive's."""
+    """Connect to the supervisor of a run. Raises UsageError, and OtherProtocol if another hive started the run."""
     facts = read_run_facts(directory)
     if facts.protocol != PROTOCOL:
         raise OtherProtocol(
@@ -228,7 +238,7 @@ def open_run(directory: RunDirectory) -> ControlClient:
 
 
 def open_control(socket_folder: Path) -> ControlClient:
-    """Connects to the supervisor whose sockets lie in this folder. Raises UsageError when nobody listens there."""
+    """Connect to the supervisor with this socket folder. Raises UsageError when no supervisor listens there."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(ANSWER_S)
     try:

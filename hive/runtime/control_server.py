@@ -1,8 +1,8 @@
-"""The supervisor's side of the control socket.
+"""The server of the control socket.
 
-Any number of views, served in the supervisor's loop. One document serves all that watch, and a view that does not read
-misses some. Garbage closes that connection and nothing else. The requests and answers are those of
-hive.runtime.control; what they do is the run's business (`Requests`).
+It serves up to MAX_VIEWS views in the supervisor's event loop. All views that watch receive the same status document; a
+view that reads too slowly misses some of them. An invalid request closes its own connection only. The requests and
+replies are defined in hive.runtime.control; the run carries them out (`Requests`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from hive.runtime.stream import pack, read
 
 __all__ = ["ControlServer", "Requests"]
 
-MAX_VIEWS = 64  # at once; a view holds one connection
-PUSH_S = 1.0  # between two documents told to who watches: what a person can follow, and next to no work
-PUSH_BYTES = 1 << 16  # not yet read by a view: it is told nothing more until it has read
-INSPECTION_BYTES = 1 << 19  # of a stack: thousands of frames, and within the limits of a message
-ACCEPT_AGAIN_S = 1.0  # when the process has no descriptor left for a view: not at once, or it would do nothing else
+MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
+PUSH_S = 1.0  # interval between two status documents: readable for a person, and negligible work
+PUSH_BYTES = 1 << 16  # unread bytes of a view above which documents are skipped until it has read them
+INSPECTION_BYTES = 1 << 19  # maximum size of a stack: thousands of frames, and within the limits of a message
+ACCEPT_AGAIN_S = 1.0  # delay after `accept` found no free descriptor; retrying at once would keep the loop busy
 
 
 class Requests(Protocol):
-    """What the supervisor's side can be asked. What it refuses it raises, as a HiveError."""
+    """The operations that a view can request. An operation that is refused raises a HiveError."""
 
     def status(self) -> dict[str, Tree]: ...
 
@@ -67,14 +67,14 @@ class Requests(Protocol):
 
 
 class ControlServer:
-    """The supervisor's side."""
+    """Accepts connections at `path` and carries out their requests on `run`."""
 
     def __init__(self, path: Path, run: Requests) -> None:
         self.path = path
         self.run = run
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.views: dict[socket.socket, asyncio.Task[None]] = {}
-        self.told: tuple[float, bytes] = (float("-inf"), b"")  # when, and what, those who watch were told last
+        self.last_push: tuple[float, bytes] = (float("-inf"), b"")  # (loop time, document) of the last status sent
 
     async def start(self) -> None:
         self.listener.bind(str(self.path))
@@ -86,15 +86,15 @@ class ControlServer:
             asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     def _accept(self) -> None:
-        """Takes a view in. It is known from here on and not from when its task first runs, so `close` misses none.
+        """Accept a connection. It is registered here and not when its task first runs, so that `close` closes it too.
 
-        (asyncio's own server loses a connection that it has accepted when it is closed one turn later.)
+        (asyncio's server loses an accepted connection if it is closed in the next iteration of the loop.)
         """
         loop = asyncio.get_running_loop()
         try:
             line, _ = self.listener.accept()
         except BlockingIOError:
-            return  # it has left again
+            return  # the view has disconnected again
         except OSError:
             loop.remove_reader(self.listener)
             loop.call_later(ACCEPT_AGAIN_S, self._listen)
@@ -106,32 +106,32 @@ class ControlServer:
 
     async def _serve(self, line: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=line)
-        telling: asyncio.Task[None] | None = None
+        pushing: asyncio.Task[None] | None = None
         try:
             while True:
                 request = await read(reader, REQUESTS)
                 writer.write(pack(await self._answer(request)))
-                if isinstance(request, Watch) and telling is None:
-                    telling = asyncio.get_running_loop().create_task(self._tell(writer))
+                if isinstance(request, Watch) and pushing is None:
+                    pushing = asyncio.get_running_loop().create_task(self._push(writer))
                 await writer.drain()
         except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.views.pop(line, None)
             writer.close()
-            if telling is not None and not telling.cancel():
-                telling.result()  # it has ended before: with an error, which is nobody's but this view's
+            if pushing is not None and not pushing.cancel():
+                pushing.result()  # raises the error that ended it, in this view's task only
 
-    async def _tell(self, writer: asyncio.StreamWriter) -> None:
-        """Tells one view the status again and again. What cannot be told costs that view only."""
+    async def _push(self, writer: asyncio.StreamWriter) -> None:
+        """Send one view the status every PUSH_S. An error closes the connection of this view only."""
         loop = asyncio.get_running_loop()
         try:
             while True:
                 await asyncio.sleep(PUSH_S)
-                if loop.time() - self.told[0] > PUSH_S / 2:  # else another view was told this moment: it is the same
-                    self.told = loop.time(), pack(Status(self.run.status()))
+                if loop.time() - self.last_push[0] > PUSH_S / 2:  # else another view's document is recent enough
+                    self.last_push = loop.time(), pack(Status(self.run.status()))
                 if writer.transport.get_write_buffer_size() < PUSH_BYTES:
-                    writer.write(self.told[1])
+                    writer.write(self.last_push[1])
         finally:
             writer.close()
 
@@ -140,8 +140,8 @@ class ControlServer:
             if isinstance(request, GiveStatus | Watch):
                 return Status(self.run.status())
             if isinstance(request, Inspect):
-                stack, story = await self.run.inspect(request.actor, request.stack)
-                return Inspection(stack[:INSPECTION_BYTES], tuple(story))
+                stack, transitions = await self.run.inspect(request.actor, request.stack)
+                return Inspection(stack[:INSPECTION_BYTES], tuple(transitions))
             if isinstance(request, Down):
                 self.run.down(request.reason, request.now)
             elif isinstance(request, Pause):
@@ -161,11 +161,12 @@ class ControlServer:
             return Refused(str(error), error.hint)
 
     async def close(self) -> None:
-        """Nobody is accepted any more, and every view learns at once that it will get no answer."""
+        """Stop accepting and close every connection, so that no view waits for a reply."""
         if self.listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.listener)
             self.listener.close()
         for line in self.views:
-            with contextlib.suppress(OSError):  # it has left
-                line.shutdown(socket.SHUT_RDWR)  # which its task sees as the end
+            with contextlib.suppress(OSError):  # the view has disconnected
+                # Not `close`: the view's task reads the end of the stream and closes the socket itself.
+                line.shutdown(socket.SHUT_RDWR)
         await asyncio.gather(*self.views.values(), return_exceptions=True)

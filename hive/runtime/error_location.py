@@ -1,9 +1,9 @@
-"""Blame: which line of whose code raised.
+"""Find the line of user code that raised an error, or that is being executed.
 
-mine.py:7     the last line on the way to the error that is of no library and not of hive; in an installed package
-              only where there is no other
+    mine.py:7     the innermost line that belongs neither to hive nor to a library; a line of an installed package is
+                  reported only if there is no other
 
-The same says where code is that does not come back. Of a process that a signal ended, the signal is all there is.
+For a process that a signal killed, `signal_name` is all that is known.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["HIVE", "named", "place_in", "place_of", "signal_name"]
 
 HIVE = f"{Path(__file__).parents[1]}{os.sep}"
 STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
-BROUGHT_ALONG = ("gymnasium", "numpy", "torch")  # with hive: what they raise was called by somebody else
+DEPENDENCIES = ("gymnasium", "numpy", "torch")  # packages that hive installs: the caller of their line made the mistake
 
 
 def place_of(error: BaseException) -> str:
-    """`mine.py:7`: the last line outside of hive, of an installed package only where there is no other; or nothing."""
+    """Return the line of user code that raised `error`, as `mine.py:7`; "" if all lines belong to hive or libraries."""
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         lines.append((error.filename, error.lineno or 1))
@@ -32,18 +32,18 @@ def place_of(error: BaseException) -> str:
 
 
 def place_in(frame: FrameType) -> str:
-    """The same of what is being executed, from its innermost frame."""
+    """Return the line of user code that `frame`, the innermost of its thread, is executing; "" as in `place_of`."""
     return _last_foreign([(at.f_code.co_filename, line) for at, line in traceback.walk_stack(frame)][::-1])
 
 
 def named(error: BaseException) -> str:
-    """`KeyError: 'mine' (mine.py:7)`: what an error is, and whose line raised it."""
+    """Describe an error with its line of user code: `KeyError: 'mine' (mine.py:7)`."""
     what, place = f"{type(error).__name__}: {error}".removesuffix(": "), place_of(error)
     return f"{what} ({place})" if place else what
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`. Of the real-time signals only the first and the last have names: `signal 40`."""
+    """Return the name of a signal, `SIGKILL`, or `signal 40` for the real-time signals, most of which have no name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -59,10 +59,10 @@ def _last_foreign(lines: Sequence[tuple[str, int]]) -> str:
 
 
 def _foreign(file: str) -> int:
-    """How far a source file is from hive: 2 a user's own, 1 a package that a user has chosen, 0 all others."""
+    """Rank a source file: 2 user code, 1 a package that the user installed, 0 hive, its dependencies and Python."""
     if not file or file.startswith(("<", HIVE)):
         return 0
     _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
     if package:
-        return int(package.partition(os.sep)[0] not in BROUGHT_ALONG)
+        return int(package.partition(os.sep)[0] not in DEPENDENCIES)
     return 0 if file.startswith(STANDARD_LIBRARY) else 2

@@ -1,10 +1,10 @@
-"""ExitHandler: what follows when a process of a run has ended.
+"""Handle the exit of a process: repair shared memory, notify the other actors, write a report, then restart or stop.
 
-    exit confirmed -> memory put right -> `Left` to the others -> crash report -> restart, or the end of the run
+    exit confirmed -> memory repaired -> `Left` to the others -> crash report -> restart, or the end of the run
 
-A crash report says who, how, what it was doing, its traceback or the stack where it was stuck, its transitions and the
-run's last events; where the death ends the run, also what everybody else was executing at that moment. The process is
-restarted within the limits of [supervision], and again where the machine has no room for it just now.
+A crash report names the actor and the cause, its phase, its traceback or the stack where it was stuck, its transitions
+and the run's last events. If the exit ends the run, the report also has the stacks of all other processes. The process
+is restarted within the limits of [supervision]; a start that fails because the machine has no room is retried.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hive.errors import HiveError
 from hive.runtime.membership import ProcessRecord
 from hive.runtime.messages import Tree
-from hive.runtime.outcome import Death
+from hive.runtime.outcome import CrashReport
 from hive.runtime.processes import Exit
 from hive.runtime.protocol import Failed, Left
 from hive.runtime.states import ActorEvent, ActorState, RunState
@@ -26,146 +26,163 @@ if TYPE_CHECKING:
 
 __all__ = ["ExitHandler"]
 
-LAST_WORDS_S = 0.5  # how long to wait for the report of an actor whose process says that it raised
+EXIT_REPORT_S = 0.5  # wait for the last message of a process that exited by itself; it is already on its way
 
 
 class ExitHandler:
-    """The supervisor's part that deals with the dead. `exited` is told of each exit, once it is certain."""
+    """Handles the exits of a run's processes. The process table calls `exited` once an exit is confirmed."""
 
     def __init__(self, supervisor: Supervisor) -> None:
-        self.run = supervisor
+        self.supervisor = supervisor
 
     def exited(self, name: str, incarnation: int, how: Exit) -> None:
-        process = self.run.table[name]
+        process = self.supervisor.table[name]
         if process.alive and process.incarnation == incarnation:
-            self.run.spawn(self._handle_exit(process, how))
+            self.supervisor.spawn(self._handle_exit(process, how))
 
     async def _handle_exit(self, process: ProcessRecord, how: Exit) -> None:
-        """A process is gone for certain: puts memory right, tells the others, and decides what follows."""
+        """Repair memory, notify the other actors, and restart the process or end the run."""
+        supervisor = self.supervisor
         if not how.signal:
-            await self._last_words(process, how)
-        self.run.transport.poll()
-        expected = how.clean and self._expects_end(process)
-        process.cut_short = bool(self.run.ending) and not expected and not process.given_up
-        self._gone(process, str(how), "run_ended" if self.run.ending and expected else "consumer_died")
+            await self._await_exit_report(process, how)
+        supervisor.transport.poll()
+        expected = how.clean and self._may_exit(process)
+        process.cut_short = bool(supervisor.ending) and not expected and not process.given_up
+        self._reclaim(process, str(how), "run_ended" if supervisor.ending and expected else "consumer_died")
         if not expected and not process.given_up:
-            await self._decide(process, how)
-        self.run.changed.set()
+            await self._restart_or_end(process, how)
+        supervisor.changed.set()
 
-    def _gone(self, process: ProcessRecord, how: str, why: str) -> None:
-        """Puts memory right and tells the others."""
+    def _reclaim(self, process: ProcessRecord, how: str, why: str) -> None:
+        """Repair the memory of all actors of the process, then announce that they left."""
+        supervisor = self.supervisor
         process.alive = False
         for actor in process.actors:
-            self.run.recovery.reclaim(actor, process.incarnation, why)
+            supervisor.recovery.reclaim(actor, process.incarnation, why)
         for actor in process.actors:
-            self._tell_left(actor, process, how, why == "run_ended")
-        self.run.transport.forget(process.address)
+            self._announce_left(actor, process, how, why == "run_ended")
+        supervisor.transport.forget(process.address)
         for actor in process.actors:
-            self.run.machines[actor].handle(ActorEvent.died, process.why or how)
+            supervisor.machines[actor].handle(ActorEvent.died, process.why or how)
 
-    def _tell_left(self, actor: int, process: ProcessRecord, how: str, with_run: bool) -> None:
-        if not self.run.ending or actor in self.run.receiving:  # of the others nobody who drains wants to know
-            self.run.tell_all(Left(actor, process.incarnation, how, process.taken.get(actor, ()), with_run))
+    def _announce_left(self, actor: int, process: ProcessRecord, how: str, with_run: bool) -> None:
+        # While the run ends, only producers that wait for credits of this consumer still need the message.
+        if not self.supervisor.ending or actor in self.supervisor.receiving:
+            self.supervisor.broadcast(Left(actor, process.incarnation, how, process.taken.get(actor, ()), with_run))
 
-    def lost(self, process: ProcessRecord) -> None:
-        """A start was lost. Who was forked and not told of may have said Hello, and begun: nothing of it is left."""
-        self.run.transport.poll()
-        self._gone(process, "its start was lost", "consumer_died")
+    def start_lost(self, process: ProcessRecord) -> None:
+        """Reclaim an incarnation that was lost together with its fork server.
+
+        It may have been forked, sent Hello and begun to work before it was killed, so it is treated like any exit.
+        """
+        self.supervisor.transport.poll()
+        self._reclaim(process, "its start was lost", "consumer_died")
         for actor in process.actors:
-            self.run.machines[actor].handle(ActorEvent.restart)
-            if self.run.ending:
-                self.run.machines[actor].handle(ActorEvent.stop, self.run.reason)
+            self.supervisor.machines[actor].handle(ActorEvent.restart)
+            if self.supervisor.ending:
+                self.supervisor.machines[actor].handle(ActorEvent.stop, self.supervisor.reason)
 
-    def done(self, actor: int, process: ProcessRecord) -> None:
-        """An actor is done. With its process it would be gone; one that shares it leaves the others."""
-        if process.alive and not self._expects_end(process):
-            self.run.recovery.retire(actor, process.incarnation, "run_ended" if self.run.ending else "consumer_died")
-            self._tell_left(actor, process, "it is done", bool(self.run.ending))
+    def actor_done(self, actor: int, process: ProcessRecord) -> None:
+        """Release the slots and pins of a finished actor whose process continues with other actors.
 
-    def _expects_end(self, process: ProcessRecord) -> bool:
-        """Whether all its actors are done, or were asked to come to an end."""
-        return all(self.run.machines[a].state in (ActorState.finished, ActorState.draining) for a in process.actors)
+        If all actors of the process are finished, the process exits and `exited` does the same.
+        """
+        if process.alive and not self._may_exit(process):
+            ending = bool(self.supervisor.ending)
+            self.supervisor.recovery.retire(actor, process.incarnation, "run_ended" if ending else "consumer_died")
+            self._announce_left(actor, process, "it is done", ending)
 
-    async def _last_words(self, process: ProcessRecord, how: Exit) -> None:
-        """That its actors are done, or the report of one that raised, may still be on its way."""
-        limit = self.run.clock.now_ns() + int(LAST_WORDS_S * 1e9)
-        while not process.failures and self.run.clock.now_ns() < limit:
-            if how.clean and all(self.run.machines[a].state is ActorState.finished for a in process.actors):
+    def _may_exit(self, process: ProcessRecord) -> bool:
+        """Return whether all its actors are finished or draining, so that an exit is expected."""
+        machines = (self.supervisor.machines[actor] for actor in process.actors)
+        return all(machine.state in (ActorState.finished, ActorState.draining) for machine in machines)
+
+    async def _await_exit_report(self, process: ProcessRecord, how: Exit) -> None:
+        """Wait for messages still in transit: `Done` of its actors, or `Failed` of the one that raised."""
+        supervisor = self.supervisor
+        limit = supervisor.clock.now_ns() + int(EXIT_REPORT_S * 1e9)
+        while not process.failures and supervisor.clock.now_ns() < limit:
+            if how.clean and all(supervisor.machines[a].state is ActorState.finished for a in process.actors):
                 break
             await asyncio.sleep(0.01)
-            self.run.transport.poll()
+            supervisor.transport.poll()
 
-    async def _decide(self, process: ProcessRecord, how: Exit) -> None:
-        """Restart or escalate."""
+    async def _restart_or_end(self, process: ProcessRecord, how: Exit) -> None:
+        """Write a crash report, then restart the process or, if that is refused, end the run."""
+        supervisor = self.supervisor
         failed = process.failures[0] if process.failures else None
         actor = failed.actor if failed else process.actors[0]
-        status, name = read_status(self.run.pages, actor), self.run.plan.actors[actor].name
+        status, name = read_status(supervisor.pages, actor), supervisor.plan.actors[actor].name
         what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
         where = f"in `{failed.doing if failed else status.phase or 'start'}`"
         where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
-        process.died(how, self.run.clock.now_ns(), self.run.settings.window_s)
-        self.run.exact &= bool(self.run.ending)  # what follows the end changes nothing that was learned
+        process.record_exit(how, supervisor.clock.now_ns(), supervisor.settings.window_s)
+        supervisor.exact &= bool(supervisor.ending)  # a restart after the run's goal changes no weights
         refusal = self._refusal(process, how, failed)
-        turn = f"; restart {len(process.deaths)} of {self.run.settings.restarts}" if refusal is None else ""
-        report = self.run.journal.crash(
-            Death(
+        count = f"; restart {len(process.exits)} of {supervisor.settings.restarts}" if refusal is None else ""
+        report = supervisor.journal.crash(
+            CrashReport(
                 actor=name,
                 error=what,
                 doing=f"{where} (version {status.version}, {status.progress:,} phase changes)",
                 traceback=failed.traceback if failed else "",
                 stack=process.stack,
-                story=list(self.run.machines[actor].story),
-                events=list(self.run.recent),
-                stacks=await self._stacks_of_others() if refusal is not None and not self.run.ending else "",
+                story=list(supervisor.machines[actor].history),
+                events=list(supervisor.recent),
+                stacks=await self._stacks_of_others() if refusal is not None and not supervisor.ending else "",
             )
         )
         fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(how), "doing": status.phase}
         fields |= {"crash": report} if report else {}
-        self.run.event("died", f"{name} died {where}: {what}{turn}", fields)
+        supervisor.event("died", f"{name} died {where}: {what}{count}", fields)
         if refusal is None:
             process.restarts += 1
-            self.run.spawn(self._restart(process))
-        elif not self.run.ending:
-            self.run.report = report
+            supervisor.spawn(self._restart(process))
+        elif not supervisor.ending:
+            supervisor.report = report
             error = f"{name} failed {where}: {failed.text if failed else what}" + (f" ({refusal})" if refusal else "")
-            self.run.end("failed", f"{name} failed", error, failed.hint if failed else "")
+            supervisor.end("failed", f"{name} failed", error, failed.hint if failed else "")
 
     async def _stacks_of_others(self) -> str:
-        """What everybody else is executing at the moment that one of them ends the run."""
-        stacks = await self.run.processes.stacks([p.name for p in self.run.table.values() if p.alive and p.listening])
+        """Return the stacks of all running processes, for the report of the exit that ends the run."""
+        running = [p.name for p in self.supervisor.table.values() if p.alive and p.listening]
+        stacks = await self.supervisor.processes.stacks(running)
         return "\n\n".join(f"{name}\n{stack}" for name, stack in stacks.items() if stack)
 
     def _refusal(self, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
-        """Why this process is not restarted; None when it is. An empty text needs no words."""
-        if self.run.ending:
+        """Return why this process is not restarted, None if it is; "" if the error itself explains why."""
+        supervisor = self.supervisor
+        if supervisor.ending:
             return "the run is ending"
-        hopeless = self.run.run_machine.state is RunState.starting and not how.signal  # what cannot even start
-        if hopeless or not self.run.processes.restarts or (failed and failed.permanent):
+        # An actor that raises during the first start would raise again; one that a signal killed may succeed.
+        hopeless = supervisor.run_machine.state is RunState.starting and not how.signal
+        if hopeless or not supervisor.processes.restarts or (failed and failed.permanent):
             return ""
-        if not all(self.run.plan.actors[a].restart for a in process.actors):
-            return "it is not to be restarted"
-        return process.too_often(self.run.settings) or None
+        if not all(supervisor.plan.actors[a].restart for a in process.actors):
+            return "it was added with restart=False"
+        return process.restart_limit(supervisor.settings) or None
 
     async def _restart(self, process: ProcessRecord) -> None:
-        """Starts it again, and again where the machine has no room for it, within the limits of deaths."""
+        """Start the next incarnation; retry a failed start until the restart limit is exceeded."""
+        supervisor = self.supervisor
         while True:
             await asyncio.sleep(process.backoff_s)
-            if self.run.ending:
+            if supervisor.ending:
                 return
             for actor in process.actors:
-                self.run.machines[actor].handle(ActorEvent.restart)
+                supervisor.machines[actor].handle(ActorEvent.restart)
             try:
-                await self.run.start(process)
+                await supervisor.start(process)
                 return
             except HiveError as error:
                 cause = error
             process.alive = False
             for actor in process.actors:
-                self.run.machines[actor].handle(ActorEvent.died, str(cause))
-            process.died(Exit(code=1), self.run.clock.now_ns(), self.run.settings.window_s)
-            refusal = process.too_often(self.run.settings)
-            self.run.event("not started", str(cause) + (f"; {refusal}" if refusal else ""), {"process": process.name})
+                supervisor.machines[actor].handle(ActorEvent.died, str(cause))
+            process.record_exit(Exit(code=1), supervisor.clock.now_ns(), supervisor.settings.window_s)
+            refusal = process.restart_limit(supervisor.settings)
+            supervisor.event("not started", str(cause) + (f"; {refusal}" if refusal else ""), {"process": process.name})
             if refusal:
-                name = self.run.plan.actors[process.actors[0]].name
-                self.run.end("failed", f"{name} failed", f"{cause} ({refusal})", cause.hint)
+                name = supervisor.plan.actors[process.actors[0]].name
+                supervisor.end("failed", f"{name} failed", f"{cause} ({refusal})", cause.hint)
                 return

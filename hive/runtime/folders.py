@@ -1,12 +1,12 @@
-"""Where sockets lie: `/tmp/hive-<uid>/<id>/`, one private folder (0700) per run.
+"""Keep the sockets of each run in a private folder (mode 0700), `/tmp/hive-<uid>/<id>/`.
 
     control             the supervisor's control socket
     supervisor, ...     the inboxes of the supervisor and of every process
     owner               "<pid> <start time>" of the supervisor, and on a second line the directory of its run
 
-The path is short because a unix socket's may have 107 bytes. The fork server removes the folder when the supervisor
-dies; when both were killed at once, the next `hive` command does (`sweep`). So the folders are also the register of
-what this user has running, wherever it was started (`live_owners`).
+The path is short because Linux limits the path of a unix socket to 107 bytes. The fork server removes the folder when
+the supervisor exits; if both were killed, the next `hive` command removes it (`sweep`). The folders therefore also list
+this user's active runs, wherever they were started (`live_owners`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["live_owners", "make_socket_folder", "socket_root", "sweep"]
 
 
 def socket_root() -> Path:
-    """The folder of this user's socket folders. Raises PlatformError when it is somebody else's."""
+    """Return the folder that holds this user's socket folders, and create it if needed.
+
+    Raises PlatformError if it cannot be created, belongs to another user, or is accessible to other users.
+    """
     root = Path(tempfile.gettempdir()) / f"hive-{os.getuid()}"
     try:
         root.mkdir(mode=0o700, exist_ok=True)
@@ -39,42 +42,42 @@ def socket_root() -> Path:
 
 
 def make_socket_folder(directory: Path) -> Path:
-    """A new private folder for the sockets of the run in `directory`, which this process supervises."""
+    """Create a private folder for the sockets of the run in `directory`, with this process as the owner."""
     folder = Path(tempfile.mkdtemp(prefix="", dir=socket_root()))
     (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
     return folder
 
 
 def live_owners() -> list[tuple[Path, int]]:
-    """(run directory, supervisor's pid) of all runs of this user that live, in the order of their directories."""
+    """Return (run directory, pid of the supervisor) of this user's active runs, sorted by directory."""
     found = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
-        if owner is not None and directory is not None and _lives(*owner):
+        if owner is not None and directory is not None and _alive(*owner):
             found.append((directory, owner[0]))
     return sorted(found)
 
 
 def _owner(folder: Path) -> tuple[tuple[int, str] | None, Path | None]:
-    """Whose folder it is, as (pid, start time), and of which run; None of what is not known (yet)."""
+    """Read the owner of a socket folder, as (pid, start time), and the directory of its run; None if unknown."""
     try:
         first, _, directory = (folder / "owner").read_text().partition("\n")
         pid, start = first.split()
         return (int(pid), start), Path(directory) if directory else None
     except (OSError, ValueError):
-        return None, None  # being made this moment, or not ours to judge
+        return None, None  # another process is still writing the file, or it is not one of hive
 
 
-def _lives(pid: int, start: str) -> bool:
+def _alive(pid: int, start: str) -> bool:
     return str(process_start_time(pid)) == start
 
 
 def sweep() -> list[Path]:
-    """Removes the socket folders of supervisors that are gone; returns the directories of their runs, in order."""
+    """Remove the socket folders of supervisors that have exited; return the directories of their runs, sorted."""
     swept = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
-        if owner is not None and not _lives(*owner):
+        if owner is not None and not _alive(*owner):
             shutil.rmtree(folder, ignore_errors=True)
             swept += [] if directory is None else [directory]
     return sorted(swept)

@@ -1,20 +1,22 @@
-"""The fork server: a process that has imported torch and built the topology, and forks actors from that state.
+"""The fork server imports torch and builds the topology once, and forks all processes of actors from that state.
 
     supervisor -> fork server     Build · Fork · Adopt
     fork server -> supervisor     Built | BuildFailed · Forked | NotForked
 
-A forked actor inherits classes, parameters and imported modules: nothing is pickled, it starts in milliseconds and
-shares pages. Before it forks, this process has no thread, no ZeroMQ context, no event loop and no backward pass; its
-parent has set OMP and BLAS threads to 1 before numpy loads.
+A forked process inherits classes, parameters and imported modules, so nothing is pickled. It starts in milliseconds and
+shares memory pages. To be safe to fork, the server has no thread, no ZeroMQ context, no event loop, and has run no
+backward pass; its parent sets the number of OMP and BLAS threads to 1 before numpy is imported.
 
-It forks twice, so that the actor's parent becomes the supervisor (a child subreaper), which then learns how it died:
+The server forks twice, so that the new process is adopted by the supervisor (a child subreaper), which can then wait
+for it and learn its exit status:
 
     fork server ── fork ── middle ── fork ── actor        middle reports the actor's pid and exits
                                               actor waits until the supervisor is its parent, sets PR_SET_PDEATHSIG
-                                              and looks again: whoever dies in between is noticed
+                                              and checks its parent again, in case the supervisor exited in between
 
-When the supervisor dies the line ends (EOF): the fork server kills every actor's process group (their own children
-too), removes the socket folder and exits. It has no PDEATHSIG itself, or nobody would be left to do that.
+When the supervisor exits, the connection closes (EOF): the fork server kills the process group of every actor with all
+children, removes the socket folder and exits. The server itself has no PDEATHSIG, since it must outlive the supervisor
+to do this.
 """
 
 from __future__ import annotations
@@ -46,27 +48,27 @@ from hive.runtime.topology import Topology
 __all__ = ["REPLIES", "Adopt", "Build", "BuildFailed", "Built", "Fork", "Forked", "NotForked"]
 
 PR_SET_NAME, PR_SET_PDEATHSIG = 15, 1
-ADOPTION_S = 5.0  # for the middle process to exit; it has nothing to do but that
+ADOPTION_S = 5.0  # time limit for the exit of the middle process, which takes microseconds
 
 
 class Build(Message):
-    """Load `factory` ("package.module:function"), call it with `argument`, and answer with the plan."""
+    """Request to load `factory` ("package.module:function"), call it with `argument`, and reply with the plan."""
 
     factory: str
     argument: str
-    supervisor: int  # pid
+    supervisor: int  # pid of the supervisor
     socket_folder: str
     log_folder: str
 
 
 class Adopt(Message):
-    """Process groups that an earlier fork server made; this one must kill them if the supervisor dies."""
+    """Process groups that an earlier fork server made; this one must kill them if the supervisor exits."""
 
     pids: tuple[int, ...]
 
 
 class Fork(Message):
-    """Start one process of the plan. `segments` are descriptors of the supervisor."""
+    """Request to start one process of the plan. `segments` maps names to the supervisor's file descriptors."""
 
     process: str
     incarnation: int
@@ -76,10 +78,14 @@ class Fork(Message):
 
 
 class Built(Message):
+    """Reply to Build: the plan of the topology."""
+
     plan: Plan
 
 
 class BuildFailed(Message):
+    """Reply to Build: the error that the factory raised."""
+
     text: str
     hint: str
     exit_code: int
@@ -87,13 +93,15 @@ class BuildFailed(Message):
 
 
 class Forked(Message):
+    """Reply to Fork: the pid of the new process."""
+
     process: str
     incarnation: int
     pid: int
 
 
 class NotForked(Message):
-    """The machine has no process, memory or descriptor left for it."""
+    """Reply to Fork: the machine has no process, memory or descriptor left."""
 
     process: str
     incarnation: int
@@ -105,17 +113,17 @@ REPLIES = type_set([Built, BuildFailed, Forked, NotForked])
 
 
 class _Server:
-    def __init__(self, line: socket.socket) -> None:
-        self.line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self.build: Build | None = None
         self.topology: Topology | None = None
         self.plan: Plan | None = None
-        self.groups: list[int] = []
+        self.groups: list[int] = []  # process groups of the forked actors
 
     def serve(self) -> None:
-        """Answers requests until the supervisor is gone; then sweeps."""
+        """Serve requests until the supervisor closes the connection, then kill the actors and clean up."""
         try:
-            while (request := receive(self.line, REQUESTS)) is not None:
+            while (request := receive(self.connection, REQUESTS)) is not None:
                 if isinstance(request, Build):
                     self._build(request)
                 elif isinstance(request, Adopt):
@@ -128,7 +136,7 @@ class _Server:
 
     def _build(self, request: Build) -> None:
         self.build = request
-        gc.unfreeze()  # what an earlier topology leaves
+        gc.unfreeze()  # the objects of an earlier topology must be collected
         try:
             module, _, function = request.factory.partition(":")
             self.topology = getattr(importlib.import_module(module), function)(request.argument)
@@ -141,25 +149,25 @@ class _Server:
                 else f"{type(error).__name__} while building the topology: {error}"
             )
             hint, code = (error.hint, error.exit_code) if isinstance(error, HiveError) else ("", 1)
-            send(self.line, BuildFailed(text, hint, code, "".join(traceback.format_exception(error))))
+            send(self.connection, BuildFailed(text, hint, code, "".join(traceback.format_exception(error))))
             return
         gc.collect()
-        gc.freeze()  # so that the collector does not touch, and so copy, the pages that actors share
-        send(self.line, Built(self.plan))
+        gc.freeze()  # collections in the actors would write to the shared pages, and so copy them
+        send(self.connection, Built(self.plan))
 
     def _fork(self, request: Fork) -> None:
         try:
             pid = self._fork_twice(request)
         except OSError as error:
-            send(self.line, NotForked(request.process, request.incarnation, error.strerror or str(error)))
+            send(self.connection, NotForked(request.process, request.incarnation, error.strerror or str(error)))
             return
         self.groups = [pid, *(group for group in self.groups if _exists(group))]
-        send(self.line, Forked(request.process, request.incarnation, pid))
+        send(self.connection, Forked(request.process, request.incarnation, pid))
 
     def _fork_twice(self, request: Fork) -> int:
-        """The actor's pid. Raises OSError when the machine has no room for it."""
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb", buffering=0) as answer, os.fdopen(writing, "wb", buffering=0) as told:
+        """Fork the process and return its pid. Raises OSError if the machine has no room for it."""
+        read_fd, write_fd = os.pipe()
+        with os.fdopen(read_fd, "rb", buffering=0) as reader, os.fdopen(write_fd, "wb", buffering=0) as writer:
             middle = os.fork()
             if middle == 0:
                 try:
@@ -167,29 +175,29 @@ class _Server:
                 except OSError as error:
                     number = -(error.errno or errno.EAGAIN)
                 if number == 0:
-                    answer.close()
-                    told.close()
+                    reader.close()
+                    writer.close()
                     self._become(request)
-                told.write(number.to_bytes(4, "little", signed=True))
+                writer.write(number.to_bytes(4, "little", signed=True))
                 os._exit(0)
-            told.close()
-            number = int.from_bytes(answer.read(4), "little", signed=True)
+            writer.close()
+            number = int.from_bytes(reader.read(4), "little", signed=True)
         os.waitpid(middle, 0)
-        if number == 0:
-            raise OSError(errno.EINTR, "Killed before it was there")
+        if number == 0:  # the pipe closed without a pid
+            raise OSError(errno.EINTR, "Killed before it had started")
         if number < 0:
             raise OSError(-number, os.strerror(-number))
         return number
 
     def _become(self, request: Fork) -> NoReturn:
-        """The actor's process. Never returns into the fork server's code."""
+        """Run the process of the plan in this fork. Never returns into the fork server's code."""
         code = 1
         try:
             assert self.build is not None
             assert self.topology is not None
             assert self.plan is not None
-            self.line.close()
-            _tie_to(self.build.supervisor)
+            self.connection.close()
+            _exit_with(self.build.supervisor)
             log_folder = Path(self.build.log_folder)
             redirect_output(log_folder / f"{request.process}.out")
             listen_for_stacks(log_folder, request.process)
@@ -218,7 +226,7 @@ class _Server:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends this process at once: no atexit of a library that a fork would run twice, and torch takes long over its."""
+    """End this process without atexit handlers: each fork would run them again, and torch's take long."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -236,8 +244,11 @@ def _kill_group(group: int) -> None:
         pass
 
 
-def _tie_to(supervisor: int) -> None:
-    """A process group of its own, and death when the supervisor dies. Exits at once when that is already so."""
+def _exit_with(supervisor: int) -> None:
+    """Make this process the leader of a group and have the kernel kill it when the supervisor exits.
+
+    Exits at once if the supervisor has already exited.
+    """
     os.setpgid(0, 0)
     limit = time.monotonic() + ADOPTION_S
     while os.getppid() != supervisor:
@@ -246,10 +257,10 @@ def _tie_to(supervisor: int) -> None:
         os.sched_yield()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != supervisor:
+    if os.getppid() != supervisor:  # it exited before the line above took effect
         os._exit(1)
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # terminals speak to the view, the view to the supervisor
+        signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the `hive` command, which sends the supervisor a request
 
 
 def _name_process(name: str) -> None:
@@ -257,17 +268,17 @@ def _name_process(name: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`python -m hive.runtime.fork_server FD`: serves on the socket that is this process's descriptor FD."""
+    """Run `python -m hive.runtime.fork_server FD`: serve on the socket with the file descriptor FD."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _name_process("fork-server")
-    sys.path.append(os.getcwd())  # where users' own modules lie; last, so that they hide nothing
+    sys.path.append(os.getcwd())  # folder of the user's modules; last, so that they hide no installed module
     _Server(socket.socket(fileno=int(arguments[0]))).serve()
     _leave(0)
 
 
 if __name__ == "__main__":
-    # As a module of its own name, so that the message classes are the ones that others import.
+    # Import this module under its own name, so that its message classes are the ones that other modules import.
     from hive.runtime import fork_server
 
     fork_server.main(sys.argv[1:])

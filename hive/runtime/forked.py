@@ -1,8 +1,9 @@
-"""The real process table: processes forked by the fork server, adopted and reaped by the supervisor.
+"""Implement the process table with real processes: the fork server forks them, the supervisor adopts and reaps them.
 
-The supervisor is a child subreaper, so every actor becomes its child when the middle process of the double fork has
-exited. A `pidfd` per process says at once that it ended; `waitpid` says how. When the fork server dies, a new one is
-started right away: the actors it forked go on, and are given to the new one to kill if the supervisor dies.
+The supervisor is a child subreaper, so every actor's process becomes its child when the middle process of the double
+fork has exited. A `pidfd` per process signals its exit at once; `waitpid` returns the status. If the fork server exits,
+a new one is started right away. The actors that the old one forked continue, and the new one is sent their process
+groups, to kill them if the supervisor exits.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from hive.runtime.stream import pack, read
 __all__ = ["BuildError", "ForkedProcesses"]
 
 PR_SET_CHILD_SUBREAPER = 36
-BUILD_LIMIT_S = 120.0  # to import torch and a user's modules on a cold disk
-FORK_LIMIT_S = 10.0  # a fork takes milliseconds
-ATTEMPTS = 5  # to build: each is lost with a fork server that dies meanwhile
-AGAIN_S = 0.02  # before the next; the death of a child is noticed within milliseconds
-NOTICE_S = 1.0  # for that, on a machine that is busy
-LOOK_S = 0.25  # as often as the supervisor looks at its actors
-LIMITS = "`ulimit -a` shows what a user may have of processes, descriptors and memory"
+BUILD_LIMIT_S = 120.0  # time limit for importing torch and user modules, from a cold disk
+FORK_LIMIT_S = 10.0  # time limit for a fork, which takes milliseconds
+ATTEMPTS = 5  # attempts to build: each is lost only if the fork server exits during it
+RETRY_S = 0.02  # interval between attempts and checks; the exit of a child is noticed within milliseconds
+NOTICE_S = 1.0  # time limit for noticing an exit on a busy machine
+CHECK_S = 0.25  # interval between checks for a stopped fork server, as for actors (watchdog.WATCH_S)
+LIMITS = "`ulimit -a` shows the limits on processes, descriptors and memory"
 
 
 class BuildError(HiveError):
-    """The topology could not be built. Carries the exit code of what went wrong there, and its traceback."""
+    """Raised when the fork server cannot build the topology; has the exit code and traceback of the original error."""
 
     def __init__(self, failure: BuildFailed) -> None:
         super().__init__(failure.text, hint=failure.hint)
@@ -46,7 +47,10 @@ class BuildError(HiveError):
 
 
 class ForkedProcesses:
-    """See the module. `build_plan` first: it brings the plan. `server`: the first fork server, already on its way."""
+    """The process table of a run with real processes. Call `build_plan` before `start`.
+
+    `event` logs (kind, text); `server` is the first fork server, if it has already been started.
+    """
 
     restarts = True
     dedicated = True
@@ -55,7 +59,7 @@ class ForkedProcesses:
         self.build = build
         self.event = event
         self.on_exit: OnExit = lambda process, incarnation, how: None
-        self.pids: dict[str, tuple[int, int]] = {}  # process -> (pid, incarnation), while it lives
+        self.pids: dict[str, tuple[int, int]] = {}  # process -> (pid, incarnation) of running processes
         self.pidfds: dict[int, int] = {}
         self.segments: dict[str, int] = {}
         self.supervisor_address = ""
@@ -63,8 +67,8 @@ class ForkedProcesses:
         self.server: subprocess.Popen[bytes] | None = None
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
-        self.turn = asyncio.Lock()
-        self.server_exit = Exit()  # of the latest fork server that has died
+        self.requesting = asyncio.Lock()  # one request to the fork server at a time
+        self.server_exit = Exit()  # exit of the previous fork server
         self.closing = False
         self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
@@ -73,106 +77,113 @@ class ForkedProcesses:
     # --- the fork server
 
     async def build_plan(self) -> Plan:
-        """The plan of the run directory as it is now, built by the fork server. Raises BuildError, ActorFailed."""
+        """Have the fork server build the plan from the current config of the run directory.
+
+        Raises BuildError if the topology cannot be built, ActorFailed if the fork server fails ATTEMPTS times.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self.turn:
-                    return await self._build() if self._serves else await self._start_server()
+                async with self.requesting:
+                    return await self._build() if self._has_server else await self._start_server()
             except ActorFailed:
                 if attempt == ATTEMPTS:
                     raise
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
         raise AssertionError
 
     @property
-    def _serves(self) -> bool:
-        """Whether a fork server is there, as far as is known."""
+    def _has_server(self) -> bool:
+        """Whether a fork server runs, as far as this process has noticed."""
         return self.server is not None and self.server.pid in self.pidfds
 
     async def _start_server(self) -> Plan:
-        """Starts a fork server and has it build the topology. `turn` is held. Raises BuildError, ActorFailed."""
+        """Start a fork server and have it build the topology; the caller holds the lock.
+
+        Raises BuildError, ActorFailed.
+        """
         if self.first_server is not None:
-            (self.server, line), self.first_server = self.first_server, None
+            (self.server, connection), self.first_server = self.first_server, None
         else:
-            await self._end_orphans()
-            self.server, line = start_fork_server(Path(self.build.log_folder))
+            await self._kill_orphans()
+            self.server, connection = start_fork_server(Path(self.build.log_folder))
         self._watch_pid(self.server.pid)
-        self.reader, self.writer = await asyncio.open_unix_connection(sock=line)
-        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))  # first: while it builds, we may die
+        self.reader, self.writer = await asyncio.open_unix_connection(sock=connection)
+        # Adopt before Build: the build takes seconds, and the supervisor could be killed during it.
+        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))
         return await self._build()
 
     async def _build(self) -> Plan:
-        reply = await self._ask(self.build, BUILD_LIMIT_S)
+        reply = await self._request(self.build, BUILD_LIMIT_S)
         if isinstance(reply, BuildFailed):
             raise BuildError(reply)
         assert isinstance(reply, Built)
         return reply.plan
 
-    async def _ask(self, request: Message, limit_s: float) -> object:
-        """The fork server's answer. Raises ActorFailed when it dies over it, is stopped, or takes too long."""
+    async def _request(self, request: Message, limit_s: float) -> object:
+        """Return the fork server's reply. Raises ActorFailed if it exits, is stopped, or takes too long."""
         assert self.reader is not None
-        looking = asyncio.ensure_future(self._look())
+        checking = asyncio.ensure_future(self._check_server())
         try:
             self._write(request)
             async with asyncio.timeout(limit_s):
                 return await read(self.reader, REPLIES)
         except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-            fate = await self._fate(error, limit_s)
+            cause = await self._end_server(error, limit_s)
             raise ActorFailed(
-                f"the fork server {fate}", hint=f"its output is in {self.build.log_folder}/{OUTPUT}"
+                f"the fork server {cause}", hint=f"its output is in {self.build.log_folder}/{OUTPUT}"
             ) from None
         finally:
-            looking.cancel()
+            checking.cancel()
 
     def _write(self, message: Message) -> None:
         assert self.writer is not None
         try:
             self.writer.write(pack(message))
-        except RuntimeError as error:  # what uvloop raises on a line that has ended
+        except RuntimeError as error:  # uvloop raises it for a closed connection
             raise ConnectionError(str(error)) from None
 
-    async def _look(self) -> None:
-        """While it is waited for: one that is stopped will never answer, and nobody else watches at the start."""
+    async def _check_server(self) -> None:
+        """Kill the fork server if it is stopped, since it would never reply; at the start no watchdog runs yet."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
             self._kill_stopped_server()
 
-    async def _fate(self, error: Exception, limit_s: float) -> str:
-        """What has become of the fork server that did not answer: it is dead for certain when this returns."""
+    async def _end_server(self, error: Exception, limit_s: float) -> str:
+        """Kill the fork server that did not reply, unless it has exited, and return a text that says what happened."""
         assert self.server is not None
-        late = isinstance(error, TimeoutError) and self._serves
+        late = isinstance(error, TimeoutError) and self._has_server
         if late:
             os.kill(self.server.pid, signal.SIGKILL)
-        for _ in range(round(NOTICE_S / AGAIN_S)):
-            if not self._serves:
+        for _ in range(round(NOTICE_S / RETRY_S)):
+            if not self._has_server:
                 return f"did not answer within {limit_s:g} s" if late else f"died: {self.server_exit}"
-            await asyncio.sleep(AGAIN_S)
-        os.kill(self.server.pid, signal.SIGKILL)  # its line has ended, and it has not
+            await asyncio.sleep(RETRY_S)
+        os.kill(self.server.pid, signal.SIGKILL)  # the connection is closed, but the server still runs
         return f"did not answer ({type(error).__name__})"
 
-    async def _end_orphans(self) -> None:
-        """What a fork server had forked and not told when it died: nobody knows who that is, so it must not be."""
-        for _ in range(round(NOTICE_S / AGAIN_S)):
+    async def _kill_orphans(self) -> None:
+        """Kill processes that an earlier fork server forked but did not report; they belong to no known incarnation."""
+        for _ in range(round(NOTICE_S / RETRY_S)):
             orphans = [pid for pid in _children() if pid not in self.pidfds and _is_forked(pid)]
             if not orphans:
                 return
             for pid in orphans:
                 _kill_all_of(pid)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
             self._reap_strays()
 
     async def _renew(self) -> None:
-        """After the death of the fork server."""
+        """Replace the fork server after it has exited."""
         try:
-            await self._serving()
+            await self._ensure_server()
             self.event("restarted", "fork-server is back")
-        except HiveError as error:  # whoever needs it next tries again
+        except HiveError as error:  # the next fork request tries again
             self.event("not started", f"fork-server: {error}")
 
-    async def _serving(self) -> None:
-        """Returns when a fork server is there, which has ended what the one before had forked and not told."""
-        async with self.turn:
-            if not self._serves:  # else somebody was first
+    async def _ensure_server(self) -> None:
+        """Start a fork server if none runs, which also kills processes that the previous one did not report."""
+        async with self.requesting:
+            if not self._has_server:  # another task may have started one while this one waited for the lock
                 await self._start_server()
 
     # --- ProcessTable
@@ -182,10 +193,10 @@ class ForkedProcesses:
         self.pids[process] = (pid, incarnation)
         try:
             self._watch_pid(pid)
-        except ProcessLookupError:  # dead already, and reaped as a stray
+        except ProcessLookupError:  # it has already exited and was reaped as a stray
             self.pids.pop(process)
             asyncio.get_running_loop().call_soon(self.on_exit, process, incarnation, Exit(code=1))
-        except OSError as error:  # whoever cannot be watched shall not run
+        except OSError as error:  # without a pidfd its exit would go unnoticed, so it must not run
             self.kill(process)
             self.pids.pop(process)
             cause = f"{process} cannot be watched: {(error.strerror or str(error)).lower()}"
@@ -193,13 +204,13 @@ class ForkedProcesses:
         return pid
 
     async def _fork(self, request: Fork) -> int:
-        """The pid of a new process. Raises ActorFailed, or StartLost, when there is none, for certain."""
-        await self._serving()
+        """Fork a process and return its pid. Raises ActorFailed or StartLost; then no such process runs."""
+        await self._ensure_server()
         try:
-            async with self.turn:
-                reply = await self._ask(request, FORK_LIMIT_S)
-        except ActorFailed as error:  # it may have been forked, said to us what it is, and even have begun
-            await self._serving()
+            async with self.requesting:
+                reply = await self._request(request, FORK_LIMIT_S)
+        except ActorFailed as error:  # the process may exist, have sent Hello, and even have begun: end it first
+            await self._ensure_server()
             raise StartLost(str(error), hint=error.hint) from None
         if isinstance(reply, NotForked):
             raise ActorFailed(f"{request.process} cannot be started: {reply.text.lower()}", hint=LIMITS)
@@ -212,9 +223,9 @@ class ForkedProcesses:
             _kill_all_of(known[0])
 
     def _kill_stopped_server(self) -> None:
-        if self.server is not None and self._serves and _state_of(self.server.pid) == "T":
+        if self.server is not None and self._has_server and _state_of(self.server.pid) == "T":
             self.event("killed", "fork-server was stopped (SIGSTOP) and so was killed")
-            os.kill(self.server.pid, signal.SIGKILL)  # it is not reaped yet, so the number is still its
+            os.kill(self.server.pid, signal.SIGKILL)  # it is not reaped yet, so the pid still belongs to it
 
     def stopped(self) -> list[str]:
         self._kill_stopped_server()
@@ -235,7 +246,7 @@ class ForkedProcesses:
         for process in list(self.pids):
             self.kill(process)
         if self.writer is not None:
-            self.writer.close()  # the fork server sees the line end, sweeps and exits
+            self.writer.close()  # the fork server notices, kills the remaining processes and exits
         if self.server is not None:
             for _ in range(200):
                 if self.server.pid not in self.pidfds:
@@ -261,13 +272,13 @@ class ForkedProcesses:
     def _ended(self, pid: int) -> None:
         self._forget_pid(pid)
         try:
-            os.killpg(pid, signal.SIGKILL)  # its own children; before it is reaped, so that the number is still its
+            os.killpg(pid, signal.SIGKILL)  # its children; before waitpid, while the pid still belongs to it
         except ProcessLookupError:
             pass
         try:
             _, status = os.waitpid(pid, 0)
         except ChildProcessError:
-            status = 0  # not ours to reap: adopted by somebody else after all
+            status = 0  # it is not a child of this process, so its status is unknown
         how = Exit.of_status(status, self._memory_note())
         self._reap_strays()
         if self.server is not None and pid == self.server.pid:
@@ -283,12 +294,12 @@ class ForkedProcesses:
             self.pids.pop(process, None)
 
     def _memory_note(self) -> str:
-        """Whether the kernel has killed somebody for lack of memory since the last look: it does not say whom."""
+        """Return a note if the kernel's count of out-of-memory kills has risen; it does not name the processes."""
         before, self.out_of_memory = self.out_of_memory, _out_of_memory_kills()
         return "the kernel was out of memory and killed a process" if self.out_of_memory > before else ""
 
     def _reap_strays(self) -> None:
-        """Orphans of actors (their own children) become ours too; they must not stay zombies."""
+        """Reap exited children of actors: a subreaper adopts them too, and they would remain zombies."""
         for child in _children():
             if child not in self.pidfds:
                 try:
@@ -298,12 +309,12 @@ class ForkedProcesses:
 
 
 def _children() -> list[int]:
-    """The pids of this process's children."""
+    """Return the pids of this process's children."""
     return [int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()]
 
 
 def _is_forked(pid: int) -> bool:
-    """Whether it lives and bears the name of a fork server or of what one has forked, not that of an actor's tool."""
+    """Return whether a process runs and is, by its name, a fork server or forked by one, not a tool of an actor."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
@@ -312,7 +323,7 @@ def _is_forked(pid: int) -> bool:
 
 
 def _kill_all_of(pid: int) -> None:
-    """A process that is not reaped yet and its group, which it may not have made yet."""
+    """Kill a process that is not reaped yet, and its group. It is killed by pid too, as it may have no group yet."""
     for kill in (os.killpg, os.kill):
         try:
             kill(pid, signal.SIGKILL)
@@ -321,16 +332,16 @@ def _kill_all_of(pid: int) -> None:
 
 
 def _out_of_memory_kills() -> int:
-    """How many processes of this machine the kernel has killed for lack of memory, ever."""
+    """Return how many processes the kernel has killed for lack of memory since the machine booted."""
     try:
         counters = Path("/proc/vmstat").read_text().split()
         return int(counters[counters.index("oom_kill") + 1])
     except (OSError, ValueError):
-        return 0  # an older kernel, or a container that may not look
+        return 0  # an older kernel, or a container without access
 
 
 def _state_of(pid: int) -> str:
-    """The state letter in /proc/<pid>/stat; "" when there is no such process."""
+    """Return the state letter in /proc/<pid>/stat, "" if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,13 +1,13 @@
-"""A topology in this process and one event loop, moved on by its owner: nothing happens between two calls.
+"""Runs a topology in this process, in an event loop that runs only while its owner calls `until` or `finish`.
 
     with InlineRun(topology) as run:
         run.until(lambda: sink.count >= 10)       actors work until this is true
-        ...                                       nobody does anything
-        outcome = run.finish()                    to the end that the topology comes to by itself
+        ...                                       no actor runs
+        outcome = run.finish()                    actors work until the run ends by itself
 
-The supervisor, nodes, ports, slots and boards are those of every run; transport and process table are the in-memory
-ones. What an actor raises is raised by the call in which it happened. A call inside a coroutine, as in every cell of a
-notebook, finds a loop running in its thread, and moves this one on in another thread for which it waits.
+Supervisor, nodes, ports, slots and boards are the same as in every run; transport and process table are the in-memory
+ones. An exception of an actor is raised by the call during which it happened. A call from a coroutine (every cell of a
+notebook is one) finds a running loop in its thread, so it runs this loop in another thread and waits for it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["InlineRun"]
 
 ADDRESS = "memory://inline/supervisor"
 Result = TypeVar("Result")
-UNWATCHED = Settings(phase_limit_s=float("inf"))  # its owner may take any time between two calls
+UNWATCHED = Settings(phase_limit_s=float("inf"))  # no limit: the owner may take any time between two calls
 
 
 class InlineRun:
-    """Hosts `topology` as tasks of a loop of its own, in this thread.
+    """Hosts the actors of `topology` as tasks of a separate event loop.
 
-    clock: makes the clock of the loop; loop_factory: makes the loop. settings: of the supervisor; without any, no actor
-    is taken for stuck, because the loop stands still between two calls.
+    clock: makes the clock of the loop. loop_factory: makes the loop. settings: the supervisor's; by default no actor
+    counts as stuck, because the loop stands still between two calls.
     """
 
     def __init__(
@@ -58,71 +58,73 @@ class InlineRun:
         self.supervisor = Supervisor(
             plan, self.processes, transport, self.memory, its_clock, settings, journal, ADDRESS
         )
-        self._life: asyncio.Task[Outcome] | None = None
+        self._supervision: asyncio.Task[Outcome] | None = None
         self._closed = False
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Lets the actors work until the condition holds; it is looked at whenever they have all had a turn.
+        """Let the actors work until the condition holds; it is checked once per iteration of the event loop.
 
-        They may have a few turns more: what must not happen before the next call has to be asked for by the owner.
-        Raises what an actor raised, what the condition raises, and RuntimeError where the run ends before.
+        Actors may run a few steps beyond that point, so the condition is no barrier. Raises the exceptions of an actor
+        and of the condition, and RuntimeError when the run ends first.
         """
-        self._do(lambda: self._until(condition))
+        self._run(lambda: self._until(condition))
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        life = self._begun()
+        supervision = self._started()
         while not condition():
-            if life.done():
-                self._raise(life.result())
-                raise RuntimeError(f"the run has ended: {life.result().reason or life.result().state}")
+            if supervision.done():
+                outcome = supervision.result()
+                self._raise(outcome)
+                raise RuntimeError(f"the run has ended: {outcome.reason or outcome.state}")
             await asyncio.sleep(0)
 
     def finish(self, begin: Callable[[], None] = lambda: None) -> Outcome:
-        """Lets the actors work until the run ends; returns how. Raises what an actor raised.
+        """Let the actors work until the run ends, and return its outcome. Raises the exception of an actor.
 
-        begin: called in the loop first.
+        begin: called in the loop before the actors continue.
         """
 
         async def wait() -> Outcome:
             begin()
             try:
-                return await self._begun()
+                return await self._started()
             finally:
                 await self.processes.close()
 
-        outcome = self._do(wait)
+        outcome = self._run(wait)
         self._raise(outcome)
         return outcome
 
     def stop(self, reason: str = "stopped") -> None:
-        """Drains what runs and frees its memory. Again does nothing."""
+        """Drain the run and free its memory. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
         try:
-            _beside(lambda: self._end(reason))
+            _outside_any_loop(lambda: self._end(reason))
         finally:
             self.memory.close()
 
     def _end(self, reason: str) -> None:
         with self.runner:
-            if self._life is not None and not self._life.done():
+            if self._supervision is not None and not self._supervision.done():
                 self.supervisor.request(reason)
-                self.runner.run(self._drained(self._life))
+                self.runner.run(self._drain(self._supervision))
 
-    async def _drained(self, life: asyncio.Task[Outcome]) -> None:
-        await life
+    async def _drain(self, supervision: asyncio.Task[Outcome]) -> None:
+        await supervision
         await self.processes.close()
 
-    def _do(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
-        return _beside(lambda: self.runner.run(work()))
+        return _outside_any_loop(lambda: self.runner.run(work()))
 
-    def _begun(self) -> asyncio.Task[Outcome]:
-        if self._life is None:
-            self._life = asyncio.get_running_loop().create_task(self.supervisor.run())
-        return self._life
+    def _started(self) -> asyncio.Task[Outcome]:
+        """Return the task that runs the supervisor, started by the first call."""
+        if self._supervision is None:
+            self._supervision = asyncio.get_running_loop().create_task(self.supervisor.run())
+        return self._supervision
 
     def _raise(self, outcome: Outcome) -> None:
         if self.processes.errors and outcome.state == "failed":
@@ -135,8 +137,8 @@ class InlineRun:
         self.stop()
 
 
-def _beside(call: Callable[[], Result]) -> Result:
-    """Call this in a thread in which no loop runs: in this one, where that is so."""
+def _outside_any_loop(call: Callable[[], Result]) -> Result:
+    """Call `call` in a thread without a running event loop: in this one if possible, else in a new one."""
     if not _runs_a_loop():
         return call()
     with ThreadPoolExecutor(1) as pool:

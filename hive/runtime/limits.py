@@ -1,6 +1,6 @@
-"""What the machine gives a run: memory and descriptors, looked at before anything starts.
+"""Check, before anything starts, that the machine has the memory and file descriptors that a run needs.
 
-Both are cheap to find missing here and expensive in the middle of a run.
+A shortage found here is an error message; found later, it ends a run that may have trained for hours.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from hive.runtime.plan import Plan
 
 __all__ = ["check_limits", "raise_descriptor_limit"]
 
-MEMORY_SHARE = 0.9  # of the memory that is free: a plan beyond that would push the machine into its own killer
+MEMORY_SHARE = 0.9  # largest share of the free memory that a plan may use; more risks the kernel's out-of-memory killer
 
-# Descriptors of the supervisor: two a segment, of which one is what Python's mmap keeps; of each process its pidfd, and
-# at both ends of its line an ipc socket and what ZeroMQ keeps to be woken by; and room for files, views and the next
-# incarnations.
+# File descriptors of the supervisor. Per segment: its own and the one that Python's mmap keeps. Per process: its pidfd,
+# the ipc sockets of both directions, and the descriptors that ZeroMQ needs for wake-ups. The spare ones are for files,
+# views and restarted processes.
 PER_SEGMENT, PER_PROCESS, SPARE = 2, 6, 100
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors as this user may have; actors inherit it. The usual 1024 are a habit, no need of anybody."""
+    """Raise the soft limit on file descriptors to the hard limit; actors inherit it.
+
+    The default of 1024 is too low for many processes, and nothing in hive depends on it (as select() would).
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError):
-        pass  # what there is may be enough, and is checked
+        pass  # the present limit may be enough; check_limits compares
 
 
 def check_limits(plan: Plan) -> None:
-    """Raises PlatformError when the plan needs more shared memory or descriptors than there are."""
+    """Raise PlatformError if the plan needs more shared memory or file descriptors than the machine has."""
     free = psutil.virtual_memory().available
     if plan.bytes > MEMORY_SHARE * free:
         raise PlatformError(

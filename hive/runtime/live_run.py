@@ -1,7 +1,6 @@
-"""A run while it lives: its files, its diary, what it is asked, its stages, its summary.
+"""Hold the state of an active run: its files, event log, requests from outside, stages and summary.
 
-Both kinds of run (hive.runtime.run) share it; where actors live is not its business. It ends by the run's own goal, a
-request through the control socket, SIGTERM or SIGINT (drain; the second time at once), or a failure.
+Forked and inline runs (hive.runtime.run) share this class, which does not depend on where the actors run.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from hive.runtime.folders import make_socket_folder
 from hive.runtime.limits import raise_descriptor_limit
 from hive.runtime.membership import Settings
 from hive.runtime.messages import Tree
-from hive.runtime.outcome import Death, Journal, Outcome
+from hive.runtime.outcome import CrashReport, Journal, Outcome
 from hive.runtime.overview import overview
 from hive.runtime.plan import Plan
 from hive.runtime.processes import ProcessTable, SharedMemory
@@ -59,7 +58,7 @@ __all__ = ["LiveRun"]
 
 
 class LiveRun:
-    """See the module. The supervisor of the present stage is `supervisor`; None while none is there."""
+    """An active run. `supervisor` is the supervisor of the current stage, or None between stages."""
 
     def __init__(self, directory: RunDirectory) -> None:
         from hive import __version__
@@ -73,18 +72,19 @@ class LiveRun:
         self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
         self.socket_folder = make_socket_folder(directory.path)
         self.supervisor: Supervisor | None = None
-        self.requested: tuple[str, bool] | None = None  # asked to end before there was a supervisor
+        self.requested: tuple[str, bool] | None = None  # (reason, at once) of a request to end the run
         self.building: asyncio.Task[Plan] | None = None
-        self.now = False
-        self.ended_before = b""  # the summary of the run that is resumed
-        self.stage = 0  # how often it was scaled
-        self.change: Config | None = None  # what the next stage goes on with
-        self.before: Config | None = None  # what the last one had
-        self.refused = ""  # why the last change could not be made
+        self.at_once = False
+        self.previous_summary = b""  # summary.json of the run that is resumed
+        self.stage = 0  # number of times it was scaled
+        self.next_config: Config | None = None  # config of the next stage
+        self.previous_config: Config | None = None  # config of the previous stage
+        self.refused = ""  # error of the last change that failed
         raise_descriptor_limit()
         directory.reserve()
 
     def write_facts(self) -> None:
+        """Write the facts by which commands find this process, and remember the summary of a resumed run."""
         start = process_start_time(os.getpid()) or 0
         facts = RunFacts(
             self.directory.name,
@@ -98,32 +98,34 @@ class LiveRun:
             protocol=PROTOCOL,
         )
         with contextlib.suppress(OSError):
-            self.ended_before = self.directory.summary_file.read_bytes()
+            self.previous_summary = self.directory.summary_file.read_bytes()
         write_run_facts(self.directory, facts)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
+        """Append a line to the event log and to the supervisor's log."""
         self.events.write({"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})})
         level = logging.WARNING if kind in ("died", "killed", "bad message", "not finite", "lost") else logging.INFO
         self.log.log(level, "%s: %s", kind, text)
 
-    def crash(self, death: Death) -> str:
+    def crash(self, report: CrashReport) -> str:
+        """Write a crash report and return its path, "" if it cannot be written."""
         try:
-            return str(write_crash(self.directory, **dataclasses.asdict(death)))
-        except HiveError as error:  # a full disk must not stop a restart
+            return str(write_crash(self.directory, **dataclasses.asdict(report)))
+        except HiveError as error:  # a full disk must not prevent the restart
             self.log.warning("%s", error)
             return ""
 
-    def down(self, reason: str, now: bool) -> None:
-        """Asked from outside to end. The second time, or with `now`, at once."""
-        self.now = self.now or now or self.requested is not None
-        self.requested = (reason, self.now)
+    def down(self, reason: str, at_once: bool) -> None:
+        """End the run on request: drain it, or kill its actors on the second request or with `at_once`."""
+        self.at_once = self.at_once or at_once or self.requested is not None
+        self.requested = (reason, self.at_once)
         if self.supervisor is not None:
-            self.supervisor.request(reason, now=self.now)
+            self.supervisor.request(reason, at_once=self.at_once)
         elif self.building is not None and not self.stage and not self.directory.resume_file.exists():
-            self.building.cancel()  # a resumed run begins even so: its summary is of all that it has done
+            self.building.cancel()  # not for a resumed run: its actors must start to report the results for the summary
 
-    async def unless_asked(self, build: Coroutine[Any, Any, Plan]) -> Plan | None:
-        """What `build` makes; None when somebody asks this new run to end meanwhile, which can take a minute."""
+    async def unless_requested(self, build: Coroutine[Any, Any, Plan]) -> Plan | None:
+        """Await `build`, which can take a minute; return None if a request to end the run cancels it."""
         self.building = asyncio.ensure_future(build)
         try:
             return await self.building
@@ -132,38 +134,41 @@ class LiveRun:
                 raise
             return None
 
-    def never_began(self) -> Outcome:
-        """The end of a run that was asked to end before it had an actor."""
+    def conclude_unbuilt(self) -> Outcome:
+        """Conclude a run that received a request to end before it had an actor."""
         assert self.requested is not None
         outcome = Outcome("stopped", self.requested[0], "", "", False, {}, {}, {}, "")
         self.conclude(outcome)
         return outcome
 
-    def never_started(self, error: HiveError) -> None:
-        """The end of a run that could not start. One that was to be resumed is what it was before."""
-        if self.ended_before:
+    def conclude_unstarted(self, error: HiveError) -> None:
+        """Conclude a run that could not start; one that was being resumed gets its previous summary back."""
+        if self.previous_summary:
             self.directory.release()
-            write_bytes(self.directory.summary_file, self.ended_before)
+            write_bytes(self.directory.summary_file, self.previous_summary)
         else:
             self.conclude(Outcome("failed", "it could not start", str(error), error.hint, False, {}, {}, {}, ""))
 
     # --- stages
 
     def scale(self, sets: Sequence[str]) -> None:
-        """Goes on with these numbers of workers. Raises HiveError for what cannot be; then nothing has changed."""
+        """End this stage and continue with the numbers of workers in `sets` ("key=value").
+
+        Raises HiveError if the run is not running or the change is not possible; then nothing has changed.
+        """
         supervisor = self._running()
         if supervisor.run_machine.state is not RunState.running:
-            raise UsageError(f"{self.directory.name} is not running just now", hint="try again when it is")
+            raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
         changed = changed_config(self.directory, self.config, sets)
-        self.change = changed
+        self.next_config = changed
         supervisor.end(SCALED, description(self.config, changed))
 
-    # --- steering
+    # --- control
 
     def _running(self) -> Supervisor:
-        """Raises UsageError while there is nobody to steer."""
+        """Return the supervisor. Raises UsageError before the run starts, between stages and while it ends."""
         if self.supervisor is None or self.supervisor.ending:
-            raise UsageError(f"{self.directory.name} is not running just now", hint="try again when it is")
+            raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
         return self.supervisor
 
     def pause(self) -> None:
@@ -173,21 +178,24 @@ class LiveRun:
         self._running().pausing.resume()
 
     def save(self) -> None:
-        """Asks whoever can to save the run as it is. Raises UsageError where nobody can."""
+        """Call the endpoint `save` of the actors that have it. Raises UsageError if no running actor has it."""
         if not self._running().call("save"):
             raise UsageError(
-                f"nobody in {self.directory.name} can save it",
-                hint="its topology has no actor with an endpoint `save`, or that one is being restarted",
+                f"no actor in {self.directory.name} has a `save` endpoint",
+                hint="if the topology has such an actor, it is being restarted: try again",
             )
 
     def set(self, sets: Sequence[str]) -> None:
-        """Changes keys of [algorithm] from here on. Raises HiveError for what cannot be; then nothing has changed."""
+        """Change keys of [algorithm] now and for the rest of the run, as in `sets` ("key=value").
+
+        Raises HiveError if the change is not possible; then nothing has changed.
+        """
         supervisor = self._running()
         changed = live_change(self.directory, self.config, sets)
         for key in self.config.differences(changed):
-            if not supervisor.tell_of_change(key, changed.value(key)):
+            if not supervisor.change_key(key, changed.value(key)):
                 raise UsageError(
-                    f"nobody in {self.directory.name} takes a change of `{key}`",
+                    f"no actor in {self.directory.name} accepts a change of `{key}`",
                     hint=f"its topology has no actor with an endpoint `{CHANGE}`",
                 )
         self.event("set", description(self.config, changed))
@@ -197,56 +205,62 @@ class LiveRun:
     # --- single actors
 
     async def inspect(self, actor: str, stack: bool) -> tuple[str, list[str]]:
-        """What it is executing ("": it cannot say, or nobody asked) and its last transitions. Raises UsageError."""
+        """Return the stacks of an actor's process and the actor's transition history.
+
+        The stacks are "" if `stack` is false or the process does not answer. Raises UsageError for an unknown actor.
+        """
         supervisor, number = self._actor(actor)
         process = supervisor.table[supervisor.plan.actors[number].process]
-        asked = [process.name] if stack and process.alive and process.listening else []
-        stacks = await supervisor.processes.stacks(asked)
-        return stacks.get(process.name, ""), list(supervisor.machines[number].story)
+        queried = [process.name] if stack and process.alive and process.listening else []
+        stacks = await supervisor.processes.stacks(queried)
+        return stacks.get(process.name, ""), list(supervisor.machines[number].history)
 
     def kill(self, actor: str, by_hand: bool) -> None:
-        """Kills its process, which comes back as after any death. Raises UsageError."""
+        """Kill the process of an actor, which is then restarted; with `by_hand` it does not count as a failure.
+
+        Raises UsageError if there is no such actor or it is not running.
+        """
         supervisor, number = self._actor(actor)
         process = supervisor.table[supervisor.plan.actors[number].process]
         if supervisor.ending or not process.alive:
-            raise UsageError(f"{actor} does not live just now", hint="try again when it does")
+            raise UsageError(f"{actor} is not running", hint="try again when it is")
         process.by_hand = by_hand
         supervisor.kill(process, "restarted by hand" if by_hand else "killed by hand")
 
     def _actor(self, name: str) -> tuple[Supervisor, int]:
-        """The supervisor and the number of that actor."""
+        """Return the supervisor and the number of the actor `name`. Raises UsageError if there is none."""
         if self.supervisor is not None:
             for number, planned in enumerate(self.supervisor.plan.actors):
                 if planned.name == name:
                     return self.supervisor, number
-        raise UsageError(f"{self.directory.name} has no actor `{printable(name, SHOWN_LENGTH)}` just now")
+        raise UsageError(f"{self.directory.name} has no actor `{printable(name, SHOWN_LENGTH)}`")
 
     def next_stage(self) -> None:
-        """The last stage has saved and ended: the config of the next one, which goes on from there."""
-        assert self.change is not None
-        self.event("scaled", description(self.config, self.change))
-        self._write_config(self.change)
+        """Adopt the config of the next stage, which resumes from the checkpoint that the last stage has saved."""
+        assert self.next_config is not None
+        self.event("scaled", description(self.config, self.next_config))
+        self._write_config(self.next_config)
         newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
-        if newest is not None:  # none: the first turn was still being made
+        if newest is not None:  # None if the stage ended before its first turn
             write_json(self.directory.resume_file, {"update": newest.update, "exact": False})
         self.stage += 1
         self.supervisor = None
 
-    def take_back(self, error: HiveError) -> None:
-        """The next stage cannot be built: it is built as the last one was."""
-        if self.before is None:
+    def revert_change(self, error: HiveError) -> None:
+        """Restore the previous config after the next stage could not be built; raise `error` in the first stage."""
+        if self.previous_config is None:
             raise error
         self.refused = str(error)
         self.event("not scaled", str(error))
-        self._write_config(self.before)
-        self.before = None
+        self._write_config(self.previous_config)
+        self.previous_config = None
 
     def _write_config(self, config: Config) -> None:
-        self.before, self.config = self.config, config
+        self.previous_config, self.config = self.config, config
         write_bytes(self.directory.resolved_file, render(config).encode())
 
     def stage_folder(self) -> Path:
-        """Where the sockets of this stage lie: a name is never used for two processes."""
+        """Return the folder for the sockets of this stage, so that no two processes use the same socket path."""
         if not self.stage:
             return self.socket_folder
         folder = self.socket_folder / str(self.stage)
@@ -254,6 +268,7 @@ class LiveRun:
         return folder
 
     def status(self) -> dict[str, Tree]:
+        """Return the status of the run for views: its own facts and the supervisor's `overview`."""
         base: dict[str, Tree] = {
             "stage": self.stage,
             "refused": self.refused,
@@ -270,23 +285,24 @@ class LiveRun:
         )
 
     def _pausing(self) -> list[Tree] | None:
-        """Whom a pause waits for, nobody once the run is at rest; None where no pause is wanted."""
+        """Return the actors that a requested pause waits for, [] when the run is at rest; None without a request."""
         pausing = self.supervisor.pausing if self.supervisor is not None else None
-        return [*pausing.at_work()] if pausing is not None and pausing.wanted else None
+        return [*pausing.active_actors()] if pausing is not None and pausing.wanted else None
 
     async def supervise(
         self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str
     ) -> Outcome:
+        """Run one stage under a new supervisor and return its outcome."""
         limits = self.config.supervision
         settings = Settings(limits.restarts, limits.window_s, limits.phase_limit_s, limits.drain_s)
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:
-            self.supervisor.request(self.requested[0], now=self.now)
+            self.supervisor.request(self.requested[0], at_once=self.at_once)
         return await self.supervisor.run()
 
     def conclude(self, outcome: Outcome) -> None:
-        """Writes summary.json, last of all."""
+        """Log the end of the run, then write summary.json as the last file."""
         results, run = outcome.results, self.config.run
         mean_return = results.get("mean_return_100", math.nan)
         summary = Summary(
@@ -306,7 +322,7 @@ class LiveRun:
             weights_sha256=outcome.digest,
             channels=outcome.channels,
             restarts=outcome.restarts,
-            error=HiveError(outcome.error, hint=self.way_out(outcome)).render().removeprefix("error: ")
+            error=HiveError(outcome.error, hint=self.failure_hint(outcome)).render().removeprefix("error: ")
             if outcome.error
             else None,
         )
@@ -314,22 +330,22 @@ class LiveRun:
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
         summary.write(self.directory.summary_file)
 
-    def way_out(self, outcome: Outcome) -> str:
-        """What somebody whose run has failed can do: the actor's own hint, the report, how to go on."""
+    def failure_hint(self, outcome: Outcome) -> str:
+        """Return the hint for a failed run: the actor's own hint, where the report is, and how to resume."""
         saved = list_checkpoints(self.directory.checkpoints)
         lines = [outcome.hint] if outcome.hint else []
         lines += [f"the report is in {outcome.report}"] if outcome.report else []
-        lines += [f"`hive resume {self.directory.name}` goes on from update {saved[-1].update:,}"] if saved else []
+        lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
         return "; ".join(lines)
 
     def exact_so_far(self) -> bool:
-        """Whether its modes are deterministic, and what it was resumed from was exact."""
+        """Return whether the run's modes are deterministic and any checkpoint it was resumed from was exact."""
         resumed = self.directory.resume_file
         return self.config.exact and (not resumed.exists() or read_object(resumed).get("exact") is True)
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run; the terminal that goes away does not."""
+        """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.down, signal.Signals(number).name, False)

@@ -1,11 +1,11 @@
-"""Shared memory: segments, layouts, and the Python faces of slabs and boards.
+"""Shared memory: segments, layouts, and views of slabs and boards.
 
-A *segment* is an anonymous `memfd_create` file of the supervisor, sealed against resizing. The others open it through
-`/proc/<supervisor>/fd/<n>`. It has no name in any file system: when the last process that maps it is gone, so is it,
-also after SIGKILL; `/dev/shm` and its size do not matter. (`multiprocessing.shared_memory` would unlink segments under
-living peers: its resource tracker, before Python 3.13.)
+A *segment* is an anonymous `memfd_create` file of the supervisor, sealed against resizing. Other processes open it
+through `/proc/<supervisor>/fd/<n>`. It has no name in a file system, so the kernel frees it when the last process that
+maps it exits, even after SIGKILL, and the size of `/dev/shm` does not limit it. (`multiprocessing.shared_memory` is not
+used because its resource tracker, before Python 3.13, unlinks segments that other processes still use.)
 
-A *layout* is named arrays one after another:
+A *layout* places named arrays one after another:
 
     0                    64 k                        64 m                  bytes (a multiple of 64)
     | observations       | actions          |pad 0   | rewards     |pad 0  |
@@ -52,13 +52,14 @@ __all__ = [
     "aligned",
 ]
 
-# What numbers become in a slot.
+# The arrays that hold a message's numbers in a slot.
 NUMBERS = {
     kind: ArrayKind(np.dtype(name), Shape()) for kind, name in ((int, "int64"), (float, "float64"), (bool, "bool"))
 }
-ALIGNMENT = 64
-PAGE = 4096
-# Why a slot or a message was dropped, by tally. The native slab holds eight; the order is part of its layout.
+ALIGNMENT = 64  # bytes; alignment of the fields of a layout
+PAGE = 4096  # bytes; alignment of slots and blocks
+# Reasons to retire a slot or a message, in the order of the native slab's eight tallies; the order is part of its
+# layout.
 REASONS = ("consumed", "stale", "cut", "run_ended", "consumer_died", "process_died", "overflow", "invalid")
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
@@ -66,17 +67,17 @@ Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
 
 
 def aligned(count: int, to: int = ALIGNMENT) -> int:
-    """`count` rounded up to a multiple of `to`."""
+    """Round `count` up to a multiple of `to`."""
     return -(-count // to) * to
 
 
 def _kind_of(hint: Any) -> ArrayKind:
-    """What a layout has to give a field. Numbers may lie there as any dtype."""
+    """Return the dtype and shape that a layout must give a field. Numbers may have any dtype."""
     return array_kind(hint) or ArrayKind(None, Shape() if hint in NUMBERS else None)
 
 
 class Layout:
-    """Named arrays in one block of `bytes` bytes. `fields` maps a name to (dtype, shape); the order is the layout."""
+    """Named arrays in one block of `bytes` bytes. `fields` maps names to (dtype, shape), in the order of the block."""
 
     def __init__(self, fields: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
         self.fields = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in fields.items()}
@@ -88,10 +89,10 @@ class Layout:
 
     @classmethod
     def of(cls, message: type[Message], **sizes: int) -> Layout:
-        """The layout of a message that declares the dtypes and shapes of its arrays; `sizes` are those it names.
+        """Derive the layout of a message that declares the dtypes and shapes of its arrays; `sizes` gives named sizes.
 
-        Numbers are arrays without dimensions: int64, float64, bool. Raises TopologyError for a field that has no fixed
-        size, a size that is missing, and one that no field names.
+        A number becomes an array without dimensions of dtype int64, float64 or bool. Raises TopologyError for a field
+        without a fixed size, for a missing size, and for a size that no field names.
         """
         named: set[str] = set()
         fields: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -105,8 +106,8 @@ class Layout:
             named.update(size for size in kind.shape.sizes if isinstance(size, str))
             if missing := named - sizes.keys():
                 raise TopologyError(
-                    f"`{message.__name__}.{name}` is {kind}: what is {min(missing)}?",
-                    hint=f"Layout.of({message.__name__}, {min(missing)}=...)",
+                    f"`{message.__name__}.{name}` is {kind}, but the size {min(missing)} is missing",
+                    hint=f"give it: Layout.of({message.__name__}, {min(missing)}=...)",
                 )
             fields[name] = kind.dtype.name, kind.shape.with_sizes(sizes)
         if unknown := sizes.keys() - named:
@@ -114,7 +115,10 @@ class Layout:
         return cls(fields)
 
     def fault(self, message: type[Message]) -> str:
-        """Why this is no layout of such messages; "" if it is. One without fields is written in place, into any."""
+        """Describe why messages of this type do not fit the layout; "" if they do.
+
+        A message without fields fits every layout: its slots are written in place.
+        """
         declared = declared_fields(message)
         if not declared or not (missing := declared.keys() ^ self.fields.keys()):
             faults = ((name, _kind_of(hint).fault(*self.fields[name])) for name, hint in declared.items())
@@ -123,14 +127,14 @@ class Layout:
         return f"`{name}` is in the {'message' if name in declared else 'layout'} only"
 
     def views(self, block: Bytes) -> Arrays:
-        """The fields as arrays that look into `block`."""
+        """Return the fields as arrays that share the memory of `block`."""
         offsets = self.offsets
         return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in self.fields.items()}
 
 
 @dataclass(frozen=True)
 class SlabPlan:
-    """What a slab needs: slots of `slot_bytes` each. Its first commit gets the sequence `first`."""
+    """The sizes of a slab: `slots` slots of `slot_bytes` bytes each. Its first commit gets the sequence `first`."""
 
     slots: int
     slot_bytes: int
@@ -150,7 +154,7 @@ class SlabPlan:
 
 @dataclass(frozen=True)
 class BoardPlan:
-    """What a board needs. `keep` newest versions are never overwritten; blocks >= readers + keep + 1."""
+    """The sizes of a board. Its `keep` newest versions are never overwritten; blocks >= readers + keep + 1."""
 
     blocks: int
     block_bytes: int
@@ -173,7 +177,7 @@ SegmentPlan: TypeAlias = SlabPlan | BoardPlan
 
 
 class Segment:
-    """A piece of shared memory, mapped here. `memory` is all of it as bytes."""
+    """A piece of shared memory that this process maps. `memory` holds its bytes, uint8 [size]."""
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
@@ -183,7 +187,10 @@ class Segment:
 
     @classmethod
     def create(cls, name: str, size: int) -> Segment:
-        """A new zeroed segment, owned by this process. Its descriptor stays open so that others can open it."""
+        """Create a zeroed segment. Its descriptor stays open, so that other processes can open it.
+
+        Raises PlatformError when the kernel refuses the memory.
+        """
         fd = -1
         try:
             fd = os.memfd_create(f"hive-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -194,35 +201,35 @@ class Segment:
             if fd >= 0:
                 os.close(fd)
             cause = f"cannot create {size} bytes of shared memory for {name}: {error}"
-            raise PlatformError(cause, hint="hive needs Linux and memory enough") from None
+            raise PlatformError(cause, hint="hive needs Linux and enough free memory") from None
 
     @classmethod
     def open(cls, owner_pid: int, owner_fd: int) -> Segment:
-        """The segment that `owner_pid` holds as its descriptor `owner_fd`."""
+        """Open the segment that process `owner_pid` holds as its descriptor `owner_fd`. Raises OSError."""
         fd = os.open(f"/proc/{owner_pid}/fd/{owner_fd}", os.O_RDWR | os.O_CLOEXEC)
         try:
             segment = cls(fd, os.fstat(fd).st_size)
         finally:
-            os.close(fd)  # the mapping keeps the memory
+            os.close(fd)  # the mapping keeps the memory alive
         segment.fd = -1
         return segment
 
     def close(self) -> None:
-        """Gives up the descriptor. The memory itself goes when its last view does."""
+        """Close the descriptor. The memory is freed when its last mapping is."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def release(self) -> None:
-        """Gives the memory back at once, whoever still has a view of it: that reads zeros from here on."""
+        """Free the memory at once, even if views of it exist; these read zeros from now on."""
         self.close()
         self._map.madvise(mmap.MADV_REMOVE)
 
 
 class _Slots(Sequence[Arrays]):
-    """The arrays of each slot, made when they are first looked at.
+    """The arrays of each slot, made at first use.
 
-    With 64 producers and 64 consumers there are 4096 ends of slabs, and most consumers see a few of them only.
+    64 producers and 64 consumers have 4096 views of slabs in all, and most consumers use only a few of them.
     """
 
     def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout) -> None:
@@ -251,23 +258,23 @@ class _Slots(Sequence[Arrays]):
 
 
 class SlabView:
-    """One producer's slab: `words` says whose each slot is, `slots[i]` are the arrays of slot i."""
+    """One producer's slab: `words` records which actor holds each slot, `slots[i]` are the arrays of slot i."""
 
-    Words: ClassVar[type[_native.Slab]] = _native.Slab  # the simulator puts one here that dies in mid transition
+    Words: ClassVar[type[_native.Slab]] = _native.Slab  # replaced by the simulator to kill processes in a transition
 
     def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout | None = None) -> None:
         self.words = self.Words(memory[: plan.offset])
         self.slots: Sequence[Arrays] = _Slots(memory, plan, layout) if layout is not None else ()
 
     def counts(self) -> dict[str, Any]:
-        """produced, consumed, dropped by reason, in_flight: as `summary.json` prints them."""
+        """Return the slab's account as `summary.json` prints it: produced, consumed, dropped by reason, in_flight."""
         produced, retired, in_flight = self.words.counts()
         dropped = {reason: n for reason, n in zip(REASONS[1:], retired[1:], strict=True) if n}
         return {"produced": produced, "consumed": retired[0], "dropped": dropped, "in_flight": in_flight}
 
 
 class BoardView:
-    """A board: `words` knows versions and pins, `blocks[i]` is the memory of block i."""
+    """A board: `words` holds its versions and pins, `blocks[i]` is the memory of block i."""
 
     Words: ClassVar[type[_native.Board]] = _native.Board
 
@@ -283,11 +290,12 @@ class BoardView:
         return self.words.latest
 
     def pin(self, reader: int, version: int = -1) -> int | None:
-        """The index of the block that holds `version` (-1: the latest), pinned for `reader`; None if it is yet to come.
+        """Pin the block of `version` (-1: the latest) for `reader` and return its index; None if not published yet.
 
         Raises VersionGone when it has been overwritten.
         """
-        latest = self.words.latest  # read first: what is published after the attempt is yet to come, not gone
+        # Read before the attempt: a version that is published between the two must not be taken for an overwritten one.
+        latest = self.words.latest
         block = self.words.pin(reader, version)
         if block >= 0:
             return block

@@ -1,21 +1,22 @@
-"""Messages: what actors send each other, declared as frozen dataclasses, and their form on the wire.
+"""Messages: frozen dataclasses that actors send each other, and their form on the wire.
 
     class SetDifficulty(hive.Message):
         level: float
 
-Declaring the class compiles its writer and its reader once. Fields are `int float bool str bytes`, arrays (any, or
-with a dtype and a shape: hive.runtime.arrays), other messages, `X | None`, `tuple[X, ...]`, `dict[str, X]`, and `Tree`
-(scalars, lists and maps nested as msgpack allows). On the wire a message is
+The writer and the reader of a class are compiled once, at first use. Fields are `int float bool str bytes`, arrays
+(any, or with a dtype and a shape: hive.runtime.arrays), other messages, `X | None`, `tuple[X, ...]`, `dict[str, X]`,
+and `Tree` (scalars, lists and maps nested as msgpack allows). On the wire a message is
 
-    frame 0      msgpack [name of its type, field, field, ...]; an array is [frame number, dtype, shape]
-    frame 1...   the arrays' bytes, untouched
+    frame 0      msgpack [type name, field, field, ...]; an array is [frame number, dtype, shape]
+    frame 1...   the unchanged bytes of the arrays
 
-so big arrays are never copied into the msgpack part. A reader gives `decode` the closed set of types that its socket
+so large arrays are never copied into the msgpack part. A reader gives `decode` the closed set of types that its socket
 may carry. Everything is checked before it is used: types, lengths, array shape x itemsize against the frame, dtype
-against a list. What does not fit raises `WireError`; nothing is executed, no pickle exists here. A writer refuses, with
-a TypeError that names the field, what a reader would refuse, so that no message is lost on the way without a word.
+against a list. Invalid frames raise `WireError`; no code is executed and nothing is unpickled. A writer refuses
+whatever a reader would refuse, with a TypeError that names the field, so that no message disappears silently on the
+way.
 
-NumPy is used where arrays are, and not loaded here: a command that only looks at a run speaks without it.
+This module does not import NumPy, so that a command that only inspects a run starts without it.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ __all__ = [
     "write_fields",
 ]
 
-MAX_TEXT_BYTES = 1 << 20  # a traceback or a config fits; a runaway string does not
-MAX_CHARACTER_BYTES = 10  # of a character that is none, written as `\\U0001f600`
-MAX_ITEMS = 1 << 16  # of a list or map: far above any message of ours, far below a memory bomb
-UNICODE_ERRORS = "backslashreplace"  # a report about a file whose name is no text must still arrive
+MAX_TEXT_BYTES = 1 << 20  # maximum bytes of a text: a traceback or a config fits, a runaway string does not
+MAX_CHARACTER_BYTES = 10  # maximum bytes per character: an unencodable one is written as `\\U0001f600`
+MAX_ITEMS = 1 << 16  # maximum items of a list or map: far above hive's messages, far below exhausting memory
+UNICODE_ERRORS = "backslashreplace"  # a report about a file name that is not valid Unicode must still be sent
 
 SCALARS = (int, float, bool, str, bytes)
 NUMBERS = (int, float, bool)
@@ -77,13 +78,13 @@ M = TypeVar("M", bound="Message")
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=False)
 class Message:
-    """Base of every message. Subclasses are frozen dataclasses without saying so."""
+    """Base of every message. Every subclass becomes a frozen dataclass."""
 
     __hive_name__: ClassVar[str]
     __hive_fields__: ClassVar[list[tuple[str, Writer, Reader]] | None]
-    __hive_kinds__: ClassVar[dict[str, type] | None]  # of its fields, where all are scalars: read in one comparison
-    __hive_shapes__: ClassVar[dict[str, Shape]]  # of its arrays, where names of sizes have to agree
-    __hive_numbers__: ClassVar[Callable[[Any], Any] | None]  # gets all fields, where all are numbers: written at once
+    __hive_kinds__: ClassVar[dict[str, type] | None]  # types by field if all are scalars: checked in one comparison
+    __hive_shapes__: ClassVar[dict[str, Shape]]  # shapes by field, if two of them share a named size
+    __hive_numbers__: ClassVar[Callable[[Any], Any] | None]  # getter of all fields if all are numbers: written at once
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -110,8 +111,8 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
-    """The writers and readers of a type's fields; made at first use, when all names in annotations exist."""
-    fields = cls.__hive_fields__  # its own: every class is given one, see `__init_subclass__`
+    """Return (name, writer, reader) per field. Compiled at first use, when all names in annotations are defined."""
+    fields = cls.__hive_fields__  # never a base class's: `__init_subclass__` sets it for every class
     if fields is None:
         hints = typing.get_type_hints(cls, include_extras=True)
         names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -126,14 +127,14 @@ def compiled(cls: type[Message]) -> list[tuple[str, Writer, Reader]]:
 
 
 def _shapes(hints: Mapping[str, Any], names: Sequence[str]) -> dict[str, Shape]:
-    """The shapes with names in them, if two could disagree."""
+    """Return the shapes of the arrays if two of them share a named size, and could thus disagree; else nothing."""
     shapes = {name: kind.shape for name in names if (kind := array_kind(_certain(hints[name]))) and kind.shape}
     named = [size for shape in shapes.values() for size in shape.sizes if isinstance(size, str)]
     return shapes if len(set(named)) < len(named) else {}
 
 
 def _certain(hint: Any) -> Any:
-    """`X` of `X | None`."""
+    """Return `X` for `X | None`."""
     certain = [a for a in get_args(hint) if a is not type(None)]
     return certain[0] if get_origin(hint) in (Union, types.UnionType) and len(certain) == 1 else hint
 
@@ -196,7 +197,7 @@ def _compile_tuple(kind: Any, where: str) -> tuple[Writer, Reader]:
     def read_tuple(item: Any, frames: Frames, path: Path) -> Any:
         if type(item) is not list:
             raise WireError(f"{shown(path)}: expected a list, got {type(item).__name__}")
-        if scalar is not None and not {*map(type, item)} - {scalar}:  # a long column is read at once
+        if scalar is not None and not {*map(type, item)} - {scalar}:  # fast path for long columns of scalars
             return tuple(item)
         return tuple(read(x, frames, (path, i)) for i, x in enumerate(item))
 
@@ -223,7 +224,7 @@ def _compile_dict(write: Writer, read: Reader) -> tuple[Writer, Reader]:
 
 
 def _within_limits(value: Any) -> Any:
-    """`value` itself. Raises TypeError for a size that a reader refuses."""
+    """Return `value`. Raises TypeError for a size that a reader would refuse."""
     if isinstance(value, str) and len(value) <= MAX_TEXT_BYTES // MAX_CHARACTER_BYTES:
         return value
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
@@ -231,14 +232,14 @@ def _within_limits(value: Any) -> Any:
     if isinstance(value, (str, bytes)):
         size = len(value.encode(errors=UNICODE_ERRORS) if isinstance(value, str) else value)
         if size > MAX_TEXT_BYTES:
-            raise TypeError(f"{size} bytes of text; at most {MAX_TEXT_BYTES} travel")
+            raise TypeError(f"{size} bytes of text; at most {MAX_TEXT_BYTES} are allowed")
     elif isinstance(value, (tuple, list, dict)) and len(value) > MAX_ITEMS:
-        raise TypeError(f"{len(value)} items; at most {MAX_ITEMS} travel")
+        raise TypeError(f"{len(value)} items; at most {MAX_ITEMS} are allowed")
     return value
 
 
 def _plain(value: Any) -> Any:
-    """A scalar of NumPy as one of Python; anything else as it is."""
+    """Convert a NumPy scalar to a Python one; return anything else unchanged."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
@@ -256,10 +257,11 @@ def _write_tree(value: Any, frames: list[Any]) -> Any:
 
 
 def _read_tree(item: Any, frames: Frames, path: Path) -> Any:
-    return item  # msgpack itself only makes scalars, lists and maps; its limits are set in `unpack`
+    return item  # msgpack only produces scalars, lists and maps, within the limits that `unpack` sets
 
 
 def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> list[Any]:
+    """Return the packed fields of a message and append its arrays to `frames`. Raises TypeError."""
     if type(message) is not cls:
         raise TypeError(f"expected {cls.__hive_name__}, got {type(message).__name__}")
     packed: list[Any] = []
@@ -267,7 +269,7 @@ def write_fields(message: Message, frames: list[Any], cls: type[Message]) -> lis
     if cls.__hive_numbers__ is not None and cls.__hive_kinds__ is not None:
         values = cls.__hive_numbers__(message)
         as_declared = [*map(type, values)] == [*cls.__hive_kinds__.values()]
-        if as_declared and max(values) < 1 << 64 and min(values) >= -(1 << 63):  # inf and NaN go the long way, too
+        if as_declared and max(values) < 1 << 64 and min(values) >= -(1 << 63):  # inf and NaN take the slow path, too
             return [*values]
     for name, write, _ in fields:
         try:
@@ -292,7 +294,8 @@ def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
     if hasattr(cls, "__post_init__"):
         message = cls(**values)
     else:
-        message = object.__new__(cls)  # a frozen dataclass sets each field through object.__setattr__: half the time
+        # The constructor of a frozen dataclass sets each field through object.__setattr__, which takes twice as long.
+        message = object.__new__(cls)
         message.__dict__.update(values)
     if cls.__hive_shapes__ and (fault := disagreement(cls.__hive_shapes__, message)):
         raise WireError(f"{shown(path)}: {fault}")
@@ -300,28 +303,29 @@ def _read_fields(item: Any, frames: Frames, cls: type[M], path: Path) -> M:
 
 
 def encode(message: Message) -> list[Frame]:
-    """The frames of a message. Raises TypeError when a value is not what its field declares."""
+    """Encode a message as frames. Raises TypeError when a value does not fit the declaration of its field."""
     frames: list[Any] = []
     name, body = type(message).__hive_name__, write_fields(message, frames, type(message))
     return [pack(name, body), *frames]
 
 
 def pack(name: str, body: list[Any]) -> bytes:
+    """Return the first frame of a message. Raises TypeError when `body` is nested too deeply."""
     try:
         packed: bytes = msgpack.packb([name, *body], unicode_errors=UNICODE_ERRORS)
-    except ValueError as error:  # nested too deep
+    except ValueError as error:  # nested too deeply
         raise TypeError(f"{name}: {error}") from None
     return packed
 
 
 def decode(frames: Frames, allowed: Mapping[str, type[Message]]) -> Message:
-    """The message in `frames`, one of the `allowed` types (see `type_set`). Raises WireError for anything else."""
+    """Decode the message in `frames`, of one of the `allowed` types (see `type_set`). Raises WireError otherwise."""
     cls, body = open_frames(frames, allowed)
     return read_body(body, frames, cls, (None, cls.__hive_name__))
 
 
 def open_frames(frames: Frames, allowed: Mapping[str, type[Message]]) -> tuple[type[Message], list[Any]]:
-    """The type named in the first frame, and what follows its name."""
+    """Return the type that the first frame names, and the packed fields. Raises WireError."""
     if not 0 < len(frames) <= MAX_FRAMES + 1:
         raise WireError(f"a message of {len(frames)} frames")
     if max(map(len, frames)) > MAX_ARRAY_BYTES:
@@ -336,6 +340,7 @@ def open_frames(frames: Frames, allowed: Mapping[str, type[Message]]) -> tuple[t
 
 
 def read_body(body: Any, frames: Frames, cls: type[Message], path: Path) -> Message:
+    """Build a message from its packed fields and its frames. Raises WireError."""
     try:
         return _read_fields(body, frames, cls, path)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -343,6 +348,7 @@ def read_body(body: Any, frames: Frames, cls: type[Message], path: Path) -> Mess
 
 
 def unpack(frame: Frame) -> Any:
+    """Return the msgpack object of a frame. Raises WireError when it is invalid or exceeds a limit."""
     try:
         return msgpack.unpackb(
             frame,
@@ -371,10 +377,10 @@ def _no_extension(code: int, data: bytes) -> Any:
 
 
 def type_set(classes: Iterable[type[Message]]) -> dict[str, type[Message]]:
-    """The closed set of message types of one socket, by name on the wire. Raises TypeError when two share a name."""
+    """Return the closed set of message types of one socket by wire name. Raises TypeError when two share a name."""
     result: dict[str, type[Message]] = {}
     for cls in classes:
         compiled(cls)
         if result.setdefault(cls.__hive_name__, cls) is not cls:
-            raise TypeError(f"two message types are called {cls.__hive_name__}; give one of them another name")
+            raise TypeError(f"two message types are called {cls.__hive_name__}; rename one of them")
     return result

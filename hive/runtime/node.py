@@ -1,13 +1,13 @@
-"""A node: one process's actors and what they need. The process side of everything the supervisor does.
+"""A node hosts the actors of one process and is the supervisor's counterpart there.
 
     Hello -> (Joined) -> build actors, bind ports, setup() -> Ready -> (Begin) -> run() -> Done | Failed
 
-A node hosts one actor (it is *dedicated*) or several that share the process and its event loop. It carries messages in
-and out, keeps the table of who lives where, and rings: after every change of shared memory it wakes those whom it may
-concern, by their notifier, by a local future, or by a Doorbell message to a process that several actors share.
+A process with one actor is *dedicated*; otherwise its actors share the event loop. The node sends and receives messages
+and stores the address of every actor. After a change of shared memory it wakes the actors that may wait for it: through
+the notifier of a dedicated process, a future of this process, or a Notify message to a process with several actors.
 
-It takes its seams (transport, clock, the memory of segments) from outside, so that the same node runs in a forked
-process, in `--inline`, and in the simulator.
+Transport, clock and shared memory are passed in, so that the same code runs in a forked process, in `--inline` and in
+the simulator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from hive.runtime.protocol import (
     Call,
     Deliver,
     Done,
-    Doorbell,
     Drain,
     Failed,
     Hello,
@@ -44,6 +43,7 @@ from hive.runtime.protocol import (
     Left,
     Member,
     Note,
+    Notify,
     Pause,
     Ready,
     Reply,
@@ -58,14 +58,14 @@ from hive.runtime.waiting import Waiter
 
 __all__ = ["ActorContext", "Node", "NodeContext"]
 
-PULSE_S = 0.2  # below any sensible limit of a phase; 20 us of work each time
+PULSE_S = 0.2  # interval of the loop's pulse: below any sensible limit of a phase; it costs 20 us each time
 HANDLERS = {cls: f"_on_{name.lower()}" for name, cls in NODE_TYPES.items() if cls is not Deliver}
-SETTLE_S = 2.0  # for the last acknowledgements, which take microseconds from a consumer that has a processor
+SETTLE_S = 2.0  # deadline of the last acknowledgements, which take microseconds unless the consumer lacks a processor
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What a node is given: who it is, the plan, and its seams."""
+    """The identity of a node's process, the plan, and the implementations of transport, clock and memory."""
 
     topology: Topology
     plan: Plan
@@ -74,7 +74,7 @@ class NodeContext:
     pid: int
     address: str
     supervisor: str
-    dedicated: bool  # this process has its event loop to itself
+    dedicated: bool  # no other process runs in the same event loop
     transport: Transport
     clock: Clock
     pages: _native.Status
@@ -83,30 +83,33 @@ class NodeContext:
 
 
 class ActorContext:
-    """What an actor may ask of the process that hosts it."""
+    """The services that a process offers to an actor."""
 
     def __init__(self, node: Node, number: int) -> None:
         self.node = node
         self.number = number
 
     def end_run(self, reason: str) -> None:
-        self.node.tell(RunOver(self.number, reason))
+        """End the run because it has reached its goal."""
+        self.node.report(RunOver(self.number, reason))
 
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
-        self.node.tell(Note(self.number, kind, text, fields))
+        """Write a line to the run's event log."""
+        self.node.report(Note(self.number, kind, text, fields))
 
     @property
     def resumed_ns(self) -> int:
-        """When the last pause ended, by the monotonic clock; 0: there was none."""
+        """Monotonic time at which the last pause ended; 0 if there was none."""
         return self.node.resumed_ns
 
     def cancel(self) -> None:
-        if self.number in self.node.running:  # what an actor does after its run is not cut short
+        """Cancel the actor's `run`, but not its `teardown`."""
+        if self.number in self.node.running:
             self.node.tasks[self.number].cancel()
 
 
 class Node:
-    """See the module. `main` is its whole life; it returns when all its actors are done."""
+    """Hosts the actors of one process; see the module. `main` returns when all of them are done."""
 
     def __init__(self, context: NodeContext) -> None:
         self.context = context
@@ -120,38 +123,38 @@ class Node:
         self.senders: dict[tuple[int, int], MessageSender] = {}  # (channel, producer)
         self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.running: set[int] = set()  # whose run() has not ended
+        self.running: set[int] = set()  # actors whose run() has not ended
         self.calls = Calls(self)
         self.message_types = [channel.source.port.message for channel in context.topology.channels.values()]
         self.types = [{message.__hive_name__: message} for message in self.message_types]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
-        self.failure: BaseException | None = None  # of what went on beside the actors' lives, such as drain()
-        self.resumed_ns = 0  # when the last pause ended
+        self.failure: BaseException | None = None  # the exception of the first background task that raised
+        self.resumed_ns = 0  # monotonic time at which the last pause ended
         self.background: set[asyncio.Future[Any]] = set()
         self.beat: asyncio.TimerHandle | None = None
         self.bad_messages = 0
         self.log = logging.getLogger("hive.runtime")
 
-    # --- life
+    # --- actors
 
     async def main(self) -> None:
-        """Hosts the actors until all of them are done. Raises what an actor raised, after reporting it."""
+        """Host the actors until all of them are done. Raises an actor's exception after it was reported."""
         c = self.context
         c.transport.bind(c.address, self.receive)
         try:
-            if c.dedicated:  # in a loop that all share, it would also beat for those who share it
+            if c.dedicated:  # in a loop that several processes share, one of them would pulse for all
                 self._pulse()
             for number in self.numbers:
                 self._build(number)
-            self.tell(Hello(c.process, c.incarnation, c.pid, c.address))
+            self.report(Hello(c.process, c.incarnation, c.pid, c.address))
             for number in self.numbers:
                 await self._guard(number, self.actors[number].setup)
-            self.tell(Ready(c.process, c.incarnation))
+            self.report(Ready(c.process, c.incarnation))
             await self.begun.wait()
             self.running.update(self.numbers)
-            self.tasks = {n: asyncio.create_task(self._live(n), name=self.actors[n].name) for n in self.numbers}
-            if self.drain_reason is not None:
+            self.tasks = {n: asyncio.create_task(self._run(n), name=self.actors[n].name) for n in self.numbers}
+            if self.drain_reason is not None:  # a Drain that arrived before there were tasks to cancel
                 self._drain()
             await asyncio.gather(*self.tasks.values())
             if self.failure is not None:
@@ -165,13 +168,13 @@ class Node:
             c.transport.forget(c.address)
 
     def _pulse(self) -> None:
-        """Says now and then that the loop runs: whoever awaits something that has no phase is then not stuck."""
+        """Record on the status pages that the loop runs, so that an actor in a long await does not count as stuck."""
         for waiter in self.waiters.values():
             waiter.status.page.pulse()
         self.beat = asyncio.get_running_loop().call_later(PULSE_S, self._pulse)
 
     def _build(self, number: int) -> None:
-        """Makes actor `number`: its page, log and ports first, so that its constructor can use them."""
+        """Build actor `number`. Its page, log and ports are set first, so that its constructor can use them."""
         c, planned = self.context, self.plan.actors[number]
         group, index = c.topology.actor_of(number)
         status = Status(self.pages.page(number), planned.name, c.pid, c.incarnation)
@@ -185,7 +188,7 @@ class Node:
         try:
             actor.__init__(**parameters)  # type: ignore[misc]
         except Exception as error:
-            self._report(number, error)
+            self._report_failure(number, error)
             raise
         self.actors[number] = actor
 
@@ -198,7 +201,7 @@ class Node:
             return type(value)(self._bind_handles(v, caller) for v in value)
         return value
 
-    async def _live(self, number: int) -> None:
+    async def _run(self, number: int) -> None:
         try:
             await self._guard(number, self.actors[number].run)
         except asyncio.CancelledError:
@@ -209,11 +212,12 @@ class Node:
             await self._guard(number, self.actors[number].teardown)
             taken = tuple(ack for (_, me), inbox in self.receivers.items() if me == number for ack in inbox.conclude())
         if self.failure is None:
+            # Settled before it is reported as done: afterwards the supervisor may end this process.
             await self._settle(number)
-            self.tell(Done(number, self.context.incarnation, taken))
+            self.report(Done(number, self.context.incarnation, taken))
 
     async def _settle(self, number: int) -> None:
-        """Waits for the acknowledgements of its last messages, so that the account does not end in flight."""
+        """Wait for the acknowledgements of the actor's last messages, so that its account ends with none in flight."""
         waiter = self.waiters[number]
         mine = [sender for (_, producer), sender in self.senders.items() if producer == number]
         try:
@@ -224,32 +228,32 @@ class Node:
             self.log.info("channel `%s` ends with messages in flight", sender.name)
 
     async def _guard(self, number: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs a part of an actor's life; what it raises is reported before it goes on."""
+        """Await a method of an actor and report an exception to the supervisor before re-raising it."""
         try:
             await work()
         except (Exception, SystemExit) as error:
-            self._report(number, error)
+            self._report_failure(number, error)
             raise
 
-    def _report(self, number: int, error: BaseException) -> None:
-        """Tells the supervisor what happened before the process goes down with it."""
+    def _report_failure(self, number: int, error: BaseException) -> None:
+        """Send the supervisor an actor's exception, before it ends the process."""
         doing = self.pages.snapshot(number)["phase"]
         permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (False, "")
         kind, text, trace = describe(error)
-        if (place := place_of(error)) and not isinstance(error, HiveError):  # whose errors say themselves what to do
+        if (place := place_of(error)) and not isinstance(error, HiveError):  # a HiveError names cause and remedy itself
             text = f"{text} ({place})"
-        self.tell(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))
+        self.report(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))
 
     # --- messages
 
-    def tell(self, message: Message) -> None:
-        """To the supervisor."""
+    def report(self, message: Message) -> None:
+        """Send a message to the supervisor."""
         self.context.transport.post(self.context.supervisor, encode(message))
 
     def post(self, actor: int, frames: Frames) -> None:
-        """To the process of an actor that is there; to one that is not, nothing can be said."""
+        """Send frames to the process of an actor. Without a joined incarnation of the actor they are dropped."""
         if (member := self.members.get(actor)) is not None and self.context.transport.post(member.address, frames):
-            self.pages.mailed(actor)  # it may sleep on its notifier
+            self.pages.mailed(actor)  # it may be asleep on its notifier, where it does not see the transport
 
     def _on_call(self, message: Call) -> None:
         self.calls.received(message)
@@ -258,9 +262,9 @@ class Node:
         self.calls.answered(message)
 
     def receive(self, frames: Frames) -> None:
-        """A message from outside. A bad one is counted, logged and dropped; it is never fatal."""
+        """Handle a message from the transport. An invalid one is counted, logged and dropped; it is never fatal."""
         for waiter in self.waiters.values():
-            waiter.heard += 1
+            waiter.received += 1
         try:
             message = decode(frames[:1], NODE_TYPES)
             if isinstance(message, Deliver):
@@ -281,13 +285,14 @@ class Node:
                     sender.joined((consumer, joined[consumer].incarnation), planned.window)
         for (channel, _), receiver in self.receivers.items():
             if not joined.keys().isdisjoint(self.plan.channels[channel].producers):
-                receiver.acknowledge_all()  # what could not be said before it was there
+                receiver.acknowledge_all()  # Acks to a producer that had not joined yet were dropped
         self._wake_all()
 
     def _on_left(self, message: Left) -> None:
         member = self.members.get(message.actor)
         if member is None or member.incarnation != message.incarnation:
             return
+        # The last Acks first: `sender.left` counts as dropped whatever is unacknowledged by then.
         for ack in (ack for ack in message.taken if (ack.channel, ack.producer) in self.senders):
             self._on_ack(ack)
         del self.members[message.actor]
@@ -295,10 +300,10 @@ class Node:
             if message.actor in self.plan.channels[channel].consumers:
                 sender.left(message.actor, "run_ended" if message.with_run else "consumer_died")
         self.calls.left(message.actor, message.reason)
-        alone = len(self.plan.processes) == len(self.plan.actors) or not any(
+        address_unused = len(self.plan.processes) == len(self.plan.actors) or not any(
             m.address == member.address for m in self.members.values()
         )
-        if alone and member.address != self.context.address:
+        if address_unused and member.address != self.context.address:
             self.context.transport.forget(member.address)
         self._wake_all()
 
@@ -311,20 +316,20 @@ class Node:
 
     def _on_pause(self, message: Pause) -> None:
         for number, waiter in self.waiters.items():
-            waiter.halted = self.plan.actors[number].source
+            waiter.paused = self.plan.actors[number].source
 
     def _on_resume(self, message: Resume) -> None:
         self.resumed_ns = self.context.clock.now_ns()
         for waiter in self.waiters.values():
-            waiter.halted = False
+            waiter.paused = False
         self._wake_all()
 
     def _on_drain(self, message: Drain) -> None:
-        self.context.transport.poll()  # what was sent before must be heard before
+        self.context.transport.poll()  # messages that were sent before the Drain are received before the actors end
         if self.drain_reason is None:
             self.drain_reason = message.reason
             for waiter in self.waiters.values():
-                waiter.halted = False  # last words are said in a paused run too
+                waiter.paused = False  # a source may send its last messages in a paused run, too
             self.begun.set()
             if self.tasks:
                 self._drain()
@@ -350,7 +355,7 @@ class Node:
     def deliver(
         self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, messages: Sequence[Message]
     ) -> None:
-        """Hands messages, or a question, to an inlet: the objects themselves in this process, frames to another."""
+        """Hand messages, or a query without messages, to an inlet: as objects in this process, else as frames."""
         local = self.receivers.get((channel, consumer[0]))
         if local is not None:
             local.deliver((producer, self.context.incarnation), sequence, messages)
@@ -381,12 +386,12 @@ class Node:
     # --- shared memory
 
     def notify(self, actors: Sequence[int]) -> None:
-        """Shared memory changed in a way that concerns these actors."""
+        """Wake these actors after a change of shared memory."""
         self._wake_waiting(self.pages.notify_all(actors))
 
-    def ring_one(self, actors: Sequence[int], channel: int, first: int) -> None:
-        """A message of this channel is there, for one of these actors: the first from `first` on that asks for it."""
-        self._wake_waiting(self.pages.notify_one(actors, channel + 1, first))  # channels count from 1 there
+    def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
+        """Wake one of these actors for a message of `channel`: the first from position `first` that requested it."""
+        self._wake_waiting(self.pages.notify_one(actors, channel + 1, first))  # native channel numbers start at 1
 
     def _wake_waiting(self, actors: Sequence[int]) -> None:
         for actor in actors:
@@ -394,7 +399,7 @@ class Node:
             if local is not None:
                 local.wake()
             elif (member := self.members.get(actor)) is not None and not member.dedicated:
-                self.context.transport.post(member.address, encode(Doorbell(actor)))
+                self.context.transport.post(member.address, encode(Notify(actor)))
 
-    def _on_doorbell(self, message: Doorbell) -> None:
+    def _on_notify(self, message: Notify) -> None:
         self.waiters[message.actor].wake()

@@ -1,4 +1,4 @@
-"""How a run ended, and where the supervisor writes what happened on the way."""
+"""Types for the outcome of a run and for what the supervisor logs on the way."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from hive.runtime.messages import Tree
 
-__all__ = ["Death", "Journal", "Outcome"]
+__all__ = ["CrashReport", "Journal", "Outcome"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """The final state, error, counters and accounts of a run, as summary.json shows them."""
 
     state: str  # finished | stopped | failed
     reason: str
@@ -24,32 +24,32 @@ class Outcome:
     channels: dict[str, dict[str, Any]]
     results: dict[str, float]
     digest: str
-    report: str = ""  # where the crash report of what ended it lies
+    report: str = ""  # path of the crash report of the exit that ended the run
 
 
 @dataclass(frozen=True)
-class Death:
-    """What is known of one death, for a crash report."""
+class CrashReport:
+    """The sections of a crash report, as arguments of hive.records.write_crash; "" or [] where unknown."""
 
     actor: str
     error: str
     doing: str
     traceback: str = ""
-    stack: str = ""  # its own, of one that was stuck
-    story: list[str] = field(default_factory=list)  # its last transitions
-    events: list[str] = field(default_factory=list)  # the last of the whole run, this one among them
-    stacks: str = ""  # of the others, where the death ends the run
+    stack: str = ""  # stack of the process itself, if it was stuck
+    story: list[str] = field(default_factory=list)  # transition history of the actor, oldest first
+    events: list[str] = field(default_factory=list)  # last events of the whole run, including this exit
+    stacks: str = ""  # stacks of the other processes, if this exit ends the run
 
 
-# (kind, text, fields): a line of the diary.
-Event = Callable[[str, str, dict[str, Tree]], None]
-# Writes a crash report; returns where it lies.
-Crash = Callable[[Death], str]
+# Appends a line to the event log: (kind, text, fields).
+WriteEvent = Callable[[str, str, dict[str, Tree]], None]
+# Writes a crash report and returns its path, "" if it could not be written.
+WriteCrash = Callable[[CrashReport], str]
 
 
 @dataclass(frozen=True)
 class Journal:
-    """Where the supervisor writes what happened."""
+    """The two functions through which the supervisor logs events and writes crash reports."""
 
-    event: Event
-    crash: Crash
+    event: WriteEvent
+    crash: WriteCrash

@@ -1,9 +1,8 @@
-"""What a process prints: environments, libraries, and the stack of a crash in native code.
+"""Redirect the output of a process (environments, libraries, stacks of native crashes) to `log/<process>.out`.
 
-It goes to `log/<process>.out`, line by line, so that what is killed has said what it printed. A file that has grown
-beyond its limit becomes `.out.1`, in the place of the one before: an environment that prints at every step would else
-fill a disk over night. Only this process looks after its file; what a tool that it has started prints goes on into the
-old one.
+Lines are flushed one by one, so the file is complete even when the process is killed. A file that exceeds its limit is
+renamed to `.out.1`, replacing the previous one; otherwise an environment that prints at every step would fill the disk
+overnight. Each process rotates only its own file. A subprocess that it has started keeps writing to the renamed file.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["LOOK_S", "OUTPUT_BYTES", "bound_output", "redirect_output"]
+__all__ = ["CHECK_S", "OUTPUT_BYTES", "redirect_output", "rotate_output"]
 
-OUTPUT_BYTES = 10_000_000  # as of a log: with the one before, 20 MB a process
-LOOK_S = 1.0  # between two looks at its size: a process prints some 100 MB in that time at most
+OUTPUT_BYTES = 10_000_000  # size limit of a file, as for logs: 20 MB per process with the previous file
+CHECK_S = 1.0  # interval between checks of the size: a process prints at most about 100 MB in that time
 
 
 def redirect_output(path: Path) -> None:
-    """From now on this process prints to the end of that file. Raises OSError."""
+    """Append everything that this process prints to the file `path`, from now on. Raises OSError."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
@@ -32,8 +31,8 @@ def redirect_output(path: Path) -> None:
     faulthandler.enable()
 
 
-def bound_output(path: Path) -> None:
-    """Begins the file anew if it has grown beyond its limit. Where that cannot be done it goes on growing."""
+def rotate_output(path: Path) -> None:
+    """Rename the file and start a new one if it exceeds OUTPUT_BYTES; if that fails, the file continues to grow."""
     try:
         if os.fstat(1).st_size > OUTPUT_BYTES:
             path.replace(f"{path}.1")

@@ -1,6 +1,6 @@
-"""The overview of a run: everything a view shows, as plain data, read from status pages and the supervisor's records.
+"""Collect the data that views show of a run, from the status pages and the supervisor's records.
 
-Reading costs the actors nothing, and works when they hang.
+Reading a page costs the actors nothing, and works when they hang.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from hive.runtime.supervisor import Supervisor
 
 __all__ = ["KINDS", "overview"]
 
-KINDS = ("busy", "wait_in", "wait_out", "runtime")  # what a phase is, by its number on the page
+KINDS = ("busy", "wait_in", "wait_out", "runtime")  # kinds of phase, indexed by their number on the page
 
 
 def overview(supervisor: Supervisor) -> dict[str, Tree]:
-    """State, actors, helpers, channels and what they connect; `hive ps --json` and snapshots are made of it."""
+    """Return state, actors, helpers, channels and edges of a run; `hive ps --json` and snapshots are built from it."""
     plan, pages = supervisor.plan, supervisor.pages
     helpers = supervisor.processes.facts().items()
     sent = _sent(supervisor)
@@ -33,7 +33,7 @@ def overview(supervisor: Supervisor) -> dict[str, Tree]:
 
 
 def _edge(supervisor: Supervisor, channel: PlanChannel) -> dict[str, Tree]:
-    """What a channel connects, how much it can hold (0: a board), and a board's version (-1: none was published)."""
+    """Describe a channel: its groups, its capacity in messages (0 for a board), a board's version (-1 before any)."""
     version, capacity = -1, 0
     if channel.carrier == "slab":
         capacity = sum(supervisor.plan.segment[name].count for name in channel.segments)
@@ -77,7 +77,7 @@ def _actor(supervisor: Supervisor, number: int) -> dict[str, Tree]:
 
 
 def _sent(supervisor: Supervisor) -> list[dict[str, Tree]]:
-    """How many messages each actor has put into each of its channels that are no boards."""
+    """Return, for each actor, channel -> the number of messages it has sent; boards are left out."""
     sent: list[dict[str, Tree]] = [{} for _ in supervisor.plan.actors]
     for channel in supervisor.plan.channels:
         for position, producer in enumerate(channel.producers if channel.carrier != "board" else ()):

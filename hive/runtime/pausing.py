@@ -1,14 +1,14 @@
-"""Pausing: the supervisor's part that lets a run come to rest, and go on.
+"""Pause and resume a run with all state in memory.
 
-    pause -> Pause to all -> sources begin nothing more, what is on its way is used up -> at rest -> state `paused`
+    pause -> Pause to all -> sources stop, consumers use up the messages in flight -> at rest -> state `paused`
     resume -> Resume to all -> state `running`
 
-Nobody but the sources is stopped: the others have nothing left to do. The run is at rest when every source waits for
-the end of the pause, nobody else is at work, and the accounts of all channels hold and were the same a moment before.
-What a round or an update still lacks then waits in its channel, counted as in flight. Nothing that decides reads a
-clock, so a deterministic run that was paused is, byte for byte, the run that was not.
+Only sources stop; all other actors run out of work. The run is at rest when every source waits for the end of the
+pause, no other actor is busy, and the accounts of all channels balance and have stopped changing. Messages of an
+incomplete round or update stay in their channel, counted as in flight. No decision depends on a clock, so a
+deterministic run that was paused stays bit-identical to one that was not.
 
-A pause holds for incarnations that start meanwhile. A run that is told to end while it is paused drains as any other.
+Incarnations that start during a pause are paused too. A request to end a paused run drains it like any other run.
 """
 
 from __future__ import annotations
@@ -28,66 +28,71 @@ if TYPE_CHECKING:
 
 __all__ = ["Pausing"]
 
-LOOK_S = 0.05  # between two looks: longer than any message is on its way, and as often as waits rescan
-ALIKE = 2  # looks in a row at which nothing has moved
+POLL_S = 0.05  # interval between checks: longer than a message takes, and the same as the rescan of waits
+STABLE_POLLS = 2  # consecutive checks without a change after which the run is at rest
 
 
 class Pausing:
-    """See the module. `wanted`: somebody asked for a pause, and nobody for its end."""
+    """Pauses and resumes the run of a supervisor. `wanted` is true from a pause request until a resume request."""
 
     def __init__(self, supervisor: Supervisor) -> None:
-        self.run = supervisor
+        self.supervisor = supervisor
         self.wanted = False
 
     def pause(self) -> None:
-        """Returns at once; the run's state says when it is paused. Raises UsageError for one that cannot be."""
-        run = self.run
-        if run.ending or run.run_machine.state not in (RunState.running, RunState.paused):
-            raise UsageError("the run is not running just now", hint="try again when it is")
-        if not any(actor.source for actor in run.plan.actors):
+        """Request a pause and return at once; the run's state becomes `paused` when it is at rest.
+
+        Raises UsageError if the run is not running or has no sources.
+        """
+        supervisor = self.supervisor
+        if supervisor.ending or supervisor.run_machine.state not in (RunState.running, RunState.paused):
+            raise UsageError("the run is not running", hint="try again when it is")
+        if not any(actor.source for actor in supervisor.plan.actors):
             raise UsageError(
-                "no actor of this run begins anything of its own, so nothing would stop",
-                hint="an actor that has an inlet and sends of its own accord says `source = True`",
+                "no actor of this run is a source, so nothing would stop",
+                hint="set `source = True` on an actor that has an inlet and also sends unprompted",
             )
         if not self.wanted:
             self.wanted = True
-            run.tell_all(Pause())
-            run.spawn(self._settle())
+            supervisor.broadcast(Pause())
+            supervisor.spawn(self._await_rest())
 
     def resume(self) -> None:
-        """Raises UsageError for a run that is not paused, nor about to be."""
+        """Continue the run. Raises UsageError if no pause was requested."""
         if not self.wanted:
             raise UsageError("the run is not paused")
         self.wanted = False
-        self.run.tell_all(Resume())
-        if self.run.run_machine.knows(RunEvent.resume):
-            self.run.run_machine.handle(RunEvent.resume)
-            self.run.event("resumed", "goes on", {})
+        self.supervisor.broadcast(Resume())
+        if self.supervisor.run_machine.accepts(RunEvent.resume):
+            self.supervisor.run_machine.handle(RunEvent.resume)
+            self.supervisor.event("resumed", "continues", {})
 
-    def at_work(self) -> list[str]:
-        """Who is not at rest yet: sources that have not stopped, and everybody else who is busy."""
-        run, found = self.run, []
-        for number, actor in enumerate(run.plan.actors):
-            if run.machines[number].state is ActorState.finished:
+    def active_actors(self) -> list[str]:
+        """Return the actors that are not at rest, with their phase: sources that have not stopped, and busy actors."""
+        supervisor, found = self.supervisor, []
+        for number, actor in enumerate(supervisor.plan.actors):
+            state = supervisor.machines[number].state
+            if state is ActorState.finished:
                 continue
-            page = read_status(run.pages, number)
-            if not run.table[actor.process].alive or run.machines[number].state is not ActorState.running:
+            page = read_status(supervisor.pages, number)
+            if not supervisor.table[actor.process].alive or state is not ActorState.running:
                 found.append(f"{actor.name} (starting)")
             elif page.kind == BUSY or (actor.source and page.phase != PAUSED):
                 found.append(f"{actor.name} (in {page.phase or 'start'})")
         return found
 
-    async def _settle(self) -> None:
-        run, alike = self.run, 0
+    async def _await_rest(self) -> None:
+        supervisor, stable = self.supervisor, 0
         before: object = None
-        while self.wanted and not run.ending:
-            accounts = channel_accounts(run.plan, run.memory.views, run.pages)
-            rests = not self.at_work() and all(map(holds, accounts.values()))
-            alike = alike + 1 if rests and accounts == before else 0
+        while self.wanted and not supervisor.ending:
+            accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
+            at_rest = not self.active_actors() and all(map(holds, accounts.values()))
+            stable = stable + 1 if at_rest and accounts == before else 0
             before = accounts
-            if alike == ALIKE:
-                run.run_machine.handle(RunEvent.pause)
+            if stable == STABLE_POLLS:
+                supervisor.run_machine.handle(RunEvent.pause)
                 waiting = sum(account["in_flight"] for account in accounts.values())
-                run.event("paused", f"at rest, {waiting} messages wait in their channels", {"in_flight": waiting})
+                text = f"at rest, {waiting} messages wait in their channels"
+                supervisor.event("paused", text, {"in_flight": waiting})
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)

@@ -1,7 +1,7 @@
-"""A plan: a topology as data. It is all of a topology that the supervisor ever sees.
+"""Describe a topology as data: a plan, the only form of a topology that the supervisor uses.
 
-Actors, channels and segments are numbered by their position; a plan travels from the fork server to the supervisor as
-one message, and every process of the run has the same one.
+Actors, channels and segments are numbered by their position. The fork server sends the plan to the supervisor as one
+message, and every process of the run has the same plan.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ __all__ = ["Plan", "PlanActor", "PlanChannel", "PlanSegment", "check_cycles"]
 
 
 class PlanActor(Message):
-    """One actor of the plan; its position in `Plan.actors` is its number everywhere."""
+    """One actor of the plan; its position in `Plan.actors` is its number in all messages and slot words."""
 
     name: str
     group: str
     index: int
     process: str
     restart: bool
-    last: bool  # stopped only after all others are gone
-    serves: bool = False  # it only answers calls: the run ends when the others are done
-    source: bool = False  # it begins work of its own: a paused run lets it send nothing more
-    endpoints: tuple[str, ...] = ()
+    last: bool  # drains only after all other actors have stopped
+    serves: bool = False  # it only answers calls: the run ends when all other actors are done
+    source: bool = False  # it sends without being sent to: a pause must stop it
+    endpoints: tuple[str, ...] = ()  # names of its endpoints, sorted
 
 
 class PlanSegment(Message):
-    """One segment of shared memory. `slots` and `slot_bytes` of a slab; blocks, readers and keep of a board."""
+    """One segment of shared memory: a slab of slots, or a board of blocks. `readers` and `keep` are 0 for a slab."""
 
     name: str
     kind: str  # "slab" | "board"
-    count: int  # slots or blocks
-    item_bytes: int
-    readers: int
-    keep: int
-    commit_with: str  # the board segment whose commit word this one shares, or ""
-    first: int = 0  # the sequence of a slab's first commit
+    count: int  # number of slots or blocks
+    item_bytes: int  # size of a slot or block
+    readers: int  # number of readers of a board, each of which may pin one block
+    keep: int  # number of newest versions that a board does not overwrite
+    commit_with: str  # name of the board segment whose commit word this one shares, or ""
+    first: int = 0  # sequence number of a slab's first commit
 
     @functools.cached_property
     def plan(self) -> SegmentPlan:
@@ -50,7 +50,7 @@ class PlanSegment(Message):
 
 
 class PlanChannel(Message):
-    """One channel. Producers and consumers are actor numbers; `segments` one per producer (a board has one)."""
+    """One channel. Producers and consumers are actor numbers; a slab has one segment per producer, a board one."""
 
     name: str
     carrier: str
@@ -65,11 +65,15 @@ class PlanChannel(Message):
     consumers: tuple[int, ...]
     segments: tuple[str, ...]
     shared: bool = False  # its producers read each other's messages
-    in_step: bool = False  # a paused run has as many messages of each of its producers
+    in_step: bool = False  # in a paused run, all its producers have sent the same number of messages
 
 
 class Plan(Message):
-    """A topology as data. `results` names counters of one actor that the summary shows; `digest` a board to hash."""
+    """A topology as data.
+
+    The summary shows the counters `results` of the actor `results_actor`, and the sha256 of the first `digest_bytes` of
+    the board `digest_segment`; either name may be "".
+    """
 
     actors: tuple[PlanActor, ...]
     channels: tuple[PlanChannel, ...]
@@ -81,7 +85,7 @@ class Plan(Message):
 
     @functools.cached_property
     def processes(self) -> dict[str, list[int]]:
-        """Process name -> the numbers of its actors, in order."""
+        """Process name -> the numbers of its actors, ascending."""
         result: dict[str, list[int]] = {}
         for number, actor in enumerate(self.actors):
             result.setdefault(actor.process, []).append(number)
@@ -99,19 +103,20 @@ class Plan(Message):
 
     @functools.cached_property
     def channel_of(self) -> dict[str, str]:
-        """Segment name -> the name of the channel that it is of."""
+        """Segment name -> the name of its channel."""
         return {segment: channel.name for channel in self.channels for segment in channel.segments}
 
     @property
     def bytes(self) -> int:
+        """Size of all slabs and boards in shared memory."""
         return sum(s.plan.bytes for s in self.segments)
 
 
 def check_cycles(plan: Plan) -> None:
-    """Refuses a cycle of waiting channels without room for one full turn.
+    """Raise TopologyError for a cycle of message channels that can deadlock because all of its actors wait for room.
 
-    One full turn: every actor of the cycle may send once before any receives. A slab has its producer's own slots; a
-    message channel lets each producer have `window` messages on the way, so a window of nought blocks the turn.
+    A cycle is safe if every actor in it can send once before any receives. Slabs always allow that, because each
+    producer has its own slots. A message channel is required to have a window of at least its number of producers.
     """
     edges: dict[int, set[int]] = {}
     for channel in plan.channels:
@@ -123,7 +128,7 @@ def check_cycles(plan: Plan) -> None:
         if path:
             names = " -> ".join(plan.actors[number].name for number in path)
             raise TopologyError(
-                f"a cycle of waiting channels has no room for one full turn: {names}",
+                f'a cycle of channels with when_full="wait" can deadlock: {names}',
                 hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"',
             )
 

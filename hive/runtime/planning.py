@@ -1,7 +1,7 @@
-"""Planning: checks a topology and describes it as data.
+"""Check a topology and describe it as data (hive.runtime.plan).
 
-Every port connected or optional, carriers and slots sufficient, no cycle of waiting channels without room for one full
-turn. Each error names actor, port and the way out.
+Every port must be connected or optional, carriers and slots must suffice, and no cycle of channels may deadlock. Each
+error names the actor and port, and its hint says what to change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["make_plan"]
 
-MAX_ACTORS = 1000  # a slot word has ten bits for its owner
-MAX_SLOTS = 4096  # of a slab, kMaxSlots there: bounds what a damaged header can make its readers believe
-MAX_BLOCKS = 65536  # of a board, kMaxWords there: the same
+MAX_ACTORS = 1000  # limit on actors: a slot word has ten bits for its owner
+MAX_SLOTS = 4096  # limit on slots of a slab, native kMaxSlots: readers reject a damaged header that exceeds it
+MAX_BLOCKS = 65536  # limit on blocks of a board, native kMaxWords, for the same reason
 
 
 def make_plan(topology: Topology) -> Plan:
-    """Checks the topology and describes it as data. Raises TopologyError."""
+    """Check the topology and return its plan. Raises TopologyError."""
     actors = tuple(
         PlanActor(
             name,
@@ -42,9 +42,9 @@ def make_plan(topology: Topology) -> Plan:
         for i, name in enumerate(g.names)
     )
     if not actors:
-        raise TopologyError("a topology without actors", hint="add one with topology.add(...)")
+        raise TopologyError("the topology has no actors", hint="add one with topology.add(...)")
     if len(actors) > MAX_ACTORS:
-        raise TopologyError(f"{len(actors)} actors; at most {MAX_ACTORS} fit")
+        raise TopologyError(f"the topology has {len(actors)} actors; the maximum is {MAX_ACTORS}")
     _check_connected(topology)
     _check_shared_processes(topology)
     numbers = {actor.name: number for number, actor in enumerate(actors)}
@@ -61,7 +61,7 @@ def make_plan(topology: Topology) -> Plan:
 def _digest_segment(topology: Topology) -> tuple[str, int]:
     key, count = topology.digest_of
     if key and key not in topology.channels:
-        raise TopologyError(f"the digest is of `{key}`, which is not connected")
+        raise TopologyError(f"the digest needs `{key}`, which is not connected")
     return (topology.channels[key].name, count) if key else ("", 0)
 
 
@@ -77,7 +77,7 @@ def _check_connected(topology: Topology) -> None:
 
 
 def _check_shared_processes(topology: Topology) -> None:
-    """A process takes cores and threads once, for all of its actors."""
+    """Raise TopologyError for groups that share a process but not its cores and threads, which are set per process."""
     first: dict[str, Group] = {}
     for group in topology.groups.values():
         for process in group.processes:
@@ -85,8 +85,8 @@ def _check_shared_processes(topology: Topology) -> None:
             if (mine.cores, mine.threads) != (theirs.cores, theirs.threads):
                 both = f"`{first[process].key}` and `{group.key}`"
                 raise TopologyError(
-                    f"{both} share process `{process}` and ask for other cores or threads",
-                    hint="give both groups the same, or processes of their own",
+                    f"{both} share process `{process}` but have different cores or threads",
+                    hint="give both groups the same cores and threads, or separate processes",
                 )
 
 
@@ -102,29 +102,30 @@ def _plan_channel(
     consumers = tuple(numbers[n] for target in channel.targets for n in target.group.names)
     segments: list[PlanSegment] = []
     if channel.carrier == "message" and o["window"] < 1:
-        raise TopologyError(f"channel `{name}` has a window of {o['window']} messages", hint="one is the least")
+        raise TopologyError(f"channel `{name}` has a window of {o['window']} messages", hint="the minimum is 1")
     if channel.carrier == "slab":
         if o["slots"] < 2:
             raise TopologyError(
                 f"channel `{name}` has {o['slots']} slots per producer",
-                hint="one to write and one to read are the least",
+                hint="the minimum is 2: one to write and one to read",
             )
         size, owners = topology.layouts[name].bytes, channel.source.group.names
         segments = [PlanSegment(f"{name}:{n}", "slab", o["slots"], size, 0, 0, "", o["first"]) for n in owners]
     elif channel.carrier == "board":
         if o["block_bytes"] <= 0:
             raise TopologyError(
-                f"`{channel.source}` is a publication of no size", hint="pass block_bytes=... to connect"
+                f"the publication `{channel.source}` has no block size", hint="pass block_bytes=... to connect"
             )
         if o["commit_with"] and not any(
             c.name == o["commit_with"] and c.carrier == "board" for c in topology.channels.values()
         ):
-            raise TopologyError(f"channel `{name}` commits with `{o['commit_with']}`, which is no board here")
+            raise TopologyError(
+                f"channel `{name}` commits with `{o['commit_with']}`, which is not a board of this topology"
+            )
         readers = len(consumers)
-        segments = [
-            PlanSegment(name, "board", readers + o["keep"] + 1, o["block_bytes"], readers, o["keep"], o["commit_with"])
-        ]
-    for segment in segments[:1]:  # they are all alike
+        blocks = readers + o["keep"] + 1  # each reader may pin one, `keep` are held back, one is being written
+        segments = [PlanSegment(name, "board", blocks, o["block_bytes"], readers, o["keep"], o["commit_with"])]
+    for segment in segments[:1]:  # all segments of a channel have the same size
         _check_count(name, segment)
     port = channel.source.port
     made = PlanChannel(
@@ -147,11 +148,10 @@ def _plan_channel(
 
 
 def _check_count(channel: str, segment: PlanSegment) -> None:
-    """Raises TopologyError where the native part would refuse to format the segment."""
-    unit, most, option = ("slots", MAX_SLOTS, "slots") if segment.kind == "slab" else ("blocks", MAX_BLOCKS, "keep")
-    if segment.count > most:
+    """Raise TopologyError if the native part would refuse to format a segment of this size."""
+    unit, limit, option = ("slots", MAX_SLOTS, "slots") if segment.kind == "slab" else ("blocks", MAX_BLOCKS, "keep")
+    if segment.count > limit:
         raise TopologyError(
-            f"channel `{channel}` needs a {segment.kind} of {segment.count} {unit}, and {most} is the most: what says "
-            f"more is taken for damaged memory",
-            hint=f"connect it with a smaller {option}=...; in a config that is slots, max_lag or bootstrap_rounds",
+            f"channel `{channel}` needs a {segment.kind} of {segment.count} {unit}; the maximum is {limit}",
+            hint=f"connect it with a smaller {option}=...; in a config, lower slots, max_lag or bootstrap_rounds",
         )

@@ -1,18 +1,18 @@
-"""Ports: how an actor's class says what it sends and receives.
+"""Ports declare the messages that an actor's class sends and receives.
 
     class Doubler(hive.Actor):
         numbers = hive.Inlet(Number)
         doubled = hive.Outlet(Number)
 
 On the class a port is a declaration. When the actor is built inside its process, each declaration becomes a bound
-port of the instance: `self.doubled.send(...)`. What carries it was decided where the topology connected it:
+port of the instance: `self.doubled.send(...)`. The connection in the topology determines its carrier:
 
     carrier     used for                           sender                      receiver
     slab        messages of one fixed layout       reserve / commit, send      claim / retire, receive
     message     everything else                    send                        receive
     board       Publication -> Subscription        begin / publish             pin / unpin
 
-A port used before its actor runs raises a TopologyError that says so.
+Every method of a port that is not connected, or not bound yet, raises TopologyError.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ WhenFull = Literal["wait", "drop_oldest", "fail"]
 
 
 class Port(Generic[M]):
-    """What all ports share: the message type and, once bound, the line that carries it."""
+    """Base of all ports. `message` is the message type; `line` is the bound sender or receiver, None before.
+
+    Raises TopologyError for a type that is not a Message.
+    """
 
     direction = ""
 
@@ -58,28 +61,30 @@ class Port(Generic[M]):
         self.name = name
 
     def bind(self: P, line: Any) -> P:
-        """A copy of this declaration that is carried by `line`."""
+        """Return a copy of this declaration that sends or receives through `line`."""
         bound = copy.copy(self)
         bound.line = line
         return bound
 
     @property
     def connected(self) -> bool:
+        """Whether the port is bound to a channel."""
         return self.line is not None
 
     def _line(self) -> Any:
         if self.line is None:
             raise TopologyError(
                 f"port `{self.name}` is not connected",
-                hint="connect it in the topology function; ports work inside setup() and run(), not while it is built",
+                hint="connect it in the topology function; ports work in setup() and run(), not in that function",
             )
         return self.line
 
 
 class Outlet(Port[M]):
-    """Sends messages. `balance`: each to one consumer, by demand. `broadcast`: each to every consumer.
+    """Sends messages: with pattern "balance" each to the least loaded consumer, with "broadcast" each to all consumers.
 
     `when_full`: "wait" (default of balance), "drop_oldest" (default of broadcast, counted per consumer) or "fail".
+    Raises TopologyError for an unknown pattern or `when_full`.
     """
 
     direction = "out"
@@ -95,18 +100,21 @@ class Outlet(Port[M]):
         super().__init__(message, optional=optional)
         if pattern not in get_args(Pattern) or when_full not in (None, *get_args(WhenFull)):
             raise TopologyError(
-                f"an outlet cannot be pattern={pattern!r}, when_full={when_full!r}",
+                f"invalid outlet: pattern={pattern!r}, when_full={when_full!r}",
                 hint=f"patterns: {', '.join(get_args(Pattern))}; when_full: {', '.join(get_args(WhenFull))}",
             )
         self.pattern: Pattern = pattern
         self.when_full: WhenFull = when_full or ("wait" if pattern == "balance" else "drop_oldest")
 
     async def send(self, message: M) -> None:
-        """Sends one message; waits, drops or raises ChannelFull as `when_full` says."""
+        """Send one message. In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says.
+
+        Raises TopologyError for a message of another type than the port's.
+        """
         await self.send_many((message,))
 
     async def send_many(self, messages: Sequence[M]) -> None:
-        """Sends messages in order, as many at once as there is room for; a tenth of the cost each of `send`."""
+        """Send messages in order, as many at once as there is room for: a tenth of the cost per message of `send`."""
         line: MessageSender | SlabSender = self._line()
         for message in messages:
             if not isinstance(message, self.message):
@@ -117,28 +125,32 @@ class Outlet(Port[M]):
         await line.send_many(messages)
 
     def reserve(self) -> Awaitable[Slot]:
-        """Slab only: a free slot to write in place."""
+        """Slab only: reserve a free slot, to write it in place; waits for one."""
         line: SlabSender = self._line()
         return line.reserve()
 
     def commit(self, slot: Slot) -> int:
-        """Slab only: hands the slot to the consumers; returns its sequence."""
+        """Slab only: hand the slot to the consumers; return its sequence."""
         line: SlabSender = self._line()
         return line.commit(slot)
 
     def committed(self, sequence: int) -> int:
-        """Slab only: how many actors of this group have committed their message `sequence`."""
+        """Slab only: count the actors of this group that have committed their message `sequence`."""
         line: SlabSender = self._line()
         return line.committed(sequence)
 
     async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
-        """Slab only, `shared`: what actors of this group committed, (actor, sequence) each; in place, once all is."""
+        """Slab with `shared` only: return the arrays, in place, of messages of this group; waits until all are
+        committed.
+
+        `which`: (position in the group, sequence) of each message.
+        """
         line: SlabSender = self._line()
         return await line.peek(which)
 
     @property
     def produced(self) -> int:
-        """Slab only: messages committed so far by this producer, over all its incarnations."""
+        """Slab only: the number of messages committed by this producer, in all its incarnations."""
         line: SlabSender = self._line()
         return line.produced
 
@@ -149,11 +161,12 @@ class Inlet(Port[M]):
     direction = "in"
 
     async def receive(self) -> M:
+        """Return the next message; waits for it."""
         line: MessageReceiver | SlabReceiver = self._line()
         return await line.receive()  # type: ignore[return-value]
 
     async def receive_many(self, most: int = MAX_BATCH) -> list[M]:
-        """The messages that are there, at most so many, in order; waits for the first."""
+        """Return the messages that have arrived, in order, at most `most`; waits for the first."""
         line: MessageReceiver | SlabReceiver = self._line()
         return await line.receive_many(most)  # type: ignore[return-value]
 
@@ -164,12 +177,15 @@ class Inlet(Port[M]):
         return await self.receive()
 
     def receive_nowait(self) -> M | None:
-        """Message carrier only: the next message if there is one."""
+        """Message carrier only: return the next message, or None if none has arrived."""
         line: MessageReceiver = self._line()
         return line.receive_nowait()  # type: ignore[return-value]
 
     def claim(self, producer: int | None = None, sequence: int = -1) -> Awaitable[Slot]:
-        """Slab only: the slot of that producer (its position in `producers`) and sequence, or the oldest of any."""
+        """Slab only: claim the slot of `producer` (a position in `producers`) and `sequence`; waits for it.
+
+        By default it claims the oldest slot of any producer.
+        """
         line: SlabReceiver = self._line()
         return line.claim(producer, sequence)
 
@@ -179,63 +195,66 @@ class Inlet(Port[M]):
         return self.lines.producers
 
     def retire(self, slot: Slot, reason: str = "consumed") -> None:
-        """Slab only: gives a claimed slot back to its producer, counted under `reason`."""
+        """Slab only: give a claimed slot back to its producer, counted under `reason`. Raises ValueError."""
         self.lines.retire(slot, reason)
 
     @property
     def lines(self) -> SlabReceiver:
-        """Slab only: the receiving side itself, for consumers that order their claims (see SlabReceiver)."""
+        """Slab only: the SlabReceiver itself, for consumers that claim in an order of their choice."""
         line: SlabReceiver = self._line()
         return line
 
 
 class Publication(Port[M]):
-    """Latest value wins, versioned: the writing side of a board."""
+    """Writes the versions of a board."""
 
     direction = "out"
 
     @property
     def board(self) -> BoardWriter:
+        """The bound BoardWriter."""
         line: BoardWriter = self._line()
         return line
 
     @property
     def latest(self) -> int:
-        """The newest version, also of an earlier incarnation; -1 before there is one."""
+        """The newest version, which an earlier incarnation may have published; -1 if there is none."""
         return self.board.latest
 
     def begin(self) -> Bytes:
-        """The memory of a block that no reader can see; write the next version into it."""
+        """Return the memory of an unused block, to write the next version into. Raises RuntimeError without one."""
         return self.board.begin()
 
     def publish(self, version: int) -> None:
-        """Makes the block of `begin` the latest, under this version."""
+        """Publish the block of `begin` as `version`. Raises ValueError unless versions increase."""
         self.board.publish(version)
 
 
 class Subscription(Port[M]):
-    """Latest value wins, versioned: the reading side of a board."""
+    """Reads the versions of a board."""
 
     direction = "in"
 
     @property
     def board(self) -> BoardReader:
+        """The bound BoardReader."""
         line: BoardReader = self._line()
         return line
 
     @property
     def latest(self) -> int:
-        """The newest version; -1 before there is one."""
+        """The newest version; -1 if there is none."""
         return self.board.latest
 
     async def pin(self, version: int = -1) -> tuple[int, Bytes]:
-        """(version, memory) of the block of `version`, or of the latest; waits until it is there.
+        """Pin `version` (-1: the latest) and return (version, memory); waits until it is published.
 
-        The block stays as it is until `unpin`. Raises VersionGone when it was overwritten.
+        The block does not change until `unpin`. Raises VersionGone when it has been overwritten.
         """
         return await self.board.pin(version)
 
     def unpin(self) -> None:
+        """Release the pinned block."""
         self.board.unpin()
 
 
@@ -243,7 +262,7 @@ _PORTS: weakref.WeakKeyDictionary[type, Mapping[str, Port[Any]]] = weakref.WeakK
 
 
 def ports_of(cls: type) -> Mapping[str, Port[Any]]:
-    """The ports that an actor class declares, its bases' included."""
+    """Return the ports that an actor class and its bases declare, by name."""
     if (known := _PORTS.get(cls)) is not None:
         return known
     found: dict[str, Port[Any]] = {}

@@ -1,6 +1,6 @@
-"""Inside a forked process: opens what the node needs, runs it on uvloop, and says how it went.
+"""Run the actors of one forked process: open the shared memory, run the node on uvloop, return the exit code.
 
-Exit codes: 0 all actors are done, 1 an actor raised (and its report is on its way to the supervisor).
+Exit codes: 0 all actors are done, 1 an actor raised (its report has been sent to the supervisor).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hive.clock import RealClock
 from hive.records.logs import open_log
 from hive.runtime.memory import Bytes, Segment
 from hive.runtime.node import Node, NodeContext
-from hive.runtime.output import LOOK_S, bound_output
+from hive.runtime.output import CHECK_S, rotate_output
 from hive.runtime.plan import Plan
 from hive.runtime.topology import Topology
 from hive.runtime.views import Views
@@ -25,7 +25,7 @@ from hive.runtime.wire import ZmqTransport
 
 __all__ = ["host"]
 
-LINGER_S = 1.0  # for the last messages to leave; the supervisor reads at once, so it takes microseconds
+LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds
 
 
 def host(
@@ -39,7 +39,10 @@ def host(
     segments: dict[str, int],
     log_folder: Path,
 ) -> int:
-    """Runs one process of the plan; returns its exit code."""
+    """Run one process of the plan and return its exit code.
+
+    `supervisor` is the supervisor's pid and `segments` maps names to its descriptors, which this process opens.
+    """
 
     def open_segment(name: str) -> Bytes:
         return Segment.open(supervisor, segments[name]).memory
@@ -47,12 +50,12 @@ def host(
     def log_of(name: str) -> logging.Logger:
         return open_log(log_folder / f"{name}.log", name)
 
-    def look_after_output() -> None:
-        bound_output(log_folder / f"{process}.out")
-        asyncio.get_running_loop().call_later(LOOK_S, look_after_output)
+    def check_output() -> None:
+        rotate_output(log_folder / f"{process}.out")
+        asyncio.get_running_loop().call_later(CHECK_S, check_output)
 
     async def main() -> int:
-        look_after_output()
+        check_output()
         transport = ZmqTransport()
         context = NodeContext(
             topology=topology,
@@ -72,13 +75,13 @@ def host(
         try:
             await Node(context).main()
         except Exception:
-            logging.getLogger("hive.runtime").debug("ended by an error, which was reported", exc_info=True)
+            logging.getLogger("hive.runtime").debug("exits after an error that was already reported", exc_info=True)
             return 1
         finally:
             transport.close(LINGER_S)
         return 0
 
     group, _ = topology.actor_of(plan.processes[process][0])
-    group.resources.take()
+    group.resources.apply()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())

@@ -1,8 +1,9 @@
-"""The process table: the second seam. Who runs, who died and how.
+"""Define the process table, through which the supervisor starts and kills processes and learns how they exited.
 
-`ProcessTable` is what the supervisor needs of the world. `hive.runtime.forked.ForkedProcesses` is the real one;
-`InlineProcesses` hosts every process as a task of the same event loop, for `--inline` and tests. There, nothing is
-restarted: a failure ends the run.
+`ProcessTable` is the interface. Together with the transport it is all that the supervisor needs of the operating
+system, so tests can replace both. `hive.runtime.forked.ForkedProcesses` is the real implementation. `InlineProcesses`
+runs every process as a task of the same event loop, for `--inline` and tests. It restarts nothing: a failure ends the
+run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["Exit", "InlineProcesses", "OnExit", "ProcessTable", "SharedMemory", 
 
 
 class StartLost(ActorFailed):
-    """A start that was lost on its way. What there was of it is dead for certain, and another may do better."""
+    """Raised when the fork server failed during a start. Nothing of the new process is left; it may be tried again."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Exit:
 
     code: int = 0
     signal: int = 0
-    note: str = ""  # what else is known
+    note: str = ""  # additional information, such as an out-of-memory kill
 
     @classmethod
     def of_status(cls, status: int, note: str = "") -> Exit:
-        """From what `waitpid` returns. `note` is for one that a signal has ended."""
+        """Decode the status that `waitpid` returns; `note` is used only if a signal killed the process."""
         if os.WIFSIGNALED(status):
             return cls(signal=os.WTERMSIG(status), note=note)
         return cls(code=os.WEXITSTATUS(status))
@@ -63,7 +64,7 @@ OnExit = Callable[[str, int, Exit], None]  # process, incarnation, how
 
 
 class SharedMemory:
-    """All segments of a run, made from its plan by the process that owns them. `views`: of one that only counts."""
+    """All segments of a run, created from its plan by the process that owns them. `views` have counts but no slots."""
 
     def __init__(self, plan: Plan) -> None:
         self.segments = {"status": Segment.create("status", aligned(len(plan.actors) * PAGE_BYTES, PAGE))}
@@ -85,39 +86,39 @@ class SharedMemory:
             segment.close()
 
     def release(self) -> None:
-        """Gives all of it back at once: another stage needs the room, and who still has views of this one is over."""
+        """Return the memory to the system at once, for the next stage, although old processes may still map it."""
         for segment in self.segments.values():
             segment.release()
 
 
 class ProcessTable(Protocol):
-    """What the supervisor needs of the operating system."""
+    """The operations that the supervisor needs of the operating system; see the module for implementations."""
 
-    restarts: bool  # whether a dead process can be started again
-    dedicated: bool  # whether each has a thread of its own, which it may block while it waits
-    on_exit: OnExit  # set by the supervisor
+    restarts: bool  # whether a process that has exited can be started again
+    dedicated: bool  # whether each process has its own thread, which may block while it waits
+    on_exit: OnExit  # called for each confirmed exit; set by the supervisor
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        """Starts it and returns its pid. Raises StartLost or another HiveError; then it does not live."""
+        """Start a process and return its pid. Raises StartLost or another HiveError; then it does not run."""
 
     def kill(self, process: str) -> None:
-        """SIGKILL to the process and all its children. Harmless when it is gone."""
+        """Send SIGKILL to the process and all its children; do nothing if it has exited."""
 
     def stopped(self) -> list[str]:
-        """The processes that are in state T."""
+        """Return the processes that are in state T."""
 
     async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
-        """What these are executing right now; "" of one that cannot say. They listen already."""
+        """Return the current stacks of these processes, "" if one does not answer. They must be listening."""
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
-        """Helpers beside the actors: name -> (pid, state)."""
+        """Return helper processes that run no actors: name -> (pid, state)."""
 
     async def close(self) -> None:
-        """Ends whatever is left."""
+        """End all remaining processes."""
 
 
 class InlineProcesses:
-    """Every process a task of this event loop."""
+    """A process table that runs every process as a task of this event loop."""
 
     restarts = False
     dedicated = False
@@ -142,7 +143,7 @@ class InlineProcesses:
         self.open_log = open_log
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.on_exit: OnExit = lambda process, incarnation, how: None
-        self.errors: list[BaseException] = []  # what actors raised, first first
+        self.errors: list[BaseException] = []  # errors that actors raised, in order of time
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
         context = NodeContext(
@@ -180,7 +181,7 @@ class InlineProcesses:
         return []
 
     async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
-        return {}  # all are one, and it is this one that would have to say
+        return {}  # all share this thread, which is executing this line
 
     def facts(self) -> Mapping[str, tuple[int, str]]:
         return {}

@@ -1,13 +1,13 @@
-"""The messages of the runtime itself: membership, life and death, and the envelopes around actors' own messages.
+"""The runtime's own messages: membership, start and end of actors, and the envelopes of the actors' messages.
 
     process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · EndpointFailed
     supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
-    process -> process        Deliver (+ the message's own frames) · Ack · Doorbell · Call · Reply
+    process -> process        Deliver (+ the frames of its messages) · Ack · Notify · Call · Reply
 
-The supervisor calls endpoints too, as nobody's actor (`SUPERVISOR`).
+The supervisor calls endpoints too, under the actor number `SUPERVISOR`.
 
-Start, restart and live scaling are the same messages: an actor is there from its `Joined` to its `Left`. Everything
-in them is idempotent: incarnations and running totals, so that a repeat changes nothing.
+An actor is a member of the run from its `Joined` to its `Left`, in the first incarnation as after a restart. All these
+messages are idempotent: they carry incarnations and running totals, so that a repeated message has no effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ __all__ = [
     "Call",
     "Deliver",
     "Done",
-    "Doorbell",
     "Drain",
     "EndpointFailed",
     "Failed",
@@ -35,6 +34,7 @@ __all__ = [
     "Left",
     "Member",
     "Note",
+    "Notify",
     "Pause",
     "Ready",
     "Reply",
@@ -44,15 +44,15 @@ __all__ = [
 
 
 class Member(NamedTuple):
-    """One living actor: which incarnation, and where its process listens."""
+    """The current incarnation of an actor, and the address of its process."""
 
     incarnation: int
     address: str
-    dedicated: bool  # alone in its process: wakes by its notifier; others need a Doorbell
+    dedicated: bool  # its process hosts no other actor, so its notifier wakes it; other actors need a Notify
 
 
 class Hello(Message):
-    """A process listens at `address`."""
+    """A process has opened its mailbox at `address`."""
 
     process: str
     incarnation: int
@@ -61,14 +61,14 @@ class Hello(Message):
 
 
 class Ready(Message):
-    """All actors of a process are set up."""
+    """All actors of a process have returned from `setup`."""
 
     process: str
     incarnation: int
 
 
 class Ack(Message):
-    """Running totals of what `consumer` took and dropped of this producer's messages; it may have `window` at once."""
+    """A consumer's running totals of one producer's messages, and the number that it may have in flight (`window`)."""
 
     channel: int
     producer: int
@@ -81,7 +81,7 @@ class Ack(Message):
 
 
 class Done(Message):
-    """An actor's `run` has returned. `taken` is what it has said last of the messages to it."""
+    """An actor's `run` has returned. `taken` holds its last acknowledgements."""
 
     actor: int
     incarnation: int
@@ -89,27 +89,27 @@ class Done(Message):
 
 
 class Failed(Message):
-    """An actor raised; its process is about to exit."""
+    """An actor has raised an exception, and its process is about to exit."""
 
     actor: int
     incarnation: int
-    error: str  # the exception's type
+    error: str  # name of the exception's type
     text: str
     hint: str
-    doing: str
+    doing: str  # the actor's phase at that moment
     traceback: str
-    permanent: bool  # a restart cannot help
+    permanent: bool  # the error would recur, so the actor is not restarted
 
 
 class RunOver(Message):
-    """An actor says that the run has reached its goal."""
+    """An actor ends the run, because it has reached its goal."""
 
     actor: int
     reason: str
 
 
 class Note(Message):
-    """A line for the run's diary."""
+    """A line for the run's event log."""
 
     actor: int
     kind: str
@@ -118,7 +118,7 @@ class Note(Message):
 
 
 class EndpointFailed(Message):
-    """An endpoint that the supervisor called has raised."""
+    """An endpoint that the supervisor called has raised an exception."""
 
     actor: int
     method: str
@@ -126,9 +126,9 @@ class EndpointFailed(Message):
 
 
 class Joined(Message):
-    """Actors that are there from now on: their numbers, and a column for each field of `Member`.
+    """Actors that have joined: their numbers, and a column for each field of `Member`.
 
-    Every process is told of every other: columns of numbers and texts are read five times as fast as messages.
+    Every process receives the members of all others, and columns are decoded five times as fast as nested messages.
     """
 
     actors: tuple[int, ...]
@@ -138,7 +138,7 @@ class Joined(Message):
 
     def __post_init__(self) -> None:
         if not len(self.actors) == len(self.incarnations) == len(self.addresses) == len(self.dedicated):
-            raise ValueError("its columns differ in length")
+            raise ValueError("the columns differ in length")
 
     @classmethod
     def of(cls, members: Mapping[int, Member]) -> Joined:
@@ -152,37 +152,37 @@ class Joined(Message):
 
 
 class Left(Message):
-    """An actor is gone. `taken`: its last acknowledgements, which come another way and may come later than this."""
+    """An actor has left. `taken` repeats its last acknowledgements, because its Acks may arrive after this message."""
 
     actor: int
     incarnation: int
     reason: str
     taken: tuple[Ack, ...] = ()
-    with_run: bool = False  # it stopped because the run ends: nothing died
+    with_run: bool = False  # the actor stopped because the run ends
 
 
 class Begin(Message):
-    """Everybody is ready: run."""
+    """All actors are ready: start their `run`."""
 
 
 class Drain(Message):
-    """Come to an orderly end."""
+    """End in an orderly way: drain all actors."""
 
     reason: str
 
 
 class Pause(Message):
-    """The run is to pause: sources begin nothing more."""
+    """Stop the sources."""
 
 
 class Resume(Message):
-    """The run goes on."""
+    """Let the sources continue."""
 
 
 class Deliver(Message):
-    """The frames after this one are a batch over `channel`. `sequence` is that of its last message.
+    """The frames after this one are a batch over `channel`, whose last message has this `sequence`.
 
-    It counts from 1 per pair of incarnations. Without a batch it asks for an Ack of all up to `sequence`.
+    Sequences start at 1 for each pair of incarnations. Without a batch it queries an Ack of all up to `sequence`.
     """
 
     channel: int
@@ -192,13 +192,15 @@ class Deliver(Message):
     sequence: int
 
 
-class Doorbell(Message):
-    """Something in shared memory changed for `actor`. Safe to lose, repeat or delay."""
+class Notify(Message):
+    """Shared memory that `actor` may be waiting for has changed. May be lost, repeated or delayed without harm."""
 
     actor: int
 
 
 class Call(Message):
+    """Calls endpoint `method` of `actor`. `call` numbers the calls of the caller's process."""
+
     call: int
     caller: int
     actor: int
@@ -207,14 +209,16 @@ class Call(Message):
 
 
 class Reply(Message):
+    """The value or the exception of a call."""
+
     call: int
     caller: int
     value: Tree
-    error: str  # type of the remote exception, or ""
+    error: str  # name of the remote exception's type, or ""
     text: str
     traceback: str
 
 
-SUPERVISOR = -1  # the caller of a Call that no actor makes
+SUPERVISOR = -1  # the `caller` of the supervisor's calls
 SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, EndpointFailed])
-NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Doorbell, Call, Reply])
+NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Notify, Call, Reply])

@@ -1,11 +1,12 @@
-"""Recovery: puts shared memory right after a confirmed death, and reads what the dead have left.
+"""Repair shared memory after an actor has exited, and read results that outlive the actors.
 
-    slab    what the dead one was filling is freed, its half transitions are completed, what it had claimed is dropped
-            as `consumer_died` or, where the channel says so, offered again
-    board   its pins are taken out; blocks that it wrote and did not publish are void
-    page    an entry in the account of a message channel that it was making is finished
+    slab    slots that the actor was filling are freed, half-done transitions are completed, and slots that it had
+            claimed are dropped as `consumer_died` or, if the channel has `reoffer`, offered again
+    board   its pins are removed; blocks that it wrote and did not publish become void
+    page    a half-written entry in the account of a message channel is completed
 
-Only the supervisor calls this, and only after the exit is confirmed: a stopped owner is killed first.
+Only the supervisor calls this, and only after the exit is confirmed: a stopped process is killed first, because it
+could continue and write into slots that have a new owner.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Recovery"]
 
 
 class Recovery:
-    """The supervisor's hands in the shared memory of a run."""
+    """Repairs the shared memory of a run."""
 
     def __init__(self, plan: Plan, memory: SharedMemory) -> None:
         self.plan = plan
@@ -28,12 +29,15 @@ class Recovery:
         self.views = memory.views
 
     def reclaim(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
-        """Actor `actor` is gone for certain. What it had claimed is dropped as `why`, one of REASONS."""
+        """Repair the page, slabs and boards of actor `actor`, whose process has exited.
+
+        Slots that it had claimed are dropped with the reason `why`, one of REASONS.
+        """
         self.memory.pages.page(actor).complete()
         self.retire(actor, incarnation, why)
 
     def retire(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
-        """The same for one that is done, while the process that it shares with others goes on and owns its page."""
+        """Repair only slabs and boards, for a finished actor whose process still runs and writes its page."""
         for channel in self.plan.channels:
             writes, reads = actor in channel.producers, actor in channel.consumers
             if channel.carrier == "board" and writes:
@@ -47,7 +51,7 @@ class Recovery:
                     words.recover(actor, incarnation, channel.reoffer, REASONS.index(why))
 
     def drain(self) -> None:
-        """Nobody is left: what is still in flight is dropped as `run_ended`."""
+        """Drop all messages still in flight as `run_ended`, after all actors have exited."""
         pages = self.memory.pages
         for channel in self.plan.channels:
             for name in channel.segments if channel.carrier == "slab" else ():
@@ -59,7 +63,7 @@ class Recovery:
                     page.add_both(page.counter(f"{channel.name}:run_ended"), left, in_flight, -left)
 
     def digest(self) -> str:
-        """The sha256 of what the plan says is the run's result; "" when there is none."""
+        """Return the sha256, in hex, of the latest version of the plan's digest board; "" if there is none."""
         if not self.plan.digest_segment:
             return ""
         board = self.views.board(self.plan.digest_segment)

@@ -1,10 +1,10 @@
-"""What a group's processes may use: cores, threads of numeric libraries, a device.
+"""Assign resources to the processes of a group: cores, threads of numeric libraries, a device.
 
     t.add(Learner, cores=[0, 1], threads=2, device="cuda:0")
 
-A process takes its cores and threads right after it was forked, before it builds its actors. The device is a word that
-actors find in `self.device`: they build their networks there, hive moves nothing. With `--inline` all actors share one
-process, which keeps what it has.
+A process applies its cores and threads right after the fork, before it builds its actors. The device is a string that
+actors read from `self.device`. They build their networks on it; hive moves no tensors. With `--inline` all actors share
+one process, whose cores and threads stay unchanged.
 """
 
 from __future__ import annotations
@@ -20,39 +20,45 @@ from hive.errors import TopologyError
 __all__ = ["Resources", "resources_of"]
 
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # read by libraries when they are loaded
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # variables that libraries read when loaded
 
 
 @dataclass(frozen=True)
 class Resources:
-    """`cores`: the processors it may run on, none for all. `threads`: 0 leaves the libraries as they are."""
+    """The resources of one process: core numbers, () for all; threads, 0 to keep the default; a torch device."""
 
     cores: tuple[int, ...] = ()
     threads: int = 0
     device: str = "cpu"
 
-    def take(self) -> None:
-        """Restricts this process. Raises OSError for cores that are gone since the topology was built."""
+    def apply(self) -> None:
+        """Restrict this process to its cores and threads.
+
+        Raises OSError if none of the cores is available any more.
+        """
         if self.cores:
             os.sched_setaffinity(0, self.cores)
         if self.threads:
             os.environ |= dict.fromkeys(THREADS, str(self.threads))
-            if (torch := sys.modules.get("torch")) is not None:  # this floor does not import it
+            if (torch := sys.modules.get("torch")) is not None:  # this layer does not import torch itself
                 torch.set_num_threads(self.threads)
 
 
 def resources_of(group: str, cores: Sequence[int] | None, threads: int | None, device: str) -> Resources:
-    """What `group` asks for. Raises TopologyError for what this machine does not have."""
-    there = os.sched_getaffinity(0)
-    if cores is not None and (not cores or not there.issuperset(cores)):
+    """Return the resources of the processes of `group`; None means the default.
+
+    Raises TopologyError for cores that this process may not use, fewer than one thread, or an unknown device.
+    """
+    available = os.sched_getaffinity(0)
+    if cores is not None and (not cores or not available.issuperset(cores)):
         raise TopologyError(
-            f"`{group}` is to run on cores {', '.join(map(str, cores)) or 'none'}",
-            hint=f"this process may use {', '.join(map(str, sorted(there)))}",
+            f"`{group}` cannot run on cores {', '.join(map(str, cores)) or 'none'}",
+            hint=f"this process may use {', '.join(map(str, sorted(available)))}",
         )
     if threads is not None and threads < 1:
         raise TopologyError(
-            f"`{group}` is to have {threads} threads", hint="one is the least; leave it out for the default"
+            f"`{group}` cannot have {threads} threads", hint="the minimum is 1; leave it out for the default"
         )
     if not DEVICE.fullmatch(device):
-        raise TopologyError(f"`{group}` is to use device `{device}`", hint='devices are "cpu", "cuda" and "cuda:0"')
+        raise TopologyError(f"`{group}` has an unknown device `{device}`", hint='use "cpu", "cuda" or "cuda:0"')
     return Resources(tuple(sorted({*cores} if cores else ())), threads or 0, device)

@@ -1,10 +1,10 @@
-"""One run from its directory to its summary, in the supervisor's process (hive.runtime.supervise).
+"""Run one run, from its directory to its summary, in the supervisor's process (hive.runtime.supervise).
 
     resolved.toml -> fork server builds the topology -> memory -> supervisor.run() -> summary.json, exit code
 
-`run_inline` does the same in the calling process, with every actor a task of one event loop: for `--inline`, debuggers
-and breakpoints. Both write the same files, and both end by the same doors: the run's own goal, a request through the
-control socket, SIGTERM or SIGINT (drain; the second time at once), or a failure.
+`run_inline` does the same in the calling process, with every actor a task of one event loop, for `--inline` and
+debuggers. Both write the same files and end for the same reasons: the run's goal, a request through the control socket,
+SIGTERM or SIGINT (the first drains, the second ends at once), or a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hive.runtime.live_run import LiveRun
 from hive.runtime.outcome import Outcome
 from hive.runtime.plan import Plan
 from hive.runtime.processes import InlineProcesses, SharedMemory
-from hive.runtime.scaling import SCALED, added_up
+from hive.runtime.scaling import SCALED, combined_outcome
 from hive.runtime.spawning import ForkServer
 from hive.runtime.topology import Topology
 from hive.runtime.transport import MemoryTransport
@@ -41,9 +41,9 @@ from hive.runtime.wire import ZmqTransport
 
 __all__ = ["FACTORY", "run_forked", "run_inline"]
 
-FACTORY = "hive.runtime.building:load"  # builds the topology of a run directory; named: it is run by the fork server
+FACTORY = "hive.runtime.building:load"  # builds the topology of a run directory; a name, as the fork server imports it
 EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
-FORCED = 130  # stopped at once because somebody asked twice
+FORCED = 130  # exit code of a run that was stopped at once, as for a program ended by SIGINT
 
 
 async def _stages(
@@ -51,27 +51,24 @@ async def _stages(
     build: Callable[[], Coroutine[Any, Any, Plan]],
     begin: Callable[[Plan, SharedMemory], Coroutine[Any, Any, Outcome]],
 ) -> Outcome:
-    """The run from stage to stage: the last one's outcome, with what all of them add up to.
-
-    `build` makes the plan of a stage, `begin` runs it.
-    """
+    """Run all stages, and return their combined outcome. `build` makes the plan of a stage, `begin` runs it."""
     stages: list[Outcome] = []
     while True:
         try:
-            plan = await run.unless_asked(build())
+            plan = await run.unless_requested(build())
             if plan is None:
-                return run.never_began()
+                return run.conclude_unbuilt()
             check_limits(plan)
             memory = SharedMemory(plan)
         except HiveError as error:
-            run.take_back(error)
+            run.revert_change(error)
             continue
         try:
             stages.append(await begin(plan, memory))
         finally:
             memory.close()
         if stages[-1].state != SCALED:
-            outcome = added_up(stages)
+            outcome = combined_outcome(stages)
             run.conclude(outcome)
             return outcome
         run.next_stage()
@@ -139,37 +136,37 @@ def _failure(error: HiveError, traceback: str = "") -> dict[str, Any]:
 
 
 def run_forked(directory: RunDirectory, server: ForkServer) -> int:
-    """The whole run in the supervisor's process, which has started its fork server; returns the exit code.
+    """Run the run in the supervisor's process, which has started the fork server; return the exit code.
 
-    What could not even start lies in `failure.json`.
+    If it cannot start, the error is written to `failure.json`, which `hive up` shows.
     """
     run = LiveRun(directory)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_forked(run, server))
-        return FORCED if run.now else EXIT_CODES[outcome.state]
+        return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
         run.event("failed", str(error))
         traceback = error.traceback if isinstance(error, BuildError) else ""
         write_json(directory.failure_file, _failure(error, traceback))
-        run.never_started(error)
+        run.conclude_unstarted(error)
         return error.exit_code
     finally:
         run.close()
 
 
 def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:
-    """The whole run in this process. Raises HiveError when it cannot start.
+    """Run the run in this process and return the exit code. Raises HiveError if it cannot start.
 
-    `function` makes the topology of the config, in the place of what the config names.
+    `function` makes the topology from the config, instead of the function that the config names.
     """
     run = LiveRun(directory)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_inline(run, function))
-        return FORCED if run.now else EXIT_CODES[outcome.state]
+        return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
-        run.never_started(error)
+        run.conclude_unstarted(error)
         raise
     finally:
         run.close()

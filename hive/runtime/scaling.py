@@ -1,14 +1,13 @@
-"""Scaling: a run goes on with other numbers of workers.
+"""Continue a run with different numbers of workers, and change keys of a running run.
 
-    hive scale -> the config that follows -> drain, save -> build -> the next stage of the same run -> ...
+    hive scale -> check the new config -> drain, save -> build -> the next stage of the same run -> ...
 
-A run has stages. Each is a topology of its own under a supervisor of its own, in the same process and directory and on
-the same axis; the next begins where the last one's drain has saved. So scaling is nothing new: it is the end of a run
-and the resumption of another, without what costs time in between (a process, imports), and everything that holds for
-those holds here, for actors of users too. What it costs is a pause, and that open episodes are cut; a run that was
-scaled is not exact.
+A run consists of stages. Each stage has its own topology and supervisor, but all share one process, directory and axis
+of metrics. A stage resumes from the checkpoint that the previous stage saved while it drained. Scaling is thus the end
+of one run and the resumption of another, without the time for a new process and its imports, and custom actors need
+nothing beyond what resuming needs. It costs a pause of the training and cuts open episodes, and the run is not exact.
 
-The stages of one run add up: restarts and the accounts of channels.
+Restarts and accounts of channels are summed over the stages of a run.
 """
 
 from __future__ import annotations
@@ -26,53 +25,59 @@ from hive.records import RunDirectory
 from hive.runtime.accounting import sum_of_accounts
 from hive.runtime.outcome import Outcome
 
-__all__ = ["SCALED", "added_up", "changed_config", "description", "live_change"]
+__all__ = ["SCALED", "changed_config", "combined_outcome", "description", "live_change"]
 
-SCALED = "scaled"  # the state in which a stage ends that another one follows
+SCALED = "scaled"  # state in which a stage ends if another stage follows
 
-KEYS = ("collection.workers", "gradients.workers")
-LIVE = "algorithm."  # what keys begin with that `hive set` can change
-ROOM = 3  # times the newest checkpoint must fit the disk: what scaling saves, beside what is there
+SCALABLE = ("collection.workers", "gradients.workers")  # keys that `hive scale` can change
+SETTABLE = "algorithm."  # prefix of the keys that `hive set` can change
+FREE_CHECKPOINTS = 3  # free disk space required for scaling, in sizes of the largest checkpoint
 
 
 def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
-    """The config with these keys changed. Raises UsageError or ConfigError for what cannot be."""
+    """Return the config with the changes `sets` ("key=value"), for the next stage.
+
+    Raises UsageError for other keys than SCALABLE, for values that are already set, and for a disk that is too full;
+    ConfigError for invalid values.
+    """
     for text in sets:
         key = text.partition("=")[0].strip()
-        if key not in KEYS:
-            raise UsageError(f"`{key}` cannot be changed while a run goes on", hint=f"these can: {', '.join(KEYS)}")
+        if key not in SCALABLE:
+            raise UsageError(f"`{key}` cannot be changed during a run", hint=f"these can: {', '.join(SCALABLE)}")
     changed = load_config(directory.resolved_file, sets)
     if not config.differences(changed):
-        raise UsageError(f"{directory.name} has that already: {description(None, changed)}")
-    needed = ROOM * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
+        raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
+    needed = FREE_CHECKPOINTS * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
     free = shutil.disk_usage(directory.path).free
     if free < needed:
         raise UsageError(
-            f"scaling saves a checkpoint, and the disk has {free / 2**20:.0f} MiB left; it takes {needed / 2**20:.0f}",
+            f"scaling saves a checkpoint and needs {needed / 2**20:.0f} MiB; the disk has {free / 2**20:.0f} MiB left",
             hint="make room, or lower checkpoint.keep",
         )
     return changed
 
 
 def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
-    """The config with these keys of [algorithm] changed, which the run goes on with at once, without another stage.
+    """Return the config with the changes `sets` ("key=value"), which the run adopts at once, in the same stage.
 
-    Raises UsageError or ConfigError for what cannot be.
+    Raises UsageError for keys outside [algorithm], for values that are already set, and for decentralised workers;
+    ConfigError for invalid values.
     """
     for text in sets:
         key = text.partition("=")[0].strip()
-        if not key.startswith(LIVE):
-            hint = "`hive scale` changes numbers of workers" if key in KEYS else f"those of [{LIVE[:-1]}] can"
-            raise UsageError(f"`{key}` cannot be changed while a run goes on", hint=hint)
+        if not key.startswith(SETTABLE):
+            scalable = key in SCALABLE
+            hint = "`hive scale` changes numbers of workers" if scalable else f"keys of [{SETTABLE[:-1]}] can"
+            raise UsageError(f"`{key}` cannot be changed during a run", hint=hint)
     changed = load_config(directory.resolved_file, sets)
     differing = config.differences(changed)
     for key in differing:
         with_parameter(config.algorithm, key, changed.value(key))
     if not differing:
-        raise UsageError(f"{directory.name} has that already: {', '.join(sets)}")
+        raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
     if config.gradients.decentralised:
         raise UsageError(
-            "decentralised workers each keep the learner's state, and would not change it at the same turn",
+            "decentralised workers each hold the learner's state, and would not change it at the same turn",
             hint=f"hive down {directory.name}; hive resume {directory.name} "
             + " ".join(f"--set {text}" for text in sets),
         )
@@ -80,14 +85,14 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
 
 
 def description(before: Config | None, after: Config) -> str:
-    """`collection.workers 1 -> 4`."""
+    """Describe a change, `collection.workers 1 -> 4`; without `before`, the scalable keys of `after`."""
     if before is None:
-        return ", ".join(f"{key} = {after.value(key)}" for key in KEYS)
+        return ", ".join(f"{key} = {after.value(key)}" for key in SCALABLE)
     return ", ".join(f"{key} {before.value(key)} -> {after.value(key)}" for key in before.differences(after))
 
 
-def added_up(stages: Sequence[Outcome]) -> Outcome:
-    """The outcome of all of a run's stages: that of the last, with the restarts and accounts of all."""
+def combined_outcome(stages: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of a run: that of its last stage, with the restarts and accounts of all stages summed."""
     restarts: Counter[str] = Counter()
     accounts: dict[str, list[dict[str, Any]]] = {}
     for stage in stages:

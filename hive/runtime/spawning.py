@@ -1,7 +1,7 @@
-"""Spawning a fork server. Loads nothing but Python's own: the supervisor does it before it imports anything else.
+"""Start a fork server, with the standard library only, because the supervisor does it before its other imports.
 
-What a fork server is, hive.runtime.fork_server tells; who starts which one, hive.runtime.supervise and
-hive.runtime.forked.
+hive.runtime.fork_server describes what a fork server does. hive.runtime.supervise starts the first one of a run,
+hive.runtime.forked its replacements.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 __all__ = ["OUTPUT", "THREADS", "ForkServer", "start_fork_server"]
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-OUTPUT = "fork-server.out"  # in the log folder
+OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 
-ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # and our end of the line to it
+ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
 
 
 def start_fork_server(log_folder: Path) -> ForkServer:
-    """A new fork server, which waits for requests and writes what it prints into the log folder."""
+    """Start a fork server in a session of its own, with its output appended to OUTPUT in the log folder."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", "-m", "hive.runtime.fork_server", str(theirs.fileno())]
     with theirs, (log_folder / OUTPUT).open("ab") as out:

@@ -1,13 +1,15 @@
-"""Stacks: what a process is executing right now, without its help.
+"""Read the stacks of a running process from outside, even if it is stuck.
 
-A forked process hands a signal to Python's `faulthandler`, which writes the stacks of all its threads from inside the
-signal handler: also when the process is stuck in native code, in an environment, or in a loop without an await. (Not
-when it is stopped, or waits in the kernel without hearing signals.) A second signal has a handler in Python, which adds
-what the threads do not show: for what every task of the event loop waits, call by call. It comes when the interpreter
-next takes a step, so of a process that is stuck there is the first part only. (One signal for both, handed on by
-`faulthandler`, would interrupt system calls of native code: it cannot ask for their restart and for that.)
+A forked process registers a signal with Python's `faulthandler`, which writes the stacks of all threads from inside the
+signal handler. That works while the process is stuck in native code, in an environment, or in a loop without an await,
+but not while it is stopped (SIGSTOP) or in an uninterruptible system call.
 
-The text goes to `log/<process>.stacks`; whoever sent the signals reads what was added there.
+A second signal has a handler in Python, which adds what the threads do not show: for each task of the event loop, the
+chain of calls that it waits for. It runs at the interpreter's next step, so a stuck process writes only the first part.
+(`faulthandler` could chain one signal to both handlers, but then it cannot restart interrupted system calls of native
+code.)
+
+Both parts are appended to `log/<process>.stacks`, and the sender of the signals reads the new text.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ __all__ = ["listen_for_stacks", "read_stacks"]
 
 THREADS_SIGNAL = signal.SIGUSR2
 TASKS_SIGNAL = signal.SIGUSR1
-WAIT_S = 2.0  # for the text of a process that lives: milliseconds, seconds where it does not get the processor
-LOOK_S = 0.01
-MOST_BYTES = 1 << 20  # read at once: thousands of frames
-TASKS_S = 0.3  # for the second part, once the first is there: a turn of a loop that runs
+WAIT_S = 2.0  # time limit for an answer: it takes milliseconds, or seconds on a machine that is overloaded
+POLL_S = 0.01  # interval between reads of the files
+MAX_BYTES = 1 << 20  # limit on the text of one process: thousands of frames
+TASKS_S = 0.3  # time limit for the second part after the first: one iteration of an event loop that runs
 TASKS = "Tasks (innermost call first):"
-MOST_CALLS = 100  # of a task: chains are some ten deep, a recursion is recognised
+MAX_CALLS = 100  # limit on the calls of one task: chains are about ten deep, and 100 show a recursion
 
 
 def stacks_file(folder: Path, process: str) -> Path:
@@ -38,37 +40,37 @@ def stacks_file(folder: Path, process: str) -> Path:
 
 
 def listen_for_stacks(folder: Path, process: str) -> None:
-    """In the process itself, at its start: from now on the signals make it write its stacks."""
+    """Make this process write its stacks into `folder` when it receives the two signals. Raises OSError."""
     fd = os.open(stacks_file(folder, process), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def add_tasks(number: int, frame: FrameType | None) -> None:
         try:
             os.write(fd, f"{tasks_text()}\n".encode(errors="backslashreplace"))
         except Exception:
-            pass  # it interrupts whatever runs here, and must not end it
+            pass  # an error here would be raised inside the interrupted code of the actor
 
     signal.signal(TASKS_SIGNAL, add_tasks)
-    signal.siginterrupt(TASKS_SIGNAL, False)  # looking changes nothing, not even for an environment inside of `read`
+    signal.siginterrupt(TASKS_SIGNAL, False)  # restart system calls, so that an environment inside `read` is unaffected
     faulthandler.register(THREADS_SIGNAL, file=fd, all_threads=True)
 
 
 def tasks_text() -> str:
-    """The tasks of the loop that runs in this thread, each with the calls that wait for one another."""
+    """Return the tasks of the event loop in this thread as text, each with its chain of awaited calls."""
     try:
         tasks = asyncio.all_tasks()
     except RuntimeError:
         return f"{TASKS} no event loop runs"
-    told = sorted((task.get_name(), "\n".join(_calls(task.get_coro()))) for task in tasks)
-    return "\n".join([TASKS, *(f"  {name}\n{calls}" for name, calls in told)])
+    named = sorted((task.get_name(), "\n".join(_calls(task.get_coro()))) for task in tasks)
+    return "\n".join([TASKS, *(f"  {name}\n{calls}" for name, calls in named)])
 
 
 def _calls(waiting: Any) -> list[str]:
-    """What a coroutine executes or waits for, innermost first, as `faulthandler` writes frames."""
+    """Return the calls that a coroutine executes or awaits, innermost first, in the format of `faulthandler`."""
     found: list[str] = []
-    while waiting is not None and len(found) < MOST_CALLS:
+    while waiting is not None and len(found) < MAX_CALLS:
         kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
         if kind is None:
-            break  # a future, or an iterator of C
+            break  # a future, or an iterator implemented in C
         frame = getattr(waiting, f"{kind}_frame")
         if frame is not None:
             code = frame.f_code
@@ -78,7 +80,7 @@ def _calls(waiting: Any) -> list[str]:
 
 
 async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
-    """The stacks of these processes, innermost call first; "" of one that did not answer in time."""
+    """Return process -> its stacks, innermost call first, or "" if it did not answer within WAIT_S seconds."""
     before = {process: _size(stacks_file(folder, process)) for process in pids}
     for pid in pids.values():
         try:
@@ -86,14 +88,14 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
             os.kill(pid, TASKS_SIGNAL)
         except ProcessLookupError:
             pass
-    found, patience = dict.fromkeys(pids, ""), round(TASKS_S / LOOK_S)
-    for _ in range(round(WAIT_S / LOOK_S)):
-        await asyncio.sleep(LOOK_S)
-        now = {process: _added(stacks_file(folder, process), before[process]) for process in pids}
-        complete = all(now.values()) and now == found  # the same twice: nothing is being written any more
-        patience -= 1 if complete else 0
-        found = now
-        if complete and (patience <= 0 or all(TASKS in text for text in found.values())):
+    found, polls_left = dict.fromkeys(pids, ""), round(TASKS_S / POLL_S)
+    for _ in range(round(WAIT_S / POLL_S)):
+        await asyncio.sleep(POLL_S)
+        current = {process: _added(stacks_file(folder, process), before[process]) for process in pids}
+        complete = all(current.values()) and current == found  # unchanged since the last read: no write is in progress
+        polls_left -= 1 if complete else 0
+        found = current
+        if complete and (polls_left <= 0 or all(TASKS in text for text in found.values())):
             break
     return found
 
@@ -109,6 +111,6 @@ def _added(path: Path, start: int) -> str:
     try:
         with path.open("rb") as file:
             file.seek(start)
-            return file.read(MOST_BYTES).decode(errors="backslashreplace").strip()
+            return file.read(MAX_BYTES).decode(errors="backslashreplace").strip()
     except OSError:
         return ""

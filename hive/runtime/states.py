@@ -1,11 +1,11 @@
-"""The state machines of an actor and of a run, as literal tables. No I/O, no clock, no other module's types.
+"""Define the state machines of an actor and of a run as literal tables, without I/O, clock or types of other modules.
 
-    ACTOR   the supervisor's view of one incarnation after another of the same actor
+    ACTOR   the supervisor's view of one actor across its incarnations
     RUN     the run as a whole
 
-A table is {state: {event: next state}}. `Machine` applies one: an event that the current state does not know raises
-`BadTransition` and changes nothing. Each machine keeps its last 64 transitions, its story, which every error about it
-carries.
+A table is {state: {event: next state}}. `Machine` applies it: an event that the current state does not accept raises
+`BadTransition` and changes nothing. Each machine keeps a history of its last 64 transitions; the error shows the end
+of it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hive.errors import BadTransition
 
 __all__ = ["ACTOR", "RUN", "ActorEvent", "ActorState", "Machine", "RunEvent", "RunState"]
 
-STORY_LENGTH = 64  # transitions kept: several restarts' worth, one screen
+HISTORY_LENGTH = 64  # transitions kept per machine: several restarts, and it fits on one screen
 
 
 class ActorState(enum.Enum):
     starting = "starting"  # forked, setting up
-    ready = "ready"  # set up, waits for the others
+    ready = "ready"  # set up, waiting for the other actors
     running = "running"
     draining = "draining"  # asked to stop
-    failed = "failed"  # its process is gone and it was not asked to
-    finished = "finished"  # ended by itself or because it was asked to
+    failed = "failed"  # its process exited without being asked to stop
+    finished = "finished"  # ended by itself or on request
 
 
 class ActorEvent(enum.Enum):
@@ -36,7 +36,7 @@ class ActorEvent(enum.Enum):
     begin = "begin"
     stop = "stop"  # asked to stop
     done = "done"  # its run() returned
-    died = "died"  # its process is gone
+    died = "died"  # its process exited
     restart = "restart"
 
 
@@ -62,7 +62,7 @@ ACTOR: Mapping[ActorState, Mapping[ActorEvent, ActorState]] = {
     },
     ActorState.failed: {ActorEvent.restart: ActorState.starting, ActorEvent.stop: ActorState.finished},
     ActorState.finished: {
-        ActorEvent.restart: ActorState.starting,  # it shared a process with one that failed
+        ActorEvent.restart: ActorState.starting,  # another actor of its process failed, and all restart together
         ActorEvent.died: ActorState.finished,
         ActorEvent.stop: ActorState.finished,
     },
@@ -74,10 +74,10 @@ class RunState(enum.Enum):
     running = "running"
     paused = "paused"
     draining = "draining"
-    finished = "finished"  # reached what it was asked to reach
-    stopped = "stopped"  # ended because somebody asked
+    finished = "finished"  # reached its goal
+    stopped = "stopped"  # ended on request
     failed = "failed"
-    lost = "lost"  # its supervisor is gone; only views say so
+    lost = "lost"  # its supervisor exited without a summary; only views use this state
 
 
 class RunEvent(enum.Enum):
@@ -127,25 +127,29 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class Machine(Generic[S, E]):
-    """One machine: a table, a current state and the story of how it got there."""
+    """A state machine: a transition table, the current state, and the history of transitions."""
 
     def __init__(self, name: str, table: Mapping[S, Mapping[E, S]], state: S) -> None:
         self.name = name
         self.table = table
         self.state = state
-        self.story: deque[str] = deque(maxlen=STORY_LENGTH)
+        self.history: deque[str] = deque(maxlen=HISTORY_LENGTH)
 
-    def knows(self, event: E) -> bool:
+    def accepts(self, event: E) -> bool:
+        """Return whether the current state has a transition for `event`."""
         return event in self.table[self.state]
 
     def handle(self, event: E, why: str = "") -> S:
-        """Applies `event`. `why` goes into the story. Raises BadTransition, and changes nothing, if it is unknown."""
+        """Apply `event` and return the new state; `why` is added to the history.
+
+        Raises BadTransition, and changes nothing, if the current state does not accept the event.
+        """
         following = self.table[self.state].get(event)
         if following is None:
-            story = "; ".join(list(self.story)[-5:]) or "no transition yet"
+            history = "; ".join(list(self.history)[-5:]) or "no transition yet"
             raise BadTransition(
-                f"{self.name} in state `{self.state.value}` cannot handle `{event.value}` (before: {story})"
+                f"{self.name} in state `{self.state.value}` cannot handle `{event.value}` (before: {history})"
             )
-        self.story.append(f"{self.state.value} -{event.value}-> {following.value}" + (f" ({why})" if why else ""))
+        self.history.append(f"{self.state.value} -{event.value}-> {following.value}" + (f" ({why})" if why else ""))
         self.state = following
         return following

@@ -1,10 +1,11 @@
-"""Status pages: what an actor is doing, since when, and what its time went into.
+"""Status pages show an actor's current phase, its beginning, and the time spent in each phase.
 
-Each actor owns one 4096-byte page in a segment of the supervisor (native/include/hive/status.hpp draws it). The actor
-writes, anybody reads at any moment; reading costs the run nothing and works when the actor hangs or is dead.
+Each actor owns one 4096-byte page in a segment of the supervisor (native/include/hive/status.hpp documents its layout).
+Only the actor writes it. Any process can read it at any time, at no cost to the run, also when the actor hangs or has
+exited.
 
-`Status` is the actor's side: `enter(phase)` when it begins something else, counters for what it has done. Phases are
-of four kinds: busy (its own work), wait_in (nothing to do), wait_out (nowhere to put it), runtime (hive itself).
+`Status` is the actor's side: it enters a phase whenever its activity changes, and counts its work. A phase is of one of
+four kinds: busy (the actor's work), wait_in (no input), wait_out (no room for its output), runtime (hive itself).
 `ActorStatus` is a reader's copy.
 """
 
@@ -22,9 +23,9 @@ PAGE_BYTES = 4096
 
 
 class Status:
-    """An actor's own page.
+    """Writes an actor's status page.
 
-    `enter` and `add` are the native methods themselves: they are called for every step of an environment.
+    `enter` and `add` are the native methods themselves, because they are called for every step of an environment.
     """
 
     def __init__(self, page: _native.StatusPage, name: str, pid: int, incarnation: int) -> None:
@@ -40,21 +41,22 @@ class Status:
         page.enter(self.runtime)
 
     def phase(self, name: str, kind: int = BUSY) -> int:
-        """The index of the phase called `name` (at most 23 bytes), made at first use."""
+        """Return the index of the phase `name`, added at first use. Raises ValueError above 23 bytes or 32 phases."""
         return self.page.phase(name, kind)
 
     def count(self, name: str, delta: float = 1.0) -> None:
-        """Adds to the counter called `name`. For rare events; hot paths keep the index and call `add`."""
+        """Add `delta` to the counter `name`. For rare events; hot paths keep the index and call `add`."""
         self.add(self.counter(name), delta)
 
     def show_version(self, version: int, lag: int) -> None:
+        """Show the version of the weights in use, and how many versions they lag behind."""
         self.page.version = version
         self.page.lag = lag
 
 
 @dataclass(frozen=True)
 class ActorStatus:
-    """One page as it was at `now_ns`. Times in ns of the monotonic clock; `spent_ns` maps a phase to (kind, time)."""
+    """A copy of one page at `now_ns`. Times are ns of the monotonic clock; `spent_ns` maps a phase to (kind, ns)."""
 
     name: str
     pid: int
@@ -70,28 +72,28 @@ class ActorStatus:
     counters: Mapping[str, float]
 
     def share(self, kind: int) -> float:
-        """The share of its time spent in phases of `kind`; 0 before it has spent any."""
+        """Return the fraction (0 to 1) of the actor's time spent in phases of `kind`; 0 before it has spent any."""
         total = sum(ns for _, ns in self.spent_ns.values())
         return sum(ns for k, ns in self.spent_ns.values() if k == kind) / total if total else 0.0
 
     @property
     def kind(self) -> int:
-        """The kind of the phase it is in now."""
+        """The kind of the current phase."""
         return self.spent_ns.get(self.phase, (RUNTIME, 0))[0]
 
     @property
     def doing_s(self) -> float:
-        """Seconds since it entered the phase it is in."""
+        """Seconds since the actor entered its current phase."""
         return max(self.now_ns - self.since_ns, 0) / 1e9 if self.since_ns else 0.0
 
     @property
     def still_s(self) -> float:
-        """Seconds since it began what it does, or since its event loop last ran, if that is less."""
+        """Seconds since the actor entered its current phase or its event loop last ran, whichever is less."""
         return min(self.doing_s, max(self.now_ns - self.pulse_ns, 0) / 1e9)
 
 
 def read_status(pages: _native.Status, index: int) -> ActorStatus:
-    """A copy of page `index`."""
+    """Return a copy of page `index`."""
     page = pages.snapshot(index)
     return ActorStatus(
         name=page["name"],

@@ -1,10 +1,10 @@
-"""The supervisor's process from its first instruction: `python -m hive.runtime.supervise RUN_DIRECTORY LOG_FOLDER`.
+"""Main module of the supervisor's process: `python -m hive.runtime.supervise RUN_DIRECTORY LOG_FOLDER`.
 
-It starts the fork server before it imports what it itself needs: importing torch takes seconds, and all of them are in
-the start of a run. Whatever happens to this process then, the fork server's line ends with it, and so does the fork
-server (hive.runtime.fork_server). The run itself is hive.runtime.run's.
+It starts the fork server before its own imports, so that both processes import in parallel: the fork server's import of
+torch takes seconds and dominates the start of a run. However this process exits, its connection to the fork server
+closes, and the fork server exits too (hive.runtime.fork_server). hive.runtime.run runs the run itself.
 
-This module loads nothing but Python's own.
+This module imports only the standard library at the top, to start the fork server without delay.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The supervisor's process: its own session, so that closing the terminal does not reach it."""
+    """Start the fork server, run the run, and exit with its exit code.
+
+    `hive up` starts this process in a session of its own, so closing the terminal does not end it.
+    """
     directory, log_folder = map(Path, sys.argv[1:3])
-    server, line = start_fork_server(log_folder)
+    server, connection = start_fork_server(log_folder)
     try:
         from hive.records import RunDirectory
         from hive.runtime.run import run_forked
 
-        code = run_forked(RunDirectory.open(directory), (server, line))
+        code = run_forked(RunDirectory.open(directory), (server, connection))
     finally:
-        if server.poll() is None:  # the run did not get as far as to need it
+        if server.poll() is None:  # the run failed before it took over the fork server
             server.kill()
             server.wait()
     sys.exit(code)

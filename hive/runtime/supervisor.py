@@ -1,22 +1,22 @@
-"""The supervisor (in OTP's meaning): starts the actors, knows how each of them is, brings back those that die.
+"""Supervise a run in the sense of Erlang/OTP: start the actors, track their states, restart those that fail.
 
-    start all -> everyone ready -> Begin -> ... -> RunOver | a request | an escalation -> drain -> kill -> outcome
-                                            └─ pause, resume (hive.runtime.pausing)
+    start all -> all ready -> Begin -> ... -> RunOver | a request | a failure -> drain -> kill -> outcome
+                                       └─ pause, resume (hive.runtime.pausing)
 
-It owns the run's memory and its sockets, so an actor can die at any instruction and take nothing with it. After a
-*confirmed* exit (never on suspicion: a stopped process is killed first) it puts shared memory right: what the dead one
-was filling is freed, what it had claimed is dropped as `consumer_died` or offered again, half transitions are
-completed, its pins are taken out. Then it says `Left`, and `Joined` when a new incarnation is ready.
+The supervisor owns the run's memory and sockets, so an actor can be killed at any instruction without losing them.
+After a *confirmed* exit (a stopped process is killed first) it repairs shared memory (hive.runtime.recovery): it frees
+slots that the actor was filling, drops its claimed slots as `consumer_died` or offers them again, completes half-done
+transitions and removes its pins. Then it sends `Left`, and `Joined` when a new incarnation is ready.
 
-    dead because            found by                                         then
-    exit, signal            the process table, at once                       restart, or escalate
-    stopped (state T)       a look at /proc, every 0.25 s                    killed, restart
-    stuck                   no progress on its page for `phase_limit_s`      killed, restart
-    its neighbour died      they share a process: the unit of restart        restart
+    cause of the exit       detected by                                      reaction
+    exit, signal            the process table, at once                       restart, or end of the run
+    stopped (state T)       /proc, every 0.25 s                              kill, restart
+    stuck                   no progress on its page for `phase_limit_s`      kill, restart
+    a neighbour exited      actors of a process restart together             restart
 
-An actor that fails more than `restarts` times within `window_s`, or whose error a restart cannot help, ends the run:
-the others drain, and the outcome says who failed, how, and what it was doing. The supervisor imports no torch, knows
-no reinforcement learning, and reads time and processes through seams.
+An actor that fails more than `restarts` times within `window_s`, or with an error that a restart cannot fix, ends the
+run: the others drain, and the outcome names the actor, its error and its phase. The supervisor imports no torch, has no
+code specific to reinforcement learning, and accesses time and processes only through interfaces that tests replace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hive.runtime.ending import Ending
 from hive.runtime.exit_handler import ExitHandler
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.messages import Frames, Message, Tree, decode, encode
-from hive.runtime.outcome import Death, Journal, Outcome
+from hive.runtime.outcome import CrashReport, Journal, Outcome
 from hive.runtime.pausing import Pausing
 from hive.runtime.plan import Plan
 from hive.runtime.processes import ProcessTable, SharedMemory, StartLost
@@ -63,18 +63,20 @@ from hive.runtime.watchdog import WATCH_S, watch
 
 __all__ = ["CHANGE", "Supervisor"]
 
-CHANGE = "update_algorithm_parameter"  # the endpoint (name, value) of whoever works by keys of [algorithm]
+CHANGE = "update_algorithm_parameter"  # endpoint (name, value) of actors that use keys of [algorithm]
 
-ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}
+ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}  # final event by `ending`; any other is `stop`
 
-STARTS = 5  # each is lost with a fork server that dies over it
+STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it
 
-ANNOUNCE_S = 0.02  # while the run starts, newcomers are announced together; nobody sends before it has begun
-EVENTS_TOLD = 20  # in a crash report: what happened before is seldom to blame
+# While the run starts, processes that sent Hello are announced together after this delay. It holds up no message, since
+# no actor sends before Begin.
+ANNOUNCE_S = 0.02
+REPORTED_EVENTS = 20  # events in a crash report: earlier ones are rarely the cause
 
 
 class Supervisor:
-    """See the module. `run` is the whole run; `request` asks it to end."""
+    """Supervises one run, or one stage of it. `run` returns when it has ended; `request` asks it to end."""
 
     def __init__(
         self,
@@ -101,36 +103,38 @@ class Supervisor:
         self.table = {name: ProcessRecord(name, actors) for name, actors in plan.processes.items()}
         self.machines = [Machine(a.name, ACTOR, ActorState.starting) for a in plan.actors]
         self.run_machine: Machine[RunState, RunEvent] = Machine("run", RUN, RunState.starting)
-        self.over = asyncio.Event()
-        self.changed = asyncio.Event()
+        self.drain_requested = asyncio.Event()
+        self.changed = asyncio.Event()  # set by every message and exit; `until` waits for it
         self.reason = ""
-        self.ending = ""  # finished | stopped | failed, once known
+        self.ending = ""  # finished | stopped | failed | scaled once the run begins to end
         self.error = ""
         self.hint = ""
         self.exact = True
-        self.changes: dict[str, Tree] = {}  # keys that were changed live: later incarnations are told of them too
+        self.changes: dict[str, Tree] = {}  # keys changed while running, which are sent to later incarnations too
         self.bad_messages = 0
         self.receiving = {c for channel in plan.channels if channel.carrier == "message" for c in channel.consumers}
-        self.newcomers: list[ProcessRecord] = []  # processes that listen and were not announced yet
+        self.newcomers: list[ProcessRecord] = []  # processes that listen but are not announced yet
         self.tasks: set[asyncio.Task[None]] = set()
-        self.recent: deque[str] = deque(maxlen=EVENTS_TOLD)
-        self.report = ""  # of the death that ended the run
-        self.deaths = ExitHandler(self)
+        self.recent: deque[str] = deque(maxlen=REPORTED_EVENTS)
+        self.report = ""  # path of the crash report of the exit that ended the run
+        self.exit_handler = ExitHandler(self)
         self.pausing = Pausing(self)
-        processes.on_exit = self.deaths.exited
+        processes.on_exit = self.exit_handler.exited
 
     # --- the whole run
 
     async def run(self) -> Outcome:
-        """Runs the topology to its end."""
+        """Run the topology to its end and return the outcome."""
         self.transport.bind(self.address, self._receive)
         watching = asyncio.create_task(watch(self))
         try:
             await asyncio.gather(*(self.start(process) for process in self.table.values()))
-            await self.until(lambda: all(m.state is ActorState.ready for m in self.machines) or self.over.is_set())
-            if not self.over.is_set():
+            await self.until(
+                lambda: all(m.state is ActorState.ready for m in self.machines) or self.drain_requested.is_set()
+            )
+            if not self.drain_requested.is_set():
                 self._begin_all()
-            await self.over.wait()
+            await self.drain_requested.wait()
             await Ending(self).stop_all()
         finally:
             for task in (watching, *self.tasks):
@@ -138,28 +142,30 @@ class Supervisor:
             await asyncio.gather(watching, *self.tasks, return_exceptions=True)
         return self._outcome()
 
-    def request(self, reason: str, *, now: bool = False) -> None:
-        """Ends the run because somebody asked; `now` kills instead of draining. Idempotent."""
-        if now:
+    def request(self, reason: str, *, at_once: bool = False) -> None:
+        """End the run as requested from outside; `at_once` kills the actors instead of draining them. Idempotent."""
+        if at_once:
             for process in self.table.values():
                 self.kill(process, process.why or reason, given_up=True)
         self.end("stopped", reason)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
+        """Log an event, and keep it for crash reports."""
         self.recent.append(f"{(self.clock.now_ns() - self.begun_ns) / 1e9:.2f} s {kind}: {text}")
         self.journal.event(kind, text, fields)
 
     def end(self, state: str, reason: str, error: str = "", hint: str = "") -> None:
+        """Begin to end the run, with the outcome `state`; only the first call has an effect."""
         if self.ending:
             return
         self.ending, self.reason, self.error, self.hint = state, reason, error, hint
         self.run_machine.handle(RunEvent.drain, reason)
         self.event("draining", reason, {"state": state})
-        self.over.set()
+        self.drain_requested.set()
         self.changed.set()
 
     async def start(self, process: ProcessRecord) -> None:
-        """Its next incarnation. Raises HiveError when there is none; then nothing of it is left."""
+        """Start the next incarnation of a process. Raises HiveError if that fails; then nothing of it is left."""
         for attempt in range(1, STARTS + 1):
             address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
             process.begin(address, self.clock.now_ns())
@@ -167,11 +173,11 @@ class Supervisor:
                 pid = await self.processes.start(process.name, process.incarnation, process.address)
                 break
             except StartLost:
-                self.deaths.lost(process)
+                self.exit_handler.start_lost(process)
                 if attempt == STARTS:
                     raise
         process.forked(pid, self.clock.now_ns())
-        if process.why:  # somebody wanted it dead before it was there
+        if process.why:  # a kill was requested before the process existed
             self.processes.kill(process.name)
 
     def _begin_all(self) -> None:
@@ -185,15 +191,18 @@ class Supervisor:
         for actor in process.actors:
             self.machines[actor].handle(ActorEvent.begin)
         for actor in process.actors if self.changes else ():
-            if CHANGE in self.plan.actors[actor].endpoints:  # it was made of the config as it had been
+            if CHANGE in self.plan.actors[actor].endpoints:  # it was forked with the values from before the changes
                 for key, value in self.changes.items():
                     self.send(process, Call(0, SUPERVISOR, actor, CHANGE, [key, value]))
         if self.pausing.wanted:
             self.send(process, Pause())
         self.send(process, Begin())
 
-    def tell_of_change(self, key: str, value: Tree) -> list[str]:
-        """Tells everybody who works by this key of its new value, now and at every later start; their names."""
+    def change_key(self, key: str, value: Tree) -> list[str]:
+        """Send the new value of a key to all actors with the endpoint CHANGE, now and at every later start.
+
+        Returns their names; if there is none, nothing changes. A changed run is not exact.
+        """
         called = self.call(CHANGE, key, value)
         if called:
             self.changes[key] = value
@@ -201,7 +210,10 @@ class Supervisor:
         return called
 
     def call(self, method: str, *arguments: Tree) -> list[str]:
-        """Calls this endpoint of every actor that has it; their names. What it raises there the diary tells."""
+        """Call this endpoint of every running actor that has it, and return their names.
+
+        An error that an endpoint raises is reported by an EndpointFailed message and logged as an event.
+        """
         called = []
         for number, actor in enumerate(self.plan.actors):
             process = self.table[actor.process]
@@ -218,9 +230,10 @@ class Supervisor:
     def _post(self, process: ProcessRecord, frames: Frames) -> None:
         self.transport.post(process.address, frames)
         for actor in process.actors:
-            self.pages.mailed(actor)  # it may sleep on its notifier
+            self.pages.mailed(actor)  # wakes it if it sleeps on its notifier
 
-    def tell_all(self, message: Message) -> None:
+    def broadcast(self, message: Message) -> None:
+        """Send a message to all processes that listen."""
         frames = encode(message)
         for process in self.table.values():
             if process.alive and process.listening:
@@ -236,12 +249,12 @@ class Supervisor:
         self.changed.set()
 
     def _joined(self, processes: Sequence[ProcessRecord]) -> Frames:
-        """The announcement of all actors of these processes."""
+        """Return the frames that announce all unfinished actors of these processes."""
         members: dict[int, Member] = {}
         for process in processes:
             dedicated = len(process.actors) == 1 and self.processes.dedicated
-            there = (a for a in process.actors if self.machines[a].state is not ActorState.finished)
-            members |= dict.fromkeys(there, Member(process.incarnation, process.address, dedicated))
+            present = (a for a in process.actors if self.machines[a].state is not ActorState.finished)
+            members |= dict.fromkeys(present, Member(process.incarnation, process.address, dedicated))
         return encode(Joined.of(members))
 
     def _on_hello(self, message: Hello) -> None:
@@ -250,28 +263,28 @@ class Supervisor:
             return
         process.listening = True
         self.newcomers.append(process)
-        if self.ending:  # it was being started when the others were told
+        if self.ending:  # it was still starting when Drain was sent to the others
             self.send(process, Drain(self.reason))
         if self.run_machine.state is not RunState.starting:
             self._announce()
-        elif len(self.newcomers) == 1:  # n processes that start together are n announcements, not n * n
+        elif len(self.newcomers) == 1:  # announce n processes that start together with n messages instead of n * n
             asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
 
     def _announce(self) -> None:
-        """Tells the newcomers of everybody, and everybody of the newcomers."""
+        """Send the list of all actors to new processes, and the list of new actors to the others."""
         new = [process for process in self.newcomers if process.alive and process.listening]
         self.newcomers.clear()
-        there = [p for p in self.table.values() if p.alive and p.listening]
-        everyone, newcomers = self._joined(there), self._joined(new)
-        for process in there if new else ():
-            self._post(process, everyone if process in new else newcomers)
+        present = [p for p in self.table.values() if p.alive and p.listening]
+        all_actors, new_actors = self._joined(present), self._joined(new)
+        for process in present if new else ():
+            self._post(process, all_actors if process in new else new_actors)
 
     def _on_ready(self, message: Ready) -> None:
         process = self.table[message.process]
         if message.incarnation != process.incarnation:
             return
         for actor in process.actors:
-            if self.machines[actor].knows(ActorEvent.ready):
+            if self.machines[actor].accepts(ActorEvent.ready):
                 self.machines[actor].handle(ActorEvent.ready)
         if self.run_machine.state in (RunState.running, RunState.paused) and all(
             self.machines[a].state is ActorState.ready for a in process.actors
@@ -286,12 +299,13 @@ class Supervisor:
 
     def _on_done(self, message: Done) -> None:
         machine, process = self.machines[message.actor], self._process_of(message.actor)
-        if message.incarnation == process.incarnation and machine.knows(ActorEvent.done):
+        if message.incarnation == process.incarnation and machine.accepts(ActorEvent.done):
             machine.handle(ActorEvent.done)
             process.taken[message.actor] = message.taken
-            self.deaths.done(message.actor, process)
-            at_work = (m for m, a in zip(self.machines, self.plan.actors, strict=True) if not a.serves)
-            if all(m.state is ActorState.finished for m in at_work):
+            self.exit_handler.actor_done(message.actor, process)
+            # Actors that only answer calls never finish by themselves, so the run does not wait for them.
+            working = (m for m, a in zip(self.machines, self.plan.actors, strict=True) if not a.serves)
+            if all(m.state is ActorState.finished for m in working):
                 self.end("finished", "all actors are done")
 
     def _on_failed(self, message: Failed) -> None:
@@ -319,26 +333,27 @@ class Supervisor:
         task.add_done_callback(self._worked)
 
     def _worked(self, task: asyncio.Task[None]) -> None:
-        """What raises here is a fault of ours. Whatever it was about would never happen: better no run than that."""
+        """End the run if a task of the supervisor raised: a bug, after which a restart or repair would be missing."""
         self.tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             text, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
-            report = self.journal.crash(Death("supervisor", text, "in `supervise`", trace, events=list(self.recent)))
+            crash = CrashReport("supervisor", text, "in `supervise`", trace, events=list(self.recent))
+            report = self.journal.crash(crash)
             self.event("died", f"the supervisor failed: {text}", {"crash": report})
             self.report = self.report or report
             self.end("failed", "the supervisor failed", f"the supervisor failed: {text}")
-            self.ending = "failed"
+            self.ending = "failed"  # also if the run was already ending for another reason
 
     def kill(self, process: ProcessRecord, why: str, *, given_up: bool = False) -> None:
-        """Only then is its death confirmed."""
+        """Send SIGKILL to a process. Its exit is confirmed by the process table, which then calls `on_exit`."""
         process.why, process.given_up = why, given_up
         self.processes.kill(process.name)
 
     # --- the end
 
     async def until(self, condition: Callable[[], bool], limit_s: float = math.inf) -> bool:
-        """Waits for a condition that a message or an exit makes true; False when the limit came first."""
+        """Wait for a condition that a message or an exit makes true; return False after `limit_s` seconds."""
         limit = self.clock.now_ns() / 1e9 + limit_s
         while not condition():
             left = limit - self.clock.now_ns() / 1e9
@@ -353,8 +368,7 @@ class Supervisor:
         return True
 
     def _outcome(self) -> Outcome:
-        event = ENDS.get(self.ending, RunEvent.stop)  # whatever else it is called, somebody asked for it
-        self.run_machine.handle(event, self.reason)
+        self.run_machine.handle(ENDS.get(self.ending, RunEvent.stop), self.reason)
         return Outcome(
             state=self.ending,
             reason=self.reason,

@@ -1,14 +1,15 @@
-"""Topologies: which actors there are, what connects them, and where they run.
+"""Describe a topology: the actors of a run, the channels between them, and the processes in which they run.
 
     t = Topology()
     workers = t.add(Worker, count=4)
     sink = t.add(Sink)
     t.connect(workers.results, sink.results)
 
-`plan()` checks it and describes it as data (`Plan`, a message): that is all the supervisor ever sees. The classes and
-their parameters stay in the process that built the topology, which forks the actors: nothing is pickled.
+`plan()` checks the topology and describes it as data (`Plan`, a message), which is all that the supervisor uses. The
+classes and their parameters stay in the process that built the topology. That process forks the actors, so nothing is
+pickled.
 
-What can be judged at once is: message types, patterns, names. The rest is checked by `plan()` (hive.runtime.planning).
+`add` and `connect` check names, message types and patterns at once; `plan()` checks the rest (hive.runtime.planning).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from hive.runtime.resources import Resources, resources_of
 
 __all__ = ["Group", "PortRef", "Topology"]
 
-MAX_NAME_BYTES = 40  # fits a status page and a socket path
-MAX_CHANNEL_BYTES = 16  # "<channel>:consumer_died" is a counter name of at most 31 bytes
+MAX_NAME_BYTES = 40  # limit on an actor's name: it must fit a status page and a socket path
+MAX_CHANNEL_BYTES = 16  # limit on a channel's name: the counter "<channel>:consumer_died" may have 31 bytes
 
 Carrier = Literal["message", "slab", "board"]
 OnDeath = Literal["drop", "reoffer"]
@@ -37,7 +38,7 @@ OnDeath = Literal["drop", "reoffer"]
 
 @dataclass(frozen=True)
 class PortRef:
-    """A port of a group, as `connect` takes it."""
+    """A port of a group, as an argument of `connect`; its text is "group.port"."""
 
     group: Group
     port: Port[Any]
@@ -48,19 +49,19 @@ class PortRef:
 
 @dataclass(eq=False)
 class Group:
-    """Actors of one class: `group.results` is a port of theirs, `group.handle(0)` a reference to one."""
+    """Actors of one class. Attributes are their ports, as in `group.results`; `group.handle(0)` refers to one actor."""
 
     key: str
     cls: type[Actor]
     names: list[str]
-    processes: list[str]  # of each of them
+    processes: list[str]  # process name of each actor
     restart: bool
     last: bool
     parameters: dict[str, Any]
     resources: Resources
 
     def __getattr__(self, name: str) -> PortRef:
-        if name.startswith("__"):  # also while a copy is made, which has no `cls` yet
+        if name.startswith("__"):  # copy.copy looks these up on an object without `cls`
             raise AttributeError(name)
         ports = ports_of(self.cls)
         if name not in ports:
@@ -68,11 +69,14 @@ class Group:
         return PortRef(self, ports[name])
 
     def handle(self, index: int = 0) -> Handle:
+        """Return a reference to an actor of the group, whose endpoints other actors can call through it."""
         return Handle(self.names[index], self.cls)
 
 
 @dataclass
 class Channel:
+    """A connection from one port to one or more; `options` are the keyword arguments of `connect`."""
+
     name: str
     source: PortRef
     targets: list[PortRef]
@@ -81,14 +85,14 @@ class Channel:
 
 
 class Topology:
-    """See the module. `results` and `digest` say what of this run the summary shows."""
+    """The actors and channels of a run. `results` and `digest` select what the summary shows."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.channels: dict[str, Channel] = {}
-        self.layouts: dict[str, Layout] = {}  # of slab channels, by channel name
-        self.result_counters: tuple[str, tuple[str, ...]] = ("", ())
-        self.digest_of: tuple[str, int] = ("", 0)
+        self.layouts: dict[str, Layout] = {}  # channel name -> layout of its slots, for slabs
+        self.result_counters: tuple[str, tuple[str, ...]] = ("", ())  # actor name, names of its counters
+        self.digest_of: tuple[str, int] = ("", 0)  # "group.port", number of bytes
 
     def add(
         self,
@@ -104,12 +108,14 @@ class Topology:
         device: str = "cpu",
         **parameters: Any,
     ) -> Group:
-        """Adds `count` actors of `cls`, each built with `parameters`.
+        """Add `count` actors of `cls`, each built with `parameters`, and return their group.
 
-        `group` is the key under which `topology[...]` finds them: by default the role, in the plural when `count` is
-        given. `process` puts them all into one process of that name, or each into its own of a list; by default each
-        has a process of its own name. `restart`: brought back after a failure. `last`: stopped after all others.
-        `cores`, `threads`, `device`: what these processes may use, see hive.runtime.resources.
+        `group` is the key under which `topology[...]` finds them: by default the role, in the plural if `count` is
+        given. `process` names one process for all of them, or is a list with the process of each; by default each actor
+        has a process with its own name. With `restart`, a failed actor is restarted; with `last`, it drains after all
+        other actors. `cores`, `threads` and `device` are the resources of the processes (hive.runtime.resources).
+
+        Raises TopologyError for names that exist already or are too long, and for invalid counts and resources.
         """
         role = cls.role_name()
         key = group or (role if count is None else f"{role}s")
@@ -120,25 +126,27 @@ class Topology:
         taken = {name for g in self.groups.values() for name in g.names}
         start = sum(name.rpartition("-")[0] == role for name in taken)
         names = [f"{role}-{start + i}" if cls.numbered else role for i in range(1 if count is None else count)]
-        if twice := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
-            raise TopologyError(f"two actors are called `{twice}`", hint="set another `role` on one of their classes")
+        if repeated := next((n for i, n in enumerate(names) if n in taken or n in names[:i]), ""):
+            raise TopologyError(
+                f"two actors are called `{repeated}`", hint="set another `role` on one of their classes"
+            )
         if any(len(name.encode()) > MAX_NAME_BYTES for name in names):
             raise TopologyError(
                 f"the name `{names[-1]}` is longer than {MAX_NAME_BYTES} bytes",
                 hint="set a shorter `role` on the class",
             )
-        homes = names if process is None else [process] * len(names) if isinstance(process, str) else list(process)
-        if len(homes) != len(names):
-            raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(homes)} processes")
-        if clash := _named(cls) & _named(self.add):
+        processes = names if process is None else [process] * len(names) if isinstance(process, str) else list(process)
+        if len(processes) != len(names):
+            raise TopologyError(f"`{key}` has {len(names)} actors and a list of {len(processes)} processes")
+        if clash := _keywords(cls) & _keywords(self.add):
             raise TopologyError(
-                f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, as Topology.add itself has",
+                f"the constructor of {cls.__name__} has a parameter `{min(clash)}`, which Topology.add uses itself",
                 hint="give the parameter another name",
             )
-        added = Group(key, cls, names, homes, restart, last, parameters, resources_of(key, cores, threads, device))
+        added = Group(key, cls, names, processes, restart, last, parameters, resources_of(key, cores, threads, device))
         if clash := ports_of(cls).keys() & {*dir(added), *dir(Actor), *Actor.__annotations__}:
             raise TopologyError(
-                f"a port of {cls.__name__} is called `{min(clash)}`, as something of every group or actor is",
+                f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
                 hint="give the port another name",
             )
         self.groups[key] = added
@@ -170,14 +178,16 @@ class Topology:
         keep: int = 1,
         commit_with: str = "",
     ) -> None:
-        """Connects an outlet to an inlet, or a publication to a subscription.
+        """Connect an outlet to an inlet, or a publication to a subscription. Raises TopologyError if they do not fit.
 
-        With `layout` an outlet's messages lie in slabs of `slots` slots per producer; `by_share` gives consumer w the
-        producers c with c mod W = w; `on_death` says what becomes of slots that a dead consumer held; sequences begin
-        at `first`; the producers of a `shared` one read each other's messages; when the run pauses, those of an
-        `in_step` one have sent as many each. Without, they travel as messages, at most `window` in flight from a
-        producer to a consumer. A publication is a board of blocks of `block_bytes` that holds back its `keep` newest
-        versions; `commit_with` names the channel whose commit word it shares.
+        Without `layout`, an outlet sends messages, at most `window` in flight from one producer to one consumer. With
+        `layout`, its messages are slots in shared memory, `slots` per producer. Then `by_share` lets consumer w of W
+        receive from the producers c with c mod W = w; `on_death` decides about the slots that a consumer had claimed
+        when it exited; `first` is the first sequence number; producers of a `shared` channel read each other's
+        messages; in a paused run, all producers of an `in_step` channel have sent the same number of messages.
+
+        A publication is a board of blocks of `block_bytes` bytes, which never overwrites its `keep` newest versions;
+        it shares the commit word of the channel `commit_with`, so that one store publishes both.
         """
         self._check_pair(source, target)
         if layout is not None:
@@ -187,7 +197,7 @@ class Topology:
         if known is not None:
             if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
                 raise TopologyError(
-                    f"`{source}` is balanced between one group of consumers and is connected twice",
+                    f"`{source}` is balanced over one group of consumers and cannot be connected twice",
                     hint='use pattern="broadcast"',
                 )
             if any(t.group is target.group for t in known.targets):
@@ -212,9 +222,10 @@ class Topology:
             self.layouts[channel.name] = layout
 
     def replace(self, group: Group | str, cls: type[Actor], **parameters: Any) -> Group:
-        """Puts another class in the place of a group's: a subclass, or one with the ports that are connected.
+        """Replace the class of a group, by a subclass or another class that has all connected ports.
 
-        `parameters` change some of those that its actors are built with. Names and placement stay.
+        `parameters` override some of the actors' parameters; names and processes stay. Raises TopologyError if a
+        connected port is missing.
         """
         group = self[group] if isinstance(group, str) else group
         ports = ports_of(cls)
@@ -225,7 +236,7 @@ class Topology:
                 port = ports.get(ref.port.name)
                 if port is None or type(port) is not type(ref.port) or port.message is not ref.port.message:
                     raise TopologyError(
-                        f"{cls.__name__} cannot take the place of {group.cls.__name__}: it has no port "
+                        f"{cls.__name__} cannot replace {group.cls.__name__}: it has no port "
                         f"`{ref.port.name}` ({type(ref.port).__name__} of {ref.port.message.__name__})",
                         hint=f"derive it from {group.cls.__name__}, or declare the port",
                     )
@@ -234,13 +245,14 @@ class Topology:
         return group
 
     def insert(self, source: PortRef, group: Group, inlet: str, outlet: str) -> None:
-        """Puts `group` into the channel that begins at `source`: it receives at `inlet` and sends on at `outlet`.
+        """Insert `group` into the channel that begins at `source`; it receives at `inlet` and forwards at `outlet`.
 
-        Both halves carry as the channel did, with its options. It can look (a tap), change, hold back or drop.
+        Both halves have the carrier and options of the channel. The group can observe, change, delay or drop messages.
+        Raises TopologyError if `source` is not connected.
         """
         channel = self.channels.get(str(source))
         if channel is None:
-            raise TopologyError(f"`{source}` is not connected", hint="connect it first; insert goes between")
+            raise TopologyError(f"`{source}` is not connected", hint="connect it before you insert a group")
         layout = self.layouts.pop(channel.name, None)
         targets, options = self.disconnect(source), channel.options
         here, there = PortRef(group, ports_of(group.cls)[inlet]), PortRef(group, ports_of(group.cls)[outlet])
@@ -249,7 +261,7 @@ class Topology:
             self.connect(there, target, layout=layout, **(options | {"commit_with": ""}))
 
     def disconnect(self, source: PortRef) -> list[PortRef]:
-        """Takes away the channel that begins at `source`; where it led to."""
+        """Remove the channel that begins at `source` and return its targets. Raises TopologyError if there is none."""
         channel = self.channels.pop(str(source), None)
         if channel is None:
             raise TopologyError(f"`{source}` is not connected")
@@ -259,7 +271,10 @@ class Topology:
     def publish(
         self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None
     ) -> None:
-        """A publication that no actor subscribes to: state that only its owner's next incarnation reads."""
+        """Give a publication a board without subscribers, for state that only its owner's next incarnation reads.
+
+        The options are those of `connect`. Raises TopologyError if it is not a publication or already connected.
+        """
         options = {
             "slots": 0,
             "by_share": False,
@@ -270,12 +285,12 @@ class Topology:
             "commit_with": commit_with,
         }
         if not isinstance(source.port, Publication) or str(source) in self.channels:
-            raise TopologyError(f"`{source}` is not a publication, or is connected already")
+            raise TopologyError(f"`{source}` is not a publication, or is already connected")
         self._open(name, source, "board", options)
 
     def _open(self, name: str | None, source: PortRef, carrier: Carrier, options: dict[str, Any]) -> Channel:
-        """A new channel without targets. Its name is its port's, or "group.port" where that is taken."""
-        taken = {"status", *(c.name for c in self.channels.values())}  # the status pages are a segment too
+        """Create a channel without targets, named `name`, or after its port, or "group.port" if that name is taken."""
+        taken = {"status", *(c.name for c in self.channels.values())}  # "status" is the segment of the status pages
         name = name or (source.port.name if source.port.name not in taken else str(source))
         if name in taken:
             raise TopologyError(f"two channels are called `{name}`", hint="pass another name=... to connect")
@@ -285,7 +300,8 @@ class Topology:
             )
         if carrier == "board" and len(source.group.names) != 1:
             raise TopologyError(
-                f"`{source}` is a publication and has {len(source.group.names)} writers", hint="a board has exactly one"
+                f"`{source}` is a publication and has {len(source.group.names)} writers",
+                hint="a board has exactly one writer",
             )
         if (
             isinstance(source.port, Outlet)
@@ -293,7 +309,8 @@ class Topology:
             and (source.port.pattern, source.port.when_full) != ("balance", "wait")
         ):
             raise TopologyError(
-                f"`{source}` has a layout and so must balance and wait", hint="connect it without a layout"
+                f'`{source}` has a layout, which requires pattern="balance" and when_full="wait"',
+                hint="connect it without a layout",
             )
         channel = self.channels[str(source)] = Channel(name, source, [], carrier, options)
         return channel
@@ -307,7 +324,7 @@ class Topology:
             str(target) == str(known) and str(source) != key for key, c in self.channels.items() for known in c.targets
         ):
             raise TopologyError(
-                f"`{target}` is connected to two sources", hint="declare a second port; each takes one source"
+                f"`{target}` is connected to two sources", hint="declare a second port; each accepts one source"
             )
         fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (
             isinstance(out, Publication) and isinstance(into, Subscription)
@@ -323,19 +340,19 @@ class Topology:
             )
 
     def results(self, group: Group, *counters: str) -> None:
-        """The summary shows these counters of the group's first actor."""
+        """Show these counters of the group's first actor in the summary."""
         self.result_counters = (group.names[0], counters)
 
     def digest(self, source: PortRef, count: int) -> None:
-        """The summary shows the sha256 of the first `count` bytes of this publication's latest version."""
+        """Show the sha256 of the first `count` bytes of this publication's latest version in the summary."""
         self.digest_of = (str(source), count)
 
     def plan(self) -> Plan:
-        """Checks the topology and describes it as data. Raises TopologyError."""
+        """Check the topology and return it as data. Raises TopologyError."""
         return make_plan(self)
 
     def actor_of(self, number: int) -> tuple[Group, int]:
-        """The group of actor `number` of the plan, and its index there."""
+        """Return the group of actor `number` of the plan, and its index in the group. Raises IndexError."""
         for group in self.groups.values():
             if number < len(group.names):
                 return group, number
@@ -343,17 +360,17 @@ class Topology:
         raise IndexError("no such actor")
 
 
-def _named(function: Callable[..., Any]) -> set[str]:
-    """The parameters that can be given by name."""
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters that can be passed by keyword."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds}
 
 
 def _check_layout(source: PortRef, layout: Layout) -> None:
-    """Raises TopologyError for a layout that has no room for what the port sends."""
+    """Raise TopologyError if the layout has no room for the port's messages."""
     message = source.port.message
     if fault := layout.fault(message):
         raise TopologyError(
             f"the layout of `{source}` does not fit {message.__name__}: {fault}",
-            hint=f"Layout.of({message.__name__}, ...) makes one that does",
+            hint=f"Layout.of({message.__name__}, ...) makes one that fits",
         )

@@ -1,7 +1,7 @@
-"""Mailboxes: the third seam. A process has one inbox at an address; anyone can post frames to an address.
+"""The transport of messages: each process has one mailbox with an address, to which every process can post frames.
 
-`MemoryTransport` keeps all mailboxes of one event loop and is what `--inline`, `hive.testing` and the simulator use;
-`hive.runtime.wire.ZmqTransport` is the real one. Posting never blocks: a full or missing mailbox says so.
+`MemoryTransport` holds all mailboxes of one event loop; `--inline` and `hive.testing` use it. A run with several
+processes uses `hive.runtime.wire.ZmqTransport`. `post` never blocks: it returns False for a full or missing mailbox.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ Receive = Callable[[Frames], None]
 
 
 class Transport(Protocol):
-    """One process's door to the others."""
+    """The interface through which a process sends and receives messages."""
 
     def bind(self, address: str, receive: Receive) -> None:
-        """Opens this process's inbox; `receive` is called in the event loop, once per message."""
+        """Open this process's mailbox. The event loop calls `receive` once per message."""
 
     def post(self, address: str, frames: Frames) -> bool:
-        """Sends; False when the mailbox is full or gone. Never blocks."""
+        """Send frames without blocking. Returns False when the mailbox is full or missing."""
 
     def forget(self, address: str) -> None:
-        """The peer at `address` is dead: what is queued for it is thrown away."""
+        """Drop the messages queued for `address`, whose process has exited."""
 
     def poll(self) -> None:
-        """Delivers whatever has already arrived, now."""
+        """Deliver the messages that have already arrived, before it returns."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Closes everything; `linger_s` is how long unsent messages may still leave."""
+        """Close all connections after at most `linger_s` seconds, in which unsent messages may still be sent."""
 
 
 class MemoryTransport:
-    """All mailboxes of one event loop. `Post office` and door at once: every process shares the same object."""
+    """All mailboxes of one event loop; its processes share one object."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, Receive] = {}
@@ -49,7 +49,7 @@ class MemoryTransport:
         receive = self.boxes.get(address)
         if receive is None:
             return False
-        # Copied as a wire would, so that a sender who goes on writing its arrays changes nothing on the way.
+        # Copied, as a socket does: the sender may change its arrays before the message is received.
         parcel = [bytes(frame) for frame in frames]
         asyncio.get_running_loop().call_soon(self._arrive, address, receive, parcel)
         return True
@@ -62,7 +62,7 @@ class MemoryTransport:
         self.boxes.pop(address, None)
 
     def poll(self) -> None:
-        """Nothing waits outside the loop."""
+        """Do nothing: no message waits outside the event loop."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """Boxes are forgotten one by one, by address."""
+        """Do nothing: each process removes its mailbox with `forget`."""

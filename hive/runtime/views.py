@@ -1,9 +1,7 @@
-"""The views of a run's shared memory that one process has: each slab and board, looked at through one object.
+"""Give one process access to the slabs and boards of a run's shared memory.
 
-A view is made when it is first asked for and then kept. Actors that share a process share its views, which hold no
-state of their own.
-
-It opens nothing: the memory of a segment comes from `open_segment`.
+A view is created on first use and then cached. Actors that share a process share its views, which hold no state.
+Views open nothing themselves: the memory of a segment comes from `open_segment`.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ __all__ = ["Views"]
 
 
 class Views:
-    """Slabs and boards by the name of their segment. `layouts`: of a channel's slots, by the name of the channel.
+    """Slabs and boards by the name of their segment. `layouts` maps a channel's name to the layout of its slots.
 
-    A slab whose channel has no layout here has words and no slots: enough for who only counts.
+    Without a layout, a slab's view has its words and counts but no slots, which is enough for the supervisor.
     """
 
     def __init__(
@@ -32,7 +30,7 @@ class Views:
         self._boards: dict[str, BoardView] = {}
 
     def slab(self, segment: str) -> SlabView:
-        """The slab in this segment. Raises KeyError for a segment that the plan does not have."""
+        """Return the view of the slab in this segment. Raises KeyError if the plan has no such segment."""
         view = self._slabs.get(segment)
         if view is None:
             size = self._plan.segment[segment].plan
@@ -42,7 +40,7 @@ class Views:
         return view
 
     def board(self, segment: str) -> BoardView:
-        """The board in this segment, with the commit word that it shares. Raises KeyError as `slab` does."""
+        """Return the view of the board in this segment, with its shared commit word. Raises KeyError as `slab` does."""
         view = self._boards.get(segment)
         if view is None:
             planned = self._plan.segment[segment]

@@ -1,16 +1,16 @@
-"""The real transport: ZeroMQ over `ipc://`, one inbox (PULL) per process and one PUSH socket per peer.
+"""The transport between processes: ZeroMQ over `ipc://`, one inbox (PULL) per process and one PUSH socket per peer.
 
-How reading works, and why it is our own. A ZeroMQ socket's descriptor is edge-triggered in a peculiar way: it becomes
-readable when the socket's state changes, and looking at the state re-arms it. `zmq.asyncio` can miss such an edge when
-the loop also serves other descriptors (pyzmq #2173), and then sleeps on a full mailbox. So:
+Why hive reads sockets itself. A ZeroMQ socket's descriptor is edge-triggered: it becomes readable when the socket's
+state changes, and reading the state re-arms it. `zmq.asyncio` can miss such an edge when the loop also serves other
+descriptors (pyzmq #2173), and then sleeps although messages wait. So this module reads as follows:
 
-    descriptor readable, or a 50 ms tick  ->  recv(NOBLOCK) until there is none  ->  that last look re-arms the edge
+    descriptor readable, or a 50 ms tick  ->  recv(NOBLOCK) until there is none  ->  the last recv re-arms the edge
 
 The inbox only receives and the peers' sockets only send, so no send can swallow an edge of the inbox. A burst is read
-in portions, the loop running in between.
+in portions, and the loop runs in between.
 
-Addresses are `ipc://` only: `tcp://` is refused until there is a launcher that authenticates. Their
-folder is private to the user (hive.runtime.folders). This module is the only one that imports zmq.
+Addresses are `ipc://` only, in a folder that is private to the user (hive.runtime.folders). `tcp://` is refused because
+nothing authenticates peers. This module is the only one that imports zmq.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hive.runtime.transport import Receive
 
 __all__ = ["ZmqTransport"]
 
-QUEUE_MESSAGES = 10_000  # per socket; control messages are few, so a peer this far behind is stuck
-PORTION = 128  # messages read before the loop may do something else
-TICK_S = 0.05  # a lost edge costs at most this much
-MAX_PATH_BYTES = 107  # sun_path of a unix socket
+QUEUE_MESSAGES = 10_000  # maximum queued messages per socket; a peer this far behind is stuck, as messages are few
+PORTION = 128  # maximum messages read before the loop may run other callbacks
+TICK_S = 0.05  # interval of the polling tick: the longest delay by a lost edge
+MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
 
 
 class ZmqTransport:
-    """One process's sockets. Must be made inside the process that uses it: contexts do not survive a fork."""
+    """One process's sockets. Create it in the process that uses it: a ZeroMQ context does not survive a fork."""
 
     def __init__(self) -> None:
         self.context = zmq.Context(io_threads=1)
@@ -66,11 +66,11 @@ class ZmqTransport:
             self.again = asyncio.get_running_loop().call_soon(self._readable)
 
     def _read(self, limit: int) -> bool:
-        """Reads up to `limit` messages; True when there are no more."""
+        """Read up to `limit` messages. Returns True when the inbox is empty."""
         for number in range(limit):
             if self.inbox is None or self.receive is None:
                 return True
-            # Most often there is one message; then a look costs half of the error that says so.
+            # Usually there is one message. Checking for a second one costs half as much as the exception zmq.Again.
             if number == 1 and not int(self.inbox.get(zmq.EVENTS)) & zmq.POLLIN:
                 return True
             try:
@@ -121,6 +121,6 @@ class ZmqTransport:
 
 def _check(address: str) -> None:
     if not address.startswith("ipc://"):
-        raise WireError(f"`{address}` is not an ipc:// address; hive talks within one machine only")
+        raise WireError(f"`{address}` is not an ipc:// address; hive runs on one machine only")
     if len(os.fsencode(address.removeprefix("ipc://"))) > MAX_PATH_BYTES:
         raise WireError(f"`{address}` is longer than the {MAX_PATH_BYTES} bytes of a unix socket's path")

@@ -1,4 +1,4 @@
-"""The scheme `a2c`: parallel collectors, one synchronous gradient per round."""
+"""The scheme `a2c`: parallel collectors and one synchronous gradient per round (Mnih et al. 2016)."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

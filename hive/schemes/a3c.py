@@ -1,6 +1,7 @@
 """The scheme `a3c`: asynchronous advantage actor-critic (Mnih et al. 2016).
 
-Each gradient worker collects in its own process and sends its gradient when it has one; the learner applies what comes.
+Each gradient worker collects in its own process and sends gradients asynchronously. The learner applies them in order
+of arrival.
 """
 
 from __future__ import annotations
@@ -15,4 +16,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

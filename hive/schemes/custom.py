@@ -1,10 +1,10 @@
-"""[custom.<group>]: parameters of a group's actors, from the config, typed by their constructor.
+"""[custom.<group>] in a config sets parameters of a group's actors, checked against the types of their constructor.
 
 class Curriculum(hive.Actor):
     def __init__(self, level: int = 3, names: list[str] | None = None) -> None: ...
 
-[custom.curriculum]          all that is wrong is told at once, each with its line and "did you mean", as for
-level = 5                    the keys of hive itself
+[custom.curriculum]          all problems are reported at once, each with its line and "did you mean", as for
+level = 5                    hive's own keys
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ NOUNS = {bool: "true or false", int: "an integer", float: "a number", str: "a st
 
 
 def apply_custom(topology: Topology, config: Config, given: Path | None = None) -> None:
-    """Gives the groups of `topology` what [custom] says. `given`: the file to point at. Raises ConfigError."""
+    """Set the parameters of [custom] in the groups of `topology`.
+
+    given: the file that errors point to. Raises ConfigError for unknown groups and parameters and for wrong types.
+    """
     problems = ConfigProblems(given)
     for group, table in config.custom.items():
         if group not in topology:
@@ -45,7 +48,7 @@ def apply_custom(topology: Topology, config: Config, given: Path | None = None) 
 
 
 def _parameters(cls: type) -> Mapping[str, Any]:
-    """What the constructor takes by name, with the types it declares."""
+    """Return the constructor's named parameters and their annotations, Any where there is none."""
     init = cls.__init__  # type: ignore[misc]
     hints = typing.get_type_hints(init)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -66,7 +69,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def _fits_one(kind: Any, value: Any) -> bool:
-    """TOML's values are bool, int, float, str, lists and tables; of other types only code can make a value."""
+    """Return whether a TOML value (bool, int, float, str, list or table) is valid for one type."""
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
     if origin is Any:
         return True

@@ -1,7 +1,7 @@
 """The scheme `dd-ppo`: decentralised distributed PPO (Wijmans et al. 2020).
 
-Each gradient worker collects in its own process and applies the gradients of all, synchronously. When six of ten are
-through with a rollout, the others stop theirs, if they have a quarter of it: the numbers are those of the paper.
+Each gradient worker collects in its own process and applies the gradients of all workers, synchronously. When 60 % of
+the collectors have finished a rollout, the others end theirs as soon as they have 25 % of it, as in the paper.
 """
 
 from __future__ import annotations
@@ -16,4 +16,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

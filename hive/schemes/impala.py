@@ -1,4 +1,4 @@
-"""The scheme `impala`: asynchronous collectors and gradients, corrected by V-trace."""
+"""The scheme `impala`: asynchronous collectors and gradients, corrected by V-trace (Espeholt et al. 2018)."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

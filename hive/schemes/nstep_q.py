@@ -1,4 +1,4 @@
-"""The scheme `nstep-q`: n-step Q-learning with a target network (Mnih et al. 2016), in step or asynchronous."""
+"""The scheme `nstep-q`: n-step Q-learning with a target network (Mnih et al. 2016), synchronous or asynchronous."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

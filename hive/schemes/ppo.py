@@ -1,4 +1,4 @@
-"""The scheme `ppo`: clipped policy optimisation: several epochs of minibatches per round."""
+"""The scheme `ppo`: a clipped surrogate loss, with several epochs of minibatches per round (Schulman et al. 2017)."""
 
 from __future__ import annotations
 
@@ -12,4 +12,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

@@ -1,6 +1,6 @@
-"""The scheme `rapid`: OpenAI's Rapid as PyTorchRL's grid has it: asynchronous collectors, synchronous gradient workers.
+"""The scheme `rapid`: OpenAI's Rapid, as PyTorchRL classifies it: asynchronous collection, synchronous updates.
 
-Two levels: each gradient worker owns a share of the collectors, which wait for nobody; the updates are in step.
+Each gradient worker owns a share of the collectors, which do not wait for updates. Gradient workers are synchronous.
 """
 
 from __future__ import annotations
@@ -15,4 +15,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

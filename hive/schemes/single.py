@@ -1,4 +1,7 @@
-"""The scheme `single`: any algorithm in one training process beside the supervisor. Its defaults are both counts 0."""
+"""The scheme `single`: any algorithm in one training process beside the supervisor.
+
+By default `collection.workers` and `gradients.workers` are 0, so all actors share the learner's process.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +15,5 @@ __all__ = ["topology"]
 
 
 def topology(config: Config, directory: Path) -> Topology:
+    """Build the topology; see `hive.schemes.trainer.trainer`."""
     return trainer(config, directory)

@@ -1,7 +1,8 @@
 """The built-in trainer as a topology: collectors, gradient workers, a learner and a recorder.
 
-Placement is all that worker counts of 0 change. `collection.workers = 0` puts a collector into each gradient worker's
-process, `gradients.workers = 0` the gradient worker into the learner's; both together are one training process.
+Worker counts of 0 change only the placement. `collection.workers = 0` puts a collector into each gradient worker's
+process, and `gradients.workers = 0` puts the gradient worker into the learner's process. Both together make one
+training process.
 """
 
 from __future__ import annotations
@@ -28,30 +29,32 @@ __all__ = ["assemble", "trainer"]
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
-    """The checkpoint that `hive resume` has chosen for this run."""
+    """Return the checkpoint that `hive resume` has chosen for this run, or None. Raises RecordError if it is gone."""
     chosen = RunDirectory(directory).resume_file
     if not chosen.exists():
         return None
     update = int(json.loads(chosen.read_text())["update"])
     found = [c for c in list_checkpoints(directory / "checkpoints") if c.update == update]
     if not found:
-        raise RecordError(f"checkpoint {update:06d} of {directory} is gone", hint="`hive resume` chooses another")
+        raise RecordError(f"checkpoint {update:06d} of {directory} is gone", hint="`hive resume` selects another")
     return found[0]
 
 
 def trainer(config: Config, directory: Path) -> Topology:
-    """The topology of one on-policy trainer; `directory` is the run's. Raises TopologyError."""
+    """Build the topology of an on-policy trainer. `directory`: that of the run.
+
+    Raises TopologyError for workers that would wait for each other forever, RecordError, and what a Blueprint raises.
+    """
     return assemble(Blueprint(config, resumed_from(directory)), directory)
 
 
 def assemble(blueprint: Blueprint, directory: Path) -> Topology:
-    """The topology that a blueprint is for. Raises TopologyError."""
-    _check(blueprint)
+    """Build the topology of a blueprint. Raises TopologyError for workers that would wait for each other forever."""
+    _check_progress(blueprint)
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     processes = ["learner-0"] if not gradients.workers else [f"gradient-worker-{w}" for w in range(gradients.workers)]
-    collector_processes = (
-        None if collection.workers else processes
-    )  # where collectors without a process of their own live
+    # Collectors without a dedicated process share those of the gradient workers.
+    collector_processes = None if collection.workers else processes
 
     t = Topology()
     collector = t.add(CollectorActor, count=blueprint.collectors, process=collector_processes, blueprint=blueprint)
@@ -78,11 +81,11 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
 
 
 def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group) -> None:
-    """Rollouts and gradients."""
+    """Connect rollouts and gradients."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     asynchronous = collection.communication == "asynchronous"
-    # In the deterministic modes worker w takes the collectors c with c mod W = w; otherwise whoever is ready, unless
-    # each worker owns its share.
+    # In the deterministic modes worker w of W takes rollouts of the collectors c with c mod W = w. Asynchronously it
+    # takes any rollout, unless each worker owns its share.
     by_share = not asynchronous or collection.ownership == "gradient_worker"
     share = 1 if asynchronous else -(-blueprint.collectors // blueprint.gradient_workers)
     rollouts, gradient = blueprint.rollout_layout, blueprint.gradient_layout(share)
@@ -112,7 +115,7 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
 def _connect_state(
     t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
 ) -> None:
-    """OptimizerState, weights and the behaviour policy."""
+    """Connect the optimizer state, the weights and the behaviour policy."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     # The version of the optimizer state commits both boards: weights and moments change together or not at all.
     t.connect(learner.optimizer_state, recorder.optimizer_state, block_bytes=blueprint.optimizer_state_bytes)
@@ -134,27 +137,27 @@ def _connect_state(
 
 
 def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group) -> None:
-    """Adds the evaluator, as the last reader of the weights: the learner holds versions for readers by their place."""
+    """Add the evaluator, as the last reader of the weights: the learner holds versions by the position of a reader."""
     evaluator = t.add(EvaluatorActor, blueprint=blueprint)
     t.connect(learner.weights, evaluator.weights)
     t.connect(learner.evaluations_due, evaluator.due)
     t.connect(evaluator.evaluations, recorder.evaluations)
 
 
-def _check(blueprint: Blueprint) -> None:
-    """Refuses workers that would wait for each other for ever."""
+def _check_progress(blueprint: Blueprint) -> None:
+    """Raise TopologyError for workers that would wait for each other forever."""
     collection, gradients, algorithm = blueprint.config.collection, blueprint.config.gradients, blueprint.algorithm()
     workers, rollouts = blueprint.gradient_workers, collection.slots * blueprint.collectors
     if algorithm.asks_for_moments and gradients.bootstrap_rounds > 1:
         raise TopologyError(
-            f"{workers} gradient workers cannot normalise advantages together with gradients.bootstrap_rounds = "
-            f"{gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
+            f"{workers} gradient workers cannot share the normalisation of advantages with gradients.bootstrap_rounds "
+            f"= {gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
             hint="set gradients.bootstrap_rounds = 1, or algorithm.normalize_advantages = false",
         )
-    # A worker may hold its next rollout while it waits for an update, and that needs a gradient of every worker.
-    together = gradients.communication != "asynchronous"
-    if collection.communication == "asynchronous" and together and rollouts < workers:
+    # A worker may hold its next rollout while it waits for an update, and an update needs a gradient of every worker.
+    all_together = gradients.communication != "asynchronous"
+    if collection.communication == "asynchronous" and all_together and rollouts < workers:
         raise TopologyError(
-            f"{workers} gradient workers hold a rollout each, and there are slots for {rollouts}",
+            f"{workers} gradient workers hold a rollout each, but there are only {rollouts} slots",
             hint=f"set collection.slots to {-(-workers // blueprint.collectors)} or more",
         )

@@ -1,4 +1,4 @@
-"""Storage: how experience lies in memory, and where its randomness comes from."""
+"""Storage: the memory layout of rollouts, and the random streams that determine them."""
 
 from hive.storage.rollouts import (
     FINALS,

@@ -1,22 +1,21 @@
 """Rollouts: T steps of B environments in one slot of shared memory.
 
-    header              [8] int64             what HEADER names
+    header              [8] int64             the fields that HEADER names
     observations        [T+1, B, ...]         raw; row `length` is row 0 of the next rollout
     actions             [T, B, ...]
-    log_probs           [T, B] float32        log pi(a|s) of the policy that acted, for algorithms that ask for it
+    log_probs           [T, B] float32        log pi(a|s) of the behaviour policy, if the algorithm requires it
     rewards             [T, B] float32
-    terminated          [T, B] uint8          the episode ended by itself: nothing follows
-    truncated           [T, B] uint8          the episode was cut: its value goes on
+    terminated          [T, B] uint8          the episode ended: no reward follows
+    truncated           [T, B] uint8          the episode was interrupted: bootstrap from its final observation
     valid               [T, B] uint8          0: a step that only reset the environment; no loss, no return, no count
-    final_index         [T, B] int32          where truncated: which of `final_observations` was its last, else -1
+    final_index         [T, B] int32          where truncated: index into `final_observations`, else -1
     final_observations  [F, ...]
-    episode_returns     [T, B] float32        of the episode that ended here, else 0
-    episode_lengths     [T, B] int32          its steps, else 0
-    discounted          [T, B] float64        discounted sum of the episode's rewards so far; only where rewards are
-                                              normalised
+    episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
+    episode_lengths     [T, B] int32          its number of steps, else 0
+    discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
 
-The header says which policy acted, and which rollout of which collector it is. A rollout may be shorter than T
-(`length`): when F is used up, or when it was stopped.
+The header holds the version of the behaviour policy, the collector (`source`) and the rollout's number (`sequence`). A
+rollout is shorter than T (`length`) when its F final observations are used up, or when its round was cut short.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ HEADER_WORDS = 8
 
 
 def final_capacity(steps: int, envs: int, max_episode_steps: int | None) -> int:
-    """How many truncations a rollout has room for: what a declared time limit can cause, and one step's more.
+    """Return F, the number of truncations that a rollout has room for: one step more than the time limit can cause.
 
-    Without a declared limit two for each environment; a rollout that needs more ends early, which is legal.
+    Without a declared time limit F is two per environment. A rollout that needs more ends early.
     """
     per_env = -(-steps // max_episode_steps) if max_episode_steps else 1
     return envs * (per_env + 1)
@@ -65,7 +64,11 @@ def rollout_layout(
     finals: int,
     discounted: bool = False,
 ) -> Layout:
-    """The layout of a rollout of `steps` steps of `envs` environments. `observation` and `action`: (shape, dtype)."""
+    """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
+    (F).
+
+    `observation` and `action` are the (shape, dtype) of one environment.
+    """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
     return Layout(
@@ -88,12 +91,14 @@ def rollout_layout(
 
 
 def samples_in(arrays: Mapping[str, NDArray[Any]]) -> int:
-    """`Rollout(arrays).samples`, for who wants nothing else of it."""
+    """Return `Rollout(arrays).samples` without building a Rollout."""
     return int(np.count_nonzero(arrays["valid"][: arrays["header"].item(LENGTH)]))
 
 
 class Rollout:
-    """A reader's view of a rollout: its arrays cut to its length. Nothing is copied.
+    """The arrays of a rollout, cut to its length without copying. For their shapes see the module; T is `length`.
+
+    rounds: rollouts that one collector makes in the whole run, for `progress`; infinite if the run has no end.
 
     rounds: how many rollouts one collector makes in the whole run, for `progress`; infinite if the run has no end.
     """
@@ -120,10 +125,10 @@ class Rollout:
 
     @property
     def samples(self) -> int:
-        """Steps that count."""
+        """The number of valid steps of all environments."""
         return int(np.count_nonzero(self.valid))
 
     def episodes(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Returns and lengths of the episodes that ended here, in order of step, then environment."""
+        """Return (returns float32, lengths int32) of the N episodes that ended, [N] each, by step, then environment."""
         ended = self.episode_lengths > 0
         return self.episode_returns[ended], self.episode_lengths[ended]

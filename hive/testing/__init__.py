@@ -1,4 +1,4 @@
-"""The testing kit: one actor, or whole topologies in one process, in real or virtual time, under seeded faults."""
+"""Runs one actor or a whole topology in one process, in real or virtual time, optionally under seeded faults."""
 
 from hive.testing.actor_harness import ActorResult, run_actor
 from hive.testing.fakes import At, Faults

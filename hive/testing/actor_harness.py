@@ -1,14 +1,14 @@
-"""One actor alone: fed at its inlets, heard at its outlets, in virtual time.
+"""Tests one actor in virtual time: messages are fed to its inlets and collected from its outlets.
 
     result = hive.testing.run_actor(Doubler, {"numbers": [Number(1), Number(2)]})
     assert result.sent["doubled"] == [Number(2), Number(4)]
 
-The actor is the real one in a real topology, with a feeder at each of its inlets and an ear at each of its outlets; so
-it waits, drains and fails as in a run. It ends when the actor does, when it ends the run, or when it has taken all that
-it was fed and says nothing more for a virtual second. What it raises is raised here.
+The actor runs in a real topology, with a feeder at each inlet and a sink at each outlet, so it waits, drains and fails
+as in a run. The run ends when the actor does, when the actor ends it, or when the actor has consumed its feed and has
+been inactive for a virtual second.
 
-Channels with a layout are fed dictionaries of arrays, and heard as such (copies). A subscription is fed the blocks of
-versions 0, 1, ..., a publication heard as a list of (version, block).
+Channels with a layout receive and return dictionaries of arrays (copies). A subscription receives the blocks of
+versions 0, 1, ...; a publication returns a list of (version, block).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from hive.testing.inline import run_inline
 
 __all__ = ["ActorResult", "run_actor"]
 
-QUIET_S = 1.0  # virtual: after so long without a word nothing more comes of what was fed
-LIMIT_S = 3600.0  # virtual, of one that never gets quiet
-BLOCKS_KEPT = 64  # of a publication: an ear in the same loop is never so far behind
-NAME = 16  # bytes of a channel's name
+QUIET_S = 1.0  # virtual seconds of inactivity after which the run ends
+LIMIT_S = 3600.0  # maximum virtual seconds of a run that is never inactive
+BLOCKS_KEPT = 64  # versions of a publication that are kept: a sink in the same loop is never that far behind
+NAME = 16  # maximum characters of a channel's name
 COUNTERPARTS = {Inlet: Outlet, Outlet: Inlet, Subscription: Publication, Publication: Subscription}
 
 
 @dataclass
 class ActorResult:
-    """What an actor did. `reason`: why it ended the run, "" when it did not; `notes`: (kind, text)."""
+    """The output of an actor that `run_actor` has run."""
 
-    sent: dict[str, list[Any]] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
-    reason: str = ""
-    counters: dict[str, float] = field(default_factory=dict)
+    sent: dict[str, list[Any]] = field(default_factory=dict)  # messages, arrays or (version, block) by port
+    notes: list[tuple[str, str]] = field(default_factory=list)  # (kind, text) of each note
+    reason: str = ""  # the reason with which it ended the run; "" if it did not
+    counters: dict[str, float] = field(default_factory=dict)  # final counters of its status page
 
 
 class _Feeder(Actor):
-    """Sends what it is given, then is done."""
+    """Sends the items of `feed`."""
 
     role = "feeder"
 
@@ -69,13 +69,13 @@ class _Feeder(Actor):
                 port.commit(slot)
 
 
-class _Ear(Actor):
-    """Keeps what it hears."""
+class _Sink(Actor):
+    """Appends all messages that it receives to a list."""
 
-    role = "ear"
+    role = "sink"
 
-    def __init__(self, heard: list[Any], layout: Layout | None) -> None:
-        self.heard = heard
+    def __init__(self, received: list[Any], layout: Layout | None) -> None:
+        self.received = received
         self.layout = layout
 
     async def run(self) -> None:
@@ -83,14 +83,14 @@ class _Ear(Actor):
         while True:
             if isinstance(port, Subscription):
                 _, block = await port.pin(version)
-                self.heard.append((version, block.copy()))
+                self.received.append((version, block.copy()))
                 port.unpin()
                 version += 1
             elif self.layout is None:
-                self.heard.append(await port.receive())
+                self.received.append(await port.receive())
             else:
                 slot = await port.claim()
-                self.heard.append({name: array.copy() for name, array in slot.arrays.items()})
+                self.received.append({name: array.copy() for name, array in slot.arrays.items()})
                 port.retire(slot)
 
 
@@ -102,9 +102,10 @@ def run_actor(
     block_bytes: Mapping[str, int] | None = None,
     **parameters: Any,
 ) -> ActorResult:
-    """Runs one actor, built with `parameters`, on what `feed` holds for its inlets and subscriptions.
+    """Run one actor, built with `parameters`, on the messages that `feed` maps its inlets and subscriptions to.
 
-    layouts: of the ports that carry slots. block_bytes: of the boards. Raises what the actor raises, and TopologyError.
+    layouts: the layout of each port that carries slots. block_bytes: the block size of each board. Raises the actor's
+    exception, and TopologyError.
     """
     result, feed, layouts = ActorResult(), feed or {}, layouts or {}
     topology = Topology()
@@ -116,10 +117,10 @@ def run_actor(
             options = {"block_bytes": (block_bytes or {}).get(name, 0), "keep": len(feed.get(name, ())) or BLOCKS_KEPT}
         other = COUNTERPARTS[type(port)](port.message)
         if isinstance(port, (Outlet, Publication)):
-            heard = result.sent[name] = []
-            cls = type("Ear", (_Ear,), {"inn": other})
-            ear = topology.add(cls, group=f"ear {name}"[:NAME], heard=heard, layout=layout)
-            topology.connect(getattr(tested, name), ear.inn, name=f"out {name}"[:NAME], **options)
+            received = result.sent[name] = []
+            cls = type("Sink", (_Sink,), {"inn": other})
+            sink = topology.add(cls, group=f"sink {name}"[:NAME], received=received, layout=layout)
+            topology.connect(getattr(tested, name), sink.inn, name=f"out {name}"[:NAME], **options)
         elif name in feed or not port.optional:
             cls = type("Feeder", (_Feeder,), {"out": other})
             feeder = topology.add(cls, group=f"feed {name}"[:NAME], feed=feed.get(name, ()), layout=layout)
@@ -139,11 +140,11 @@ def run_actor(
 
 
 def _end_when_quiet(supervisor: Supervisor, result: ActorResult, before: tuple[float, int], waited_s: float) -> None:
-    """Ends the run once nothing has moved for QUIET_S: no message, no phase, nothing heard."""
+    """End the run once neither the actor's counters nor its output have changed for QUIET_S."""
     result.counters = dict(supervisor.pages.snapshot(0)["counters"])
     now = (sum(result.counters.values()), sum(map(len, result.sent.values())))
     if now == before or waited_s >= LIMIT_S:
-        supervisor.request("nothing more comes of what it was fed")
+        supervisor.request("the actor is inactive")
     else:
         loop = asyncio.get_running_loop()
         loop.call_later(QUIET_S, _end_when_quiet, supervisor, result, now, waited_s + QUIET_S)

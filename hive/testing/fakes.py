@@ -1,11 +1,11 @@
-"""The simulator's seams: memory of this process, messages that are late or lost, slots and accounts that tear.
+"""Fake implementations for the simulator: local memory, an unreliable transport, and kills within a native operation.
 
     LocalMemory           a plan's segments in one allocation
-    SimulatedTransport    delays everything, loses what is safe to lose; keeps the order from one process to an address
-    DyingSlab, DyingPage, DyingBoard  let the caller die in the middle of a transition, of an entry in an account, or
-                          between the stores by which a version becomes the state
+    SimulatedTransport    delays messages, loses those that may be lost; keeps the order from a process to an address
+    DyingSlab, DyingPage, DyingBoard  kill the caller within a slot's transition, within an entry in an account, or
+                          between the stores that publish a version
 
-`Faults` says how often what goes wrong. Who lives and dies when is hive.testing.simulation's.
+`Faults` sets the frequency of each fault. hive.testing.simulation chooses the processes and the moments.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from hive.testing.simulated_process import SimulatedLoop, current_process
 
 __all__ = ["At", "DyingBoard", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
 
-# Of a slab, in words of 8 bytes: its header, the position of `produced` in it, a slot's words; and two half states.
+# A slab in words of 8 bytes: the size of its header, the position of `produced`, the size of a slot header.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
-COMMITTING, RETIRING = 2, 5
-# Of a status page, in bytes: its first counter, and the change of two of them that is to be made.
+COMMITTING, RETIRING = 2, 5  # the half states of a slot
+# Byte offsets in a status page: its first counter, and the Change of two counters.
 COUNTERS, CHANGE = 320, 3744
 
-Half = Callable[[bool], None]  # does half of something, counted or not yet
+Half = Callable[[bool], None]  # makes the first half of an operation; True: including its count
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong, and how often. The default is a world where things merely take their time."""
+    """The frequency of each kind of fault. By default processes lose the processor, and messages are late or lost."""
 
-    deaths: int = 0  # processes killed
-    stops: int = 0  # processes stopped
-    after: int = 2_000  # deaths and stops fall within so many callbacks of all processes
-    torn: float = 0.3  # of the deaths, how many wait for the middle of a slot's transition or of an account's entry
-    away: float = 0.02  # chance, per callback, that a process loses the processor first
-    away_s: float = 0.005  # for how long at most
-    slow: float = 0.3  # chance that a message takes its time
-    slow_s: float = 0.003  # how long at most
-    lost: float = 0.1  # chance that a doorbell is lost; half as often one comes twice
-    unsaid: float = 0.0  # chance that a restart is lost with its fork server, a while after what it started has begun
-    full: float = 0.0  # chance that a mailbox is full for a message of a channel or its acknowledgement
+    deaths: int = 0  # number of processes killed
+    stops: int = 0  # number of processes stopped
+    after: int = 2_000  # deaths and stops happen within the first `after` callbacks of all processes
+    torn: float = 0.3  # fraction of deaths that happen within a slot's transition or an account's entry
+    preempted: float = 0.02  # chance, per callback, that the process loses the processor first
+    preempted_s: float = 0.005  # longest time without the processor
+    slow: float = 0.3  # chance that a message is delayed
+    slow_s: float = 0.003  # longest delay of a message
+    lost: float = 0.1  # chance that a notification is lost; it is duplicated half as often
+    lost_starts: float = 0.0  # chance that a restart is lost with the fork server, after the new process has begun
+    full: float = 0.0  # chance that the mailbox is full for a message of a channel or its acknowledgement
 
 
 @dataclass(frozen=True)
 class At:
-    """One thing that goes wrong at a known moment: with the message that is the `number`-th of a channel, from 1 on.
+    """One fault at a known moment: at message `number` (from 1) of a channel.
 
-    drop, duplicate, delay (by `delay_s`), with all of the batch that it is in; or its producer is killed right after it
-    has sent it, its consumer right when it would hear it. Of a channel of slots only its producer can be killed so,
-    after its `number`-th commit.
+    "drop", "duplicate" and "delay" (by `delay_s`) affect the whole batch of the message. "kill producer" kills right
+    after the message is sent, "kill consumer" right before it is received. For a channel of slots, only "kill producer"
+    is possible, after commit `number`.
     """
 
     channel: str
@@ -74,7 +74,7 @@ class At:
 
 
 class LocalMemory(SharedMemory):
-    """The segments of a plan in this process's own memory: nobody else looks, and 200 of them cost one allocation."""
+    """The segments of a plan in private memory of this process. All segments share one allocation."""
 
     def __init__(self, plan: Plan) -> None:
         sizes = {"status": aligned(len(plan.actors) * PAGE_BYTES, PAGE)}
@@ -96,7 +96,7 @@ class LocalMemory(SharedMemory):
 
 
 class Pages(_native.Status):
-    """Status pages whose notifiers are heard by whom the simulation says; their actors may die within an entry."""
+    """Status pages that pass each notification to `notified`, and whose actors can be killed within an entry."""
 
     notified: Callable[[int], None]
     page_type: type[_native.StatusPage] = _native.StatusPage
@@ -130,15 +130,15 @@ class Pages(_native.Status):
 
 
 class SimulatedTransport:
-    """All mailboxes. From one process to one address messages keep their order, as over a socket."""
+    """All mailboxes of a simulation. Messages from one process to one address keep their order, as over a socket."""
 
     def __init__(self, loop: SimulatedLoop, chance: random.Random, faults: Faults) -> None:
         self.loop = loop
         self.chance = chance
         self.faults = faults
         self.boxes: dict[str, tuple[Receive, contextvars.Context]] = {}
-        self.last: dict[tuple[str, str], float] = {}  # (from, to) -> when the last message arrives
-        self.at: dict[tuple[int, int], list[At]] = {}  # (channel, number) -> what happens to that message
+        self.last: dict[tuple[str, str], float] = {}  # (from, to) -> arrival time of the last message
+        self.at: dict[tuple[int, int], list[At]] = {}  # (channel, number) -> faults of that message
         self.counts: dict[int, int] = {}  # messages of each channel so far
         self.kill: Callable[[str], None] = lambda process: None
 
@@ -146,8 +146,8 @@ class SimulatedTransport:
         self.boxes[address] = receive, contextvars.copy_context()
 
     def post(self, address: str, frames: Frames) -> bool:
-        place = current_process()
-        if address not in self.boxes or (place is not None and place.dead):
+        process = current_process()
+        if address not in self.boxes or (process is not None and process.dead):
             return False
         copies = self._copies(bytes(frames[0][:16]))
         parcel, late_s = [bytes(frame) for frame in frames], 0.0
@@ -156,16 +156,16 @@ class SimulatedTransport:
                 late_s += fault.delay_s
             elif fault.do == "kill consumer":
                 self.loop.call_soon(self.kill, _process_at(address), context=contextvars.Context())
-            elif fault.do == "kill producer" and place is not None:
-                self.loop.call_soon(self.kill, place.name, context=contextvars.Context())
+            elif fault.do == "kill producer" and process is not None:
+                self.loop.call_soon(self.kill, process.name, context=contextvars.Context())
             else:
                 copies = 0 if fault.do == "drop" else copies + 1
         for _ in range(copies):
-            self._send(str(place), address, parcel, late_s)
+            self._send(str(process), address, parcel, late_s)
         return True
 
     def _planned(self, frames: Frames) -> Sequence[At]:
-        """What is to happen to this message, if it is one of a channel."""
+        """Return the planned faults of this message if it belongs to a channel."""
         if not self.at or len(frames) < 2 or b"Deliver" not in bytes(frames[0][:16]):
             return ()
         envelope = decode(frames[:1], NODE_TYPES)
@@ -175,9 +175,9 @@ class SimulatedTransport:
         return [at for number in range(before, after) for at in self.at.get((envelope.channel, number + 1), ())]
 
     def _copies(self, head: bytes) -> int:
-        """How many of this message arrive. Only what is said to be safe to lose gets lost."""
+        """Return how many copies of this message arrive. Only messages that the protocol may lose are lost."""
         draw = self.chance.random()
-        if b"Doorbell" in head:
+        if b"Notify" in head:
             return 0 if draw < self.faults.lost else 2 if draw < 1.5 * self.faults.lost else 1
         if b"Deliver" in head or b"Ack" in head:
             return int(draw >= self.faults.full)
@@ -199,33 +199,33 @@ class SimulatedTransport:
         self.boxes.pop(address, None)
 
     def poll(self) -> None:
-        """What is on its way arrives in its time."""
+        """Do nothing: messages on their way arrive at their simulated time."""
 
     def close(self, linger_s: float = 0.0) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def _process_at(address: str) -> str:
-    """`simulated://run/worker-1-7` is the mailbox of the seventh incarnation of process `worker-1`."""
+    """Return the process of a mailbox: `simulated://run/worker-1-7` belongs to incarnation 7 of `worker-1`."""
     return address.rpartition("/")[2].rpartition("-")[0]
 
 
 class DyingSlab(_native.Slab):
-    """Slot words that can let their caller die in the middle of a transition: in its half state, counted or not yet.
+    """Slot words that can kill their caller within a transition: in its half state, before or after it is counted.
 
-    It writes what native/include/hive/slots.hpp draws, word by word, as the native transition would have by then.
+    It writes the words as documented in native/include/hive/slots.hpp, up to the point of the kill.
     """
 
-    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this transition
-    die: Callable[[Half], None]  # after the half that it is given
-    done: Callable[[DyingSlab], None] = staticmethod(lambda slab: None)  # after a commit
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller is killed in this transition
+    die: Callable[[Half], None]  # makes the half transition and kills the caller
+    done: Callable[[DyingSlab], None] = staticmethod(lambda slab: None)  # called after a commit
 
     def __init__(self, memory: Bytes) -> None:
         super().__init__(memory)
         self.control = memory.view(np.uint64)
 
     def _half(self, slot: int, state: int) -> int:
-        """Puts the slot into a half state; its sequence."""
+        """Put the slot into a half state and return its sequence."""
         at = HEADER_WORDS + slot * SLOT_WORDS
         word = int(self.control[at])
         sequence = self.produced & MASK if state == COMMITTING else word & MASK
@@ -257,13 +257,14 @@ class DyingSlab(_native.Slab):
 
 
 class DyingBoard(_native.Board):
-    """Board words whose writer can die between two of the stores by which a version becomes the state.
+    """Board words that can kill their writer before or after any store that publishes a version.
 
-    Boards that share a commit word are sealed one by one and published together: what was sealed only does not exist.
+    Boards that share a commit word are sealed one by one and published together. A version that was sealed but not
+    published does not exist.
     """
 
-    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller dies in this store
-    die: Callable[[Half], None]  # after the store, or before it
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the caller is killed at this store
+    die: Callable[[Half], None]  # makes the store or not, and kills the caller
 
     def seal(self, block: int, version: int) -> None:
         if self.dies():
@@ -277,13 +278,13 @@ class DyingBoard(_native.Board):
 
 
 class DyingPage(_native.StatusPage):
-    """A status page that can let its actor die in the middle of an entry: both changes announced, one made or none.
+    """A status page that can kill its actor within an entry: after both new values are stored, and one or none is set.
 
-    It writes what native/include/hive/status.hpp draws, as `add_both` would have by then.
+    It writes the words as documented in native/include/hive/status.hpp, up to the point of the kill.
     """
 
-    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the actor dies in this entry
-    die: Callable[[Half], None]  # after the half that it is given
+    dies: Callable[[], bool] = staticmethod(lambda: False)  # whether the actor is killed in this entry
+    die: Callable[[Half], None]  # makes half of the entry and kills the actor
 
     def __init__(self, pages: Pages, index: int) -> None:
         super().__init__(pages, index)

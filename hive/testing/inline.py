@@ -1,9 +1,9 @@
-"""The testing kit: a whole topology in one process and one event loop, through the real supervisor.
+"""Runs a whole topology under the real supervisor, in one process and one event loop.
 
     outcome = hive.testing.run_inline(topology)
 
 Transport and process table are the in-memory ones; slots, boards, ports, nodes and the supervisor are the real ones.
-With `virtual=True` time jumps instead of passing. What an actor raised is raised here.
+With `virtual=True` time jumps to the next timer instead of passing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def run_inline(
     settings: Settings | None = None,
     watch: Callable[[Supervisor], None] | None = None,
 ) -> Outcome:
-    """Runs `topology` until it ends itself, or for `seconds`; returns the outcome. Raises what an actor raised.
+    """Run `topology` until it ends itself, or for `seconds`, and return the outcome. Raises an actor's exception.
 
-    `watch` is given the supervisor before it starts, for tests that look at it or ask it to end.
+    `watch` receives the supervisor before it starts, for tests that inspect it or request its end.
     """
     options = {"clock": VirtualClock, "loop_factory": VirtualLoop} if virtual else {}
     run = InlineRun(topology, settings=settings or Settings(), **options)

@@ -1,17 +1,17 @@
-"""Places: where code runs in a simulation. Each incarnation of a simulated process is one.
+"""Simulated processes: the incarnations of a simulation's processes, and the event loop in which all of them run.
 
-All places share one event loop in virtual time. The loop knows by a context variable whose callback it runs, and so it
-can do to a place what an operating system does to a process:
+The loop runs in virtual time. A context variable holds the process of the current callback, so that the loop can treat
+a process as an operating system does:
 
-    away        it has lost the processor: its callbacks wait, in order, until it gets it again
-    stopped     none of its callbacks runs any more, but nobody has been told (SIGSTOP)
-    dead        none of its callbacks ever runs again: no `finally`, no last message (SIGKILL)
+    preempted   has lost the processor: its callbacks wait, in order, until it gets the processor back
+    stopped     no callback runs any more, and no other process is notified (SIGSTOP)
+    dead        no callback ever runs again: no `finally` block, no last message (SIGKILL)
 
-So a place dies between two callbacks, which are all its awaits; the simulation lets it die inside of a transition of a
-slot as well (`leave_here`). Every choice comes from one seeded generator: a seed is a schedule.
+So a process is stopped or killed between two callbacks, which is to say at an await. The simulation can also kill it
+within a slot's transition (`abandon_callback`). One seeded generator makes every choice, so a seed fixes the schedule.
 
-The loop is a few lines of its own, because a schedule of 60 processes has to take milliseconds: no sockets, threads or
-signals, callbacks of the same moment in the order they were asked for.
+hive has its own loop here because a schedule of 60 processes has to take milliseconds. It has no sockets, threads or
+signals, and runs callbacks of the same moment in the order in which they were scheduled.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from typing import Any, NoReturn
 
 __all__ = ["NEVER", "Killed", "SimulatedLoop", "SimulatedProcess", "current_process"]
 
-MOST_AT_ONCE = 200_000  # callbacks in one moment of virtual time: 64 + 64 processes need a few thousand
+MOST_AT_ONCE = 200_000  # maximum callbacks at one moment of virtual time: 64 + 64 processes need a few thousand
 
-NEVER = 1 << 62
+NEVER = 1 << 62  # a number of callbacks that no simulation reaches
 
 Function = Callable[..., Any]
 
-_PLACE: contextvars.ContextVar[SimulatedProcess | None] = contextvars.ContextVar("place", default=None)
+_CURRENT: contextvars.ContextVar[SimulatedProcess | None] = contextvars.ContextVar("process", default=None)
 
 
 class Killed(BaseException):
-    """Takes a callback apart in which its place died, when the simulation is over. Nothing of the place catches it."""
+    """Unwinds a callback in which its process was killed, at the end of the simulation. No process may catch it."""
 
 
 class SimulatedProcess:
@@ -48,36 +48,36 @@ class SimulatedProcess:
         self.incarnation = incarnation
         self.dead = False
         self.stopped = False
-        self.away = False
-        self.ghost = False  # dead, and only there to be taken apart when the simulation is over
-        self.waiting: deque[_Callback] = deque()  # callbacks that found it away, or still
+        self.preempted = False
+        self.unwinding = False  # dead, and the simulation is over: its callbacks run again, to be cancelled
+        self.waiting: deque[_Callback] = deque()  # callbacks that were due while it was preempted, stopped or dead
         self.context = contextvars.copy_context()
-        self.context.run(_PLACE.set, self)
+        self.context.run(_CURRENT.set, self)
 
     def __str__(self) -> str:
         return f"{self.name}-{self.incarnation}"
 
     @property
-    def still(self) -> bool:
-        """Whether nothing of it runs any more."""
-        return (self.dead or self.stopped) and not self.ghost
+    def inactive(self) -> bool:
+        """Whether none of its callbacks will run any more."""
+        return (self.dead or self.stopped) and not self.unwinding
 
 
 def current_process() -> SimulatedProcess | None:
-    """Whose callback is running; None for the supervisor's and the simulation's own."""
-    return _PLACE.get()
+    """Return the process of the current callback; None for the supervisor and the simulation itself."""
+    return _CURRENT.get()
 
 
 class _Callback:
-    """What asyncio calls a handle."""
+    """A scheduled callback, in asyncio's terms a handle."""
 
-    __slots__ = ("arguments", "context", "done", "function", "place")
+    __slots__ = ("arguments", "context", "done", "function", "process")
 
     def __init__(self, function: Function, arguments: Any, context: contextvars.Context | None) -> None:
         self.function = function
         self.arguments = arguments
         self.context = contextvars.copy_context() if context is None else context
-        self.place = self.context.get(_PLACE)
+        self.process = self.context.get(_CURRENT)
         self.done = False
 
     def cancel(self) -> None:
@@ -88,29 +88,31 @@ class _Callback:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """An event loop in virtual time whose callbacks belong to places.
+    """An event loop in virtual time whose callbacks belong to simulated processes.
 
-    away: the chance, per callback, that its place loses the processor first; away_s: for how long at most. `on_turn`
-    is told whose turn it is before a callback that it chose. Raises RuntimeError when everything waits for ever.
+    preempted: the chance, per callback, that its process loses the processor first. preempted_s: the longest
+    preemption. Raises RuntimeError when no callback is ready and no timer is set, and after MOST_AT_ONCE callbacks at
+    one moment.
     """
 
-    def __init__(self, chance: random.Random, away: float, away_s: float) -> None:
+    def __init__(self, chance: random.Random, preempted: float, preempted_s: float) -> None:
         self.chance = chance
-        self.away = away
-        self.away_s = away_s
-        self.ran = 0  # callbacks of places so far
-        self.next_turn = NEVER  # the callback at which `on_turn` is asked, which says when to ask again
-        self.on_turn: Callable[[SimulatedProcess], int] = lambda place: NEVER
-        self._next_away = self._gap()
-        self.problems: list[str] = []  # what callbacks raised
+        self.preempted = preempted
+        self.preempted_s = preempted_s
+        self.ran = 0  # number of callbacks of processes so far
+        # Before callback `next_on_callback`, `on_callback` receives its process and returns the next such number.
+        self.next_on_callback = NEVER
+        self.on_callback: Callable[[SimulatedProcess], int] = lambda process: NEVER
+        self._next_preemption = self._gap()
+        self.problems: list[str] = []  # exceptions of callbacks
         self._now = 0.0
-        self._asked = 0
+        self._scheduled = 0  # number of timers so far, which orders timers of the same moment
         self._ready: deque[_Callback] = deque()
         self._timers: list[tuple[float, int, _Callback]] = []
-        self._goal: asyncio.Future[Any] | None = None  # what `run_until_complete` waits for
-        self._failed: Exception | None = None  # why it never will be there
+        self._goal: asyncio.Future[Any] | None = None  # the future of `run_until_complete`
+        self._failed: Exception | None = None  # the error that keeps `_goal` from completing
 
-    # --- what asyncio asks of a loop
+    # --- the interface of an asyncio loop
 
     def time(self) -> float:
         return self._now
@@ -118,17 +120,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> Any:
-        asked = _Callback(callback, args, context)
-        self._ready.append(asked)
-        return asked
+        scheduled = _Callback(callback, args, context)
+        self._ready.append(scheduled)
+        return scheduled
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> Any:
-        asked = _Callback(callback, args, context)
-        self._asked += 1
-        heapq.heappush(self._timers, (when, self._asked, asked))
-        return asked
+        scheduled = _Callback(callback, args, context)
+        self._scheduled += 1
+        heapq.heappush(self._timers, (when, self._scheduled, scheduled))
+        return scheduled
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
@@ -164,7 +166,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
 
-    # --- turns
+    # --- callbacks
 
     def _run(self) -> None:
         goal = self._goal
@@ -174,18 +176,18 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self._jump()
             self._run_ready()
 
-    def leave_here(self) -> NoReturn:
-        """The callback that runs now never goes on, as far as the simulation can tell: its place dies here.
+    def abandon_callback(self) -> NoReturn:
+        """Never returns during the simulation: the process of the current callback is killed here.
 
-        Nothing leaves a Python function but through its `finally` blocks, which a killed process does not run. So all
-        that happens from now on happens on top of it, and it is taken apart, by `Killed`, when everything is over.
+        Python cannot leave a function without running its `finally` blocks, which a killed process would not run. So
+        the rest of the simulation runs within this call, and `Killed` unwinds the callback afterwards.
         """
         task = asyncio.current_task(self)
         if task is not None:
             tasks._leave_task(self, task)
         try:
             self._run()
-        except Exception as error:  # which nothing of the place may catch: it goes to who asked for the simulation
+        except Exception as error:  # raised by `run_until_complete`, because the killed process might catch it here
             self._failed = self._failed or error
             self._ready.clear()
         finally:
@@ -202,46 +204,48 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             left -= 1
             if left < 0:
                 raise RuntimeError(f"after {MOST_AT_ONCE:,} callbacks at {self._now:.4f} s something still spins")
-            place = callback.place
-            if place is not None and not place.ghost:
+            process = callback.process
+            if process is not None and not process.unwinding:
                 self.ran += 1
-                if self.ran >= self.next_turn:
-                    self.next_turn = self.on_turn(place)
-                if self.ran >= self._next_away and not place.away:
-                    self._take_away(place)
-                if place.away or place.dead or place.stopped:
-                    place.waiting.append(callback)
+                if self.ran >= self.next_on_callback:
+                    self.next_on_callback = self.on_callback(process)
+                if self.ran >= self._next_preemption and not process.preempted:
+                    self._preempt(process)
+                if process.preempted or process.dead or process.stopped:
+                    process.waiting.append(callback)
                     continue
             try:
                 callback.context.run(callback.function, *callback.arguments)
-            except Killed:  # when it heard a message; of a task, asyncio takes it for the task's end
+            except Killed:  # of a callback outside any task; in a task, asyncio ends the task with it
                 pass
             except Exception as error:
                 self.problems.append(f"{callback.function!r}: {error!r}")
 
     def _jump(self) -> None:
-        """To the time of the next timer."""
+        """Advance the time to the next timer."""
         timers = self._timers
         while timers and timers[0][2].done:
             heapq.heappop(timers)
         if not timers:
-            raise RuntimeError("a simulation has nothing to do and no timer: everything in it waits for ever")
+            raise RuntimeError("deadlock in a simulation: no callback is ready and no timer is set")
         self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
             self._ready.append(heapq.heappop(timers)[2])
 
-    def _take_away(self, place: SimulatedProcess) -> None:
-        """This place gets to run nothing for now."""
-        place.away = True
-        self._next_away = self.ran + self._gap()
-        self.call_later(self.chance.random() * self.away_s, self.back, place, context=contextvars.Context())
+    def _preempt(self, process: SimulatedProcess) -> None:
+        """Delay the callbacks of this process for up to `preempted_s`."""
+        process.preempted = True
+        self._next_preemption = self.ran + self._gap()
+        self.call_later(
+            self.chance.random() * self.preempted_s, self.end_preemption, process, context=contextvars.Context()
+        )
 
     def _gap(self) -> int:
-        """Callbacks until some place is taken away again: geometric, so each has the same chance."""
-        return round(self.chance.expovariate(self.away)) + 1 if self.away else NEVER
+        """Draw the number of callbacks until the next preemption: geometric, so each callback has the same chance."""
+        return round(self.chance.expovariate(self.preempted)) + 1 if self.preempted else NEVER
 
-    def back(self, place: SimulatedProcess) -> None:
-        """It gets the processor again, and first goes on with what had waited."""
-        place.away = False
-        self._ready.extendleft(reversed(place.waiting))
-        place.waiting.clear()
+    def end_preemption(self, process: SimulatedProcess) -> None:
+        """Give the processor back to a process, which first runs its waiting callbacks."""
+        process.preempted = False
+        self._ready.extendleft(reversed(process.waiting))
+        process.waiting.clear()

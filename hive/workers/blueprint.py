@@ -1,7 +1,7 @@
-"""A blueprint: what all the actors of one trainer agree on, made once from the config before any of them exists.
+"""A blueprint holds what all actors of a trainer share, made from the config before any actor starts.
 
-Spaces, the network and its flat form, the algorithm, and the layouts of everything in shared memory. Actors inherit it
-by fork; each makes its own network from it.
+It holds the spaces, the network's parameters and flat layout, the distribution of actions, and the layouts of rollouts,
+gradients and state in shared memory. Actors inherit it by fork, and each makes its own network from it.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ from hive.workers.resume_barriers import ResumeBarriers
 
 __all__ = ["Blueprint"]
 
-BUFFERS_SHOWN = 3  # in an error: those of one BatchNorm
+BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three
 
 
 class Blueprint:
-    """Everything that follows from the config and the environment. Raises what environments and networks raise."""
+    """Derives spaces, layouts and factories from the config and its environment.
+
+    resume: the checkpoint that the run continues from, if any. Raises what environments and networks raise,
+    RecordError if `run.init_from` does not fit, and NetworkError for a network whose buffers change in training.
+    """
 
     def __init__(self, config: Config, resume: Checkpoint | None = None) -> None:
-        # One thread per actor: the processes are the parallelism, and the bits of a sum depend on who adds what.
+        # One thread per actor: the processes are parallel already, and the bits of a sum depend on how it is divided.
         torch.set_num_threads(1)
         self.config = config
         self.resume = resume
@@ -68,7 +72,7 @@ class Blueprint:
         self._check_buffers(network)
         self.flat = FlatParameters(network)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
-        if resume is None and config.run.init_from is not None:  # a mistake is told before there are processes
+        if resume is None and config.run.init_from is not None:  # only to raise errors before any process starts
             self._copy_weights(config.run.init_from, aligned_block(self.flat.block_bytes))
         self.codec = codec_for(config.gradients.compression, config.gradients.top_k)
         self.optimizer_state_bytes = self.learner().layout.bytes
@@ -83,11 +87,11 @@ class Blueprint:
         )
 
     def _generator(self) -> torch.Generator:
-        """Draws the run's initial weights."""
+        """Return the generator of the run's initial weights."""
         return torch.Generator().manual_seed(stream_seed(self.config.run.seed, Purpose.initial_weights, 0, 0))
 
     def wrapper(self) -> NetworkWrapper:
-        """The networks of one process: copies in the learner's state, made as far as the process asks for them."""
+        """Make the networks of one process: online, target and global, each allocated when it is first used."""
         return NetworkWrapper(
             self.parameters,
             has_target=self.state.has_target,
@@ -99,30 +103,30 @@ class Blueprint:
         )
 
     def network(self) -> nn.Module:
-        """A network of its own for this process, with the run's initial weights."""
+        """Make a separate network for this process, with the run's initial weights."""
         return self.wrapper().online_network.module
 
     def _check_buffers(self, network: nn.Module) -> None:
-        """Raises NetworkError for one that learns in its buffers: only parameters travel from worker to worker."""
+        """Raise NetworkError for a network whose buffers change in training, because only parameters are published."""
         if changed := buffers_that_training_changes(network, self.spaces):
             shown = ", ".join(changed[:BUFFERS_SHOWN]) + (", ..." if len(changed) > BUFFERS_SHOWN else "")
             raise NetworkError(
-                f"`{type(network).__name__}` changes buffers of its own while it trains: {shown}",
-                hint="whoever acts would go on with their first values: use LayerNorm or GroupNorm in the place of "
+                f"`{type(network).__name__}` changes its buffers while it trains: {shown}",
+                hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
                 "BatchNorm, or track_running_stats=False",
             )
 
     def policy(self) -> dict[str, Any]:
-        """What `hive.load` makes this run's policy of, besides the weights; for JSON."""
+        """Return the description, for JSON, from which `hive.load` rebuilds this run's policy."""
         environment = self.environment
         return describe_policy(
             environment.observation, environment.action, self.config.network, self.heads, self.distribution
         )
 
     def algorithm(self, *, alone: bool = False) -> Algorithm:
-        """The algorithm. `alone`: its worker shares no rounds with others, and normalises by itself.
+        """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.
 
-        That is so of all asynchronous ones.
+        Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
         action = distribution_for(self.environment.action)
@@ -147,7 +151,7 @@ class Blueprint:
         status: Status | None = None,
         vector: VectorEnvironment | None = None,
     ) -> Collector:
-        """Collector number `source` of the run, with a network of its own, and environments of its own or `vector`."""
+        """Make collector number `source` of the run, with its own network, and with `vector` or new environments."""
         return Collector(
             self.vector() if vector is None else vector,
             self.environment.observation,
@@ -162,7 +166,7 @@ class Blueprint:
         )
 
     def evaluator(self, status: Status | None = None) -> Evaluator:
-        """The evaluator of the run, with environments and a network of its own."""
+        """Make the evaluator of the run, with its own environments and network."""
         evaluation = self.config.evaluation
         return Evaluator(
             self.vector(evaluation.envs),
@@ -175,10 +179,11 @@ class Blueprint:
         )
 
     def replica(self) -> Replica:
-        """A gradient worker's own copy of the state, before its first turn."""
+        """Make a gradient worker's copy of the state, still empty."""
         return Replica(self.learner(), self.state.bytes)
 
     def learner(self, status: Status | None = None) -> Learner:
+        """Make the learner of the run."""
         config = self.config
         return Learner(
             config.algorithm,
@@ -191,7 +196,11 @@ class Blueprint:
         )
 
     def initialize(self, state: NDArray[np.uint8], optimizer_state: NDArray[np.uint8]) -> int:
-        """Writes what the learner begins with: the initial weights, or those it was resumed from. Returns the turn."""
+        """Write the initial state, or that of the checkpoint resumed from, and return its turn.
+
+        state: uint8 [state.bytes]. optimizer_state: uint8 [optimizer_state_bytes]. Raises RecordError if the checkpoint
+        does not fit this network and optimizer.
+        """
         if self.resume is not None:
             state[:] = _bytes_of(self.resume, "weights", len(state))
             self._resume_optimizer_state(self.resume, optimizer_state)
@@ -206,13 +215,13 @@ class Blueprint:
         return 0
 
     def _copy_weights(self, place: str, state: NDArray[np.uint8]) -> None:
-        """Overwrites the initial weights with those of another run. Raises RecordError where they do not fit."""
+        """Overwrite the initial weights with those of another run. Raises RecordError if they do not fit."""
         checkpoint = checkpoint_at(place)
         own = self.flat.arrays(state[: self.flat.block_bytes])
         copy_arrays(checkpoint.tensors(), own, str(checkpoint.path))
 
     def _resume_optimizer_state(self, resume: Checkpoint, optimizer_state: NDArray[np.uint8]) -> None:
-        """Restores the optimizer state of a checkpoint, which may have another number of workers."""
+        """Restore the optimizer state of a checkpoint, which may have another number of workers."""
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
         layout = optimizer_state_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
@@ -220,21 +229,22 @@ class Blueprint:
         before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
         for name in ("counters", "returns", "moments"):
             after[name][:] = before[name]
-        after["applied"][:] = self.first_gradient  # numbers begin anew, and are the same for everybody
-        # The version of the policy follows from a count of rollouts; it never goes back when there are more of them.
+        after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
+        # The behaviour version is rollouts // per_version. With another per_version, rescale the count of rollouts so
+        # that the version does not go back.
         version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", self.per_version))
         if state.get("per_version", self.per_version) != self.per_version:
             after["counters"][Count.rollouts] = version * self.per_version
-        learner.wake_up(optimizer_state)
+        learner.shift_times(optimizer_state)
 
     @property
     def per_version(self) -> int:
-        """Rollouts between two versions of the policy."""
+        """Rollouts per behaviour version."""
         return self.collectors * self.config.collection.broadcast_interval
 
     @property
     def first_round(self) -> int:
-        """The round that this run begins with: the first that the checkpoint has not finished."""
+        """The first round of this run: the first that the checkpoint has not finished."""
         done = (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
         return -(-done // self.algorithm().gradients_per_round)
 
@@ -245,7 +255,7 @@ class Blueprint:
 
     @functools.cached_property
     def barriers(self) -> ResumeBarriers:
-        """Where this run can be taken up again byte for byte; a loose one nowhere, so nothing is cut for that."""
+        """The rounds at which this run can be resumed bit-identically; asynchronous runs have none."""
         collection = self.config.collection
         return ResumeBarriers(
             every=0 if self.config.asynchronous else int(self.config.checkpoint.every.get("updates", 0)),
@@ -257,13 +267,13 @@ class Blueprint:
         )
 
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
-        """`count` environments, by default as many as a collector has; `options` go before those of the config."""
+        """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
         env = self.config.env
         return make_vector(env.id, {**env.options, **options}, count or self.config.collection.envs, env.vector)
 
     @property
     def observed(self) -> int:
-        """Elements of what a gradient says about the observations of its round; 0 where they are not normalised."""
+        """Elements of the observation moments in a gradient's slot; 0 if observations are not normalised."""
         normalizes = self.config.network.normalize_observations
         return observed_elements(self.environment.observation.shape) if normalizes else 0
 
@@ -273,7 +283,7 @@ class Blueprint:
         return observed_elements(()) if self.config.network.normalize_rewards else 0
 
     def gradient_layout(self, collectors: int) -> Layout:
-        """The layout of the gradient of a share of `collectors` collectors."""
+        """Return the layout of a gradient slot for a share of `collectors` collectors."""
         most = collectors * self.config.collection.rollout * self.config.collection.envs
         return gradient_layout(
             self.flat.parameter_elements,
@@ -287,7 +297,7 @@ class Blueprint:
 
 
 def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:
-    """A part of a checkpoint, as long as this run needs it. Raises RecordError."""
+    """Return a part of a checkpoint as uint8 [size]. Raises RecordError if it has another size."""
     data = np.frombuffer(checkpoint.part(part), np.uint8)
     if len(data) != size:
         raise RecordError(

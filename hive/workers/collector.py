@@ -1,12 +1,12 @@
-"""The collector: steps B environments with a policy and writes what happens into a rollout, in place.
+"""The collector steps B environments with a policy and writes their transitions into a rollout, in place.
 
     for each step t     outputs = policy(observations[t])      phase "policy"
                         actions[t] = sample(outputs, noise[t])
                         step the environments                  phase "env"    writes rows t, observations t + 1
 
-A synchronous object without ports: memory and weights come from outside, the rollout goes outside. Nothing is stacked
-afterwards: the environments write straight into the rollout's rows. Noise is that of the rollout's own stream, so a
-rollout made again, by another process, is the same rollout, as far as the environments are deterministic.
+The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
+environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
+rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, str
 
 __all__ = ["Collector"]
 
-MAX_INCARNATIONS = 1 << 20  # keeps the occasions of a reset apart; a process does not come back so often
+MAX_INCARNATIONS = 1 << 20  # stride between the reset seeds of two rounds; no collector restarts this often
 
 Arrays = Mapping[str, NDArray[Any]]
 
-PREPARED_SLOTS = 128  # more than a slab has; in library use, where every rollout may be new memory, they are let go
+# Maximum slots whose views are cached: more than a slab has. In library use each rollout may be in new memory, so a
+# full cache is cleared.
+PREPARED_SLOTS = 128
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The views of one slot, made once: rows for the environments, tensors for the policy."""
+    """Cached views of one slot: rows for the environments, tensors for the policy."""
 
     arrays: Arrays
     finals: FinalObservations
@@ -44,11 +46,12 @@ class _Prepared:
 
 
 class Collector:
-    """Collects rollouts. `source` is its number in the run; `incarnation` of the process it lives in.
+    """Collects rollouts.
 
-    observation: what one observation is. network: its online network acts, with the weights of `bind`. distribution:
-    reads actions from its first output. log_probs: whether rollouts hold the log-probabilities of the acting policy.
-    discount: per step, of the discounted sums that normalised rewards need. status: shows its phases, or None.
+    observation: shape and dtype of an observation. network: its online network acts, with the weights of `bind`.
+    distribution: maps its first output to actions. source: number of this collector in the run. incarnation: that of
+    its process. log_probs: whether to store the log probabilities of the acting policy. discount: discount factor
+    of the sums that normalised rewards need. status: the status page that shows its phases; None in library use.
     """
 
     def __init__(
@@ -77,19 +80,20 @@ class Collector:
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
-        self.current: NDArray[Any]  # [B, ...]: what the next rollout begins with; `reset` makes it
+        self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self._prepared: dict[int, _Prepared] = {}
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
-        """Acts with these weights from now on; they are read in place."""
+        """Act with these weights from now on: uint8 [block_bytes], read in place."""
         assert isinstance(self.network.global_network, SharedNetwork)
         self.network.global_network.at(weights)
         self.network.update_online_network()
 
     def reset(self, start: int = 0) -> None:
-        """Starts an episode in every environment, before the first rollout and after a cut. Raises EnvironmentFailed.
+        """Start an episode in every environment, before the first rollout and at a resume barrier.
 
-        `start` is the round of the cut: with the seed, the environment's number and the incarnation it says how.
+        `start` is the round of the barrier. It determines the environments' seeds, together with the run's seed, the
+        number of the environment and the incarnation. Raises EnvironmentFailed.
         """
         if self.status:
             self.status.enter(self.phases[1])
@@ -104,7 +108,7 @@ class Collector:
             self.status.enter(self.status.runtime)
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
-        """Goes on with new environments: what a wrapper remembers does not survive a cut."""
+        """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
         self.vector.close()
         self.vector = vector
         self.reset(start)
@@ -112,9 +116,10 @@ class Collector:
     def collect(
         self, rollout: Arrays, *, sequence: int, version: int, enough: Callable[[int], bool] | None = None
     ) -> None:
-        """Fills one rollout (hive.storage.rollouts draws it). Ends it early when its final observations are used up.
+        """Fill one rollout (layout: hive.storage.rollouts). It ends early if its rows for final observations are full.
 
-        `enough` is asked after every step, with the number of steps so far, whether the rollout ends here.
+        sequence: number of the rollout. version: behaviour version of the bound weights. enough: called after every
+        step with the number of steps so far; the rollout ends when it returns True.
 
         Raises EnvironmentFailed, and RuntimeError before the first `reset`.
         """
@@ -124,9 +129,9 @@ class Collector:
         finals = prepared.finals
         observations, actions = rollout["observations"], rollout["actions"]
         steps, envs = rollout["rewards"].shape
-        enter = self.status.enter if self.status else _nothing
+        enter = self.status.enter if self.status else _no_status
         policy_phase, env_phase = self.phases
-        enter(policy_phase)  # its noise, of all steps at once, is what it acts by
+        enter(policy_phase)  # drawing the noise of all steps is part of the policy's time
         distribution = self.distribution.for_rollout(sequence)
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
@@ -149,7 +154,7 @@ class Collector:
                 if enough is not None and enough(t + 1):
                     length = t + 1
                     break
-            if kept is not None:  # of all steps at once: one call instead of one a step
+            if kept is not None:  # one call for all steps is cheaper than one per step
                 enter(policy_phase)
                 chosen = distribution.log_prob(torch.from_numpy(kept[:length]), torch.from_numpy(actions[:length]))
                 rollout["log_probs"][:length] = chosen.numpy()
@@ -195,8 +200,9 @@ class Collector:
         return prepared
 
     def close(self) -> None:
+        """Close the environments."""
         self.vector.close()
 
 
-def _nothing(phase: int) -> None:
-    """Nobody watches."""
+def _no_status(phase: int) -> None:
+    """Ignore the phase: there is no status page."""

@@ -1,19 +1,18 @@
-"""The evaluator: whole episodes of the policy, without its noise unless that is wanted, with the weights of one turn.
+"""The evaluator plays whole episodes with the weights of one turn, by default with the most likely actions.
 
     begin(due)    every environment is reset by its seed
     step()        actions = mode(policy(observations))      phase "policy"
                   step the environments                     phase "env"      -> None, at last the Evaluation
 
-Each environment plays a number of episodes that is settled beforehand; what it plays beyond them, while others are not
-yet done, does not count. (Whoever takes the first E episodes that end, of whichever environment, prefers the short
-ones: where an end is a failure, the bad ones; where it is the goal, the good ones.)
+Each environment plays a number of episodes that is fixed in advance; episodes beyond that number do not count. Counting
+the first E episodes to end, of any environment, would be biased towards short ones: towards bad ones where an end is a
+failure, towards good ones where it is the goal.
 
-Randomness belongs to the turn: seeds of the environments, of actions that are drawn, and of torch where the network
-itself draws, follow from the run's seed and the turn, so the same weights get the same evaluation in whichever process,
-as far as the environments draw from their own generators and a reset makes them forget.
+The seeds of environments, sampled actions and torch are derived from the run's seed and the turn. So the same weights
+get the same evaluation in any process, if environments draw only from their own generators and a reset clears them.
 
-A synchronous object without ports. One step is short, so whoever drives it may do something else between two. It sets
-no limit to an episode: one that never ends is an evaluation that never ends.
+The evaluator is a synchronous object without ports. A step is short, so its caller can do other work between two steps.
+It does not limit the length of an episode: if an episode never ends, neither does the evaluation.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["Evaluator"]
 
-TORCH_SEEDS = 1 << 63  # what torch's generators take
+TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
 
 
 class Evaluator:
-    """Plays `episodes` episodes, dealt out to the environments of `vector`, with the weights of `bind`.
+    """Plays `episodes` episodes, divided among the environments of `vector`, with the weights of `bind`.
 
-    observation: what one observation is. policy: the module whose weights `bind` exchanges; until then it has its own.
-    sample: actions are drawn, as in training. status: where its phases are shown; None in library use.
-    Raises ValueError when there are fewer episodes than environments.
+    observation: shape and dtype of an observation. policy: the module whose weights `bind` replaces. distribution: maps
+    its first output to actions. sample: whether to sample actions, as in training. status: the status page that shows
+    its phases; None in library use. Raises ValueError if there are fewer episodes than environments.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Evaluator:
         status: Status | None = None,
     ) -> None:
         if episodes < vector.count:
-            raise ValueError(f"{episodes} episodes leave some of {vector.count} environments without any")
+            raise ValueError(f"{episodes} episodes are fewer than the {vector.count} environments")
         self.vector = vector
         self.policy = policy
         self.flat = FlatParameters(policy)
@@ -67,62 +66,62 @@ class Evaluator:
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         numbers = np.arange(vector.count)
-        self.quota = episodes // vector.count + (numbers < episodes % vector.count)  # [B]: episodes that count
+        self.quota = episodes // vector.count + (numbers < episodes % vector.count)  # [B]: episodes of each
         self.row = StepRow.allocate(observation, vector.count)
         self.observations = torch.from_numpy(self.row.observations)
         self._due: EvaluationDue | None = None
         policy.eval()
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
-        """Evaluates these weights from now on; they are read in place."""
+        """Evaluate these weights from now on: uint8 [block_bytes], read in place."""
         self.flat.bind(weights, read_only=True)
 
     def evaluate(self, due: EvaluationDue) -> Evaluation:
-        """A whole evaluation of the weights that are bound. Raises EnvironmentFailed."""
+        """Evaluate the bound weights to the end. Raises EnvironmentFailed."""
         self.begin(due)
         while (evaluation := self.step()) is None:
             pass
         return evaluation
 
     def begin(self, due: EvaluationDue) -> None:
-        """Starts the first episode of every environment; an evaluation that is not done is dropped.
+        """Start the first episode of every environment, and abandon an evaluation in progress.
 
-        `due` says of which turn the weights are that are bound. Raises EnvironmentFailed.
+        `due` names the turn of the bound weights. Raises EnvironmentFailed.
         """
         self._enter(self.phases[1])
         count = self.vector.count
         self._due, self._started = due, time.monotonic()
-        self._returns: list[float] = []  # of the episodes that count, in the order in which they ended
-        self._lengths: list[int] = []
-        self._left = self.quota.copy()  # [B]
+        self._returns: list[float] = []  # returns of the counted episodes, in the order in which they ended
+        self._lengths: list[int] = []  # their lengths in steps
+        self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
         self._steps = 0
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
         seeds = stream_seeds(self.seed, Purpose.evaluation, 0, count, due.turn)
         self.vector.reset(seeds, self.row.observations)
-        self._rest()
+        self._leave()
 
     def step(self) -> Evaluation | None:
-        """One step of every environment. The evaluation, once the last episode that counts has ended.
+        """Step every environment once. Return the evaluation after the last counted episode has ended, else None.
 
         Raises EnvironmentFailed; RuntimeError before `begin` and after the last step.
         """
         if self._due is None:
             raise RuntimeError("no evaluation has begun")
         self._enter(self.phases[0])
-        # Before every step, because actors that share a process share the generator too.
+        # Seed before every step, because actors that share a process also share torch's generator.
         torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)
         with torch.inference_mode():
             actions = self._actions(self.policy(self.observations)[0])
         self._enter(self.phases[1])
-        self.row.finals.count = 0  # an episode's last observation is of no use here
+        self.row.finals.count = 0  # overwrite the final observations, which are not used here
         self.vector.step(actions, self.row)
         self._steps += 1
         ended = (self.row.episode_lengths > 0) & (self._left > 0)
         self._returns += self.row.episode_returns[ended].tolist()
         self._lengths += self.row.episode_lengths[ended].tolist()
         self._left -= ended
-        self._rest()
+        self._leave()
         return None if self._left.any() else self._end(self._due)
 
     def _actions(self, outputs: torch.Tensor) -> NDArray[Any]:
@@ -133,7 +132,7 @@ class Evaluator:
 
     @property
     def done(self) -> int:
-        """How many of the episodes have ended, since `begin`."""
+        """Number of counted episodes that have ended since `begin`."""
         return len(self._returns)
 
     def _end(self, due: EvaluationDue) -> Evaluation:
@@ -157,9 +156,10 @@ class Evaluator:
         if self.status:
             self.status.enter(phase)
 
-    def _rest(self) -> None:
+    def _leave(self) -> None:
         if self.status:
             self.status.enter(self.status.runtime)
 
     def close(self) -> None:
+        """Close the environments."""
         self.vector.close()

@@ -1,10 +1,10 @@
-"""The evaluator's actor: evaluates the weights that the learner holds for it.
+"""The evaluator's actor evaluates the weights that the learner holds for it.
 
-    learner ──EvaluationDue──> evaluator ──Evaluation──> recorder, and actors of your own
+    learner ──EvaluationDue──> evaluator ──Evaluation──> recorder, and custom actors
             one turn's weights, pinned
 
-While it plays, evaluations that fall due are skipped and counted (hive.workers.pinned_blocks), and training goes on. An
-evaluation that is in progress when the evaluator dies, or when the run ends, is lost.
+Training continues meanwhile. Evaluations that fall due while one is running are skipped and counted
+(hive.workers.pinned_blocks). An evaluation in progress is lost when the evaluator is killed or the run ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["EvaluatorActor"]
 
 
 class EvaluatorActor(Actor):
-    """One evaluation after another. `evaluations` is a broadcast: connect it to actors of your own."""
+    """Makes one evaluation after another. `evaluations` is a broadcast, which custom actors can subscribe to."""
 
     role = "evaluator"
     due = Inlet(EvaluationDue)
@@ -43,13 +43,13 @@ class EvaluatorActor(Actor):
             self.weights.unpin()
 
     async def _evaluate(self, due: EvaluationDue) -> None:
-        """Raises VersionGone where nothing was held."""
+        """Evaluate the held weights and send the result. Raises VersionGone if the turn has been overwritten."""
         weights = held_block(self.weights, due.turn)
         self.evaluator.bind(weights)
         self.evaluator.begin(due)
         while (evaluation := self.evaluator.step()) is None:
             self.status.show_version(due.turn, self.weights.latest - due.turn)
-            await asyncio.sleep(0)  # messages are heard between two steps: told to stop, it stops
+            await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
         self.status.add(self.made, 1)
         await self.evaluations.send(evaluation)
 

@@ -1,20 +1,20 @@
-"""GWorker: computes the gradients of one share of the rounds. What the gradient worker's actor wraps.
+"""GWorker computes the gradients of one share of the rounds. The gradient worker's actor wraps it.
 
     rollouts -> algorithm.gradients -> forward, loss, backward -> one copy into the gradient slot
 
-A synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper, which read the
-learner's state where it lies (`bind`). An algorithm makes S gradients of a round, each on its own version of the
-weights; gradient g is number g mod S of round g // S. What it cannot make (a share without samples, a round that a
-killed worker began) is a gradient of zero samples: the numbers stay whole. One that is not finite is noted in its
-header and never applied; `slot.on_not_finite` is called while all that made it is there.
+A GWorker is a synchronous object without ports. Its networks are the online and target copies of a NetworkWrapper,
+which read the learner's state in place (`bind`). An algorithm makes S gradients of a round, each on its own version of
+the weights; gradient g is number g mod S of round g // S. A gradient that cannot be made has zero samples, so no number
+is ever missing: that of a share without samples, or of a round that a killed worker began. A gradient that is not
+finite is marked in its header and never applied; `slot.on_not_finite` is called while its inputs still exist.
 
-In a run the actor calls `bind` and `compute`, and the rollouts come through a port. In a script the same object has
-collectors of its own, and is what PyTorchRL documents:
+In a run the actor calls `bind` and `compute`, and rollouts arrive through a port. In a script the object has its own
+collectors, and the interface that PyTorchRL documents:
 
     collector.queue -> get_data() -> get_grads() -> Gradients -> apply_gradients() -> weights, version + 1
 
-`apply_gradients` is one turn of the learner on blocks of its own (hive.workers.replica). Collectors get weights when
-the collection broadcasts them, never between two gradients of a round. Nothing here starts a thread.
+`apply_gradients` makes one turn of the learner on the worker's own blocks (hive.workers.replica). Collectors receive
+weights when the collection broadcasts them, never between two gradients of a round. Nothing here starts a thread.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ __all__ = [
     "describe_gradient",
 ]
 
-DEFAULT_COMPRESSION = "bf16"  # of `compress_grads_to_send=True`: half of the bytes, and hardly an error
+DEFAULT_COMPRESSION = "bf16"  # codec of `compress_grads_to_send=True`: half the bytes at a relative error below 1 %
 
 Arrays = Mapping[str, NDArray[Any]]
 Info = dict[str, Any]
 
 
 class CollectionWorker(Protocol):
-    """Holds the weights that collectors act with: hive.facades.CWorker."""
+    """Protocol of an object that holds the weights of collectors: hive.facades.CWorker."""
 
     @property
     def actor_version(self) -> int: ...
@@ -91,16 +91,16 @@ class CollectionWorker(Protocol):
 
 
 class CollectionTask(Protocol):
-    """Brings rollouts: hive.facades.CollectorThread."""
+    """Protocol of an object that delivers rollouts: hive.facades.CollectorThread."""
 
     queue: queue.Queue[list[CollectedRollout]]
 
     def get(self) -> list[CollectedRollout]:
-        """The oldest collection step; one is made if there is none."""
+        """Return the oldest collection step in the queue; if it is empty, make one."""
 
 
 class CollectionWorkers(Protocol):
-    """The collectors of one GWorker: hive.facades.CWorkerSet."""
+    """Protocol of the collectors of one GWorker: hive.facades.CWorkerSet."""
 
     @property
     def blueprint(self) -> Blueprint: ...
@@ -118,7 +118,7 @@ class CollectionWorkers(Protocol):
 
 @dataclass(frozen=True)
 class CollectorsElsewhere:
-    """Stands for the collectors of a run: they are other actors, and rollouts come through a port."""
+    """Stands for the collectors of a run, which are other actors and send rollouts through a port."""
 
     blueprint: Blueprint
 
@@ -132,14 +132,15 @@ class CollectorsElsewhere:
         raise TopologyError("the collectors of this gradient worker are other actors of its run")
 
     def stop(self) -> None:
-        """They are stopped by the run."""
+        """Do nothing: the run stops its collectors."""
 
 
 class Gradients(Sequence[Tensor]):
-    """The gradients of one computation: a sequence of tensors float32, one for each parameter, in their order.
+    """One gradient as a sequence of float32 tensors, one for each parameter of the network, in the network's order.
 
-    slot: what was computed, as hive.gradients.blocks draws it; compressed where that was asked for, and then the
-    tensors are what a receiver gets. sent_bytes: what the gradient takes there; plain_bytes: what it would as float32.
+    slot: the gradient as laid out in hive.gradients.blocks, compressed if the worker compresses; the tensors are then
+    decoded from it, as a receiver does. version_gradient: version of the weights it was computed with. n_samples: the
+    number of samples it is the mean of. sent_bytes: its size in the slot. plain_bytes: its size as float32.
     """
 
     def __init__(self, worker: GWorker, slot: Arrays, version: int) -> None:
@@ -157,6 +158,7 @@ class Gradients(Sequence[Tensor]):
 
     @property
     def tensors(self) -> list[Tensor]:
+        """The decoded tensors, float32 on the CPU, computed on first access."""
         if self._tensors is None:
             elements, parameters = self._described
             accumulator = GradAccumulator.for_slots(elements, 1, self.codec, parameters=parameters)
@@ -176,18 +178,18 @@ class Gradients(Sequence[Tensor]):
 
 
 class GWorker:
-    """A gradient worker. See the module.
+    """Computes gradients of rollouts, and in a script applies them; see the module.
 
-    index_worker: its number; with the collectors' own it decides their seeds.
-    col_workers_factory: called with (device, initial_weights, index_worker), gives the CollectionWorkers.
-    col_communication, col_execution: hive.workers.validate_modes says what goes together.
-    compress_grads_to_send: False: as the config says; True: bf16, or what the config says; or "bf16", "fp16", "top-k".
-    col_fraction_workers: share of the collectors that ends a round, in (0, 1].
-    initial_weights: a Snapshot or a mapping, as `set_weights` takes it. device: "cpu" or None.
+    index_worker: its number; together with the collectors' numbers it determines their seeds.
+    col_workers_factory: a function of (device, initial_weights, index_worker) that returns the CollectionWorkers.
+    col_communication, col_execution: modes of collection; hive.workers.validate_modes lists the valid combinations.
+    compress_grads_to_send: False: the codec of the config; True: the same, or bf16 if it is "none"; or a codec's name.
+    col_fraction_workers: fraction of the collectors that must finish before a round ends, in (0, 1].
+    initial_weights: a Snapshot or a mapping, as for `set_weights`. device: "cpu" or None.
     broadcast_interval: collection steps between two broadcasts of the weights.
-    algorithm: None: one that shares no rounds with other workers. status: where its phases are shown.
+    algorithm: default: the blueprint's, sharing no rounds with other workers. status: the status page for its phases.
 
-    Raises TopologyError for what does not go together.
+    Raises TopologyError for an invalid combination of modes.
     """
 
     def __init__(
@@ -227,34 +229,34 @@ class GWorker:
         self.algo.connect(self.actor, self.slot, SharedTarget(self.actor, target.module) if target else None)
         self.status = status
         self._phase = status.phase("gradient") if status else 0
-        self._noise: np.random.Generator | None = None  # of the round in progress
-        self._round: tuple[int, AlgorithmGradients] | None = None  # the round in progress and what is left of it
-        self._rollouts: Sequence[Rollout] = ()  # what it is made of
+        self._noise: np.random.Generator | None = None  # random stream of the round in progress
+        self._round: tuple[int, AlgorithmGradients] | None = None  # round in progress and the gradients left of it
+        self._rollouts: Sequence[Rollout] = ()  # rollouts of the round in progress
         self.storage = RoundStorage()
         self._initial_weights = initial_weights
         self._own_state: Replica | None = None
-        self._version = 0  # of the weights that the last gradient was computed with
+        self._version = 0  # version of the weights of the last gradient
         self._slots: dict[int, tuple[NDArray[np.uint8], Layout]] = {}
         self._sequence = 0
         self._last: Gradients | None = None
 
     @classmethod
     def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
-        """Make number `index_worker` of a run: its collectors are elsewhere, its rounds shared with peers."""
+        """Make gradient worker `index_worker` of a run, which shares its rounds with the other gradient workers."""
         elsewhere = CollectorsElsewhere(blueprint)
         return cls(index_worker, lambda *_: elsewhere, algorithm=blueprint.algorithm(), status=status)
 
     # --- gradients, as in a run
 
     def bind(self, state: NDArray[np.uint8]) -> None:
-        """Computes with this block of the learner's state from now on; it is read in place."""
+        """Compute with this block of the learner's state from now on: uint8 [state.bytes], read in place."""
         assert isinstance(self.networks.global_network, SharedNetwork)
         self.networks.global_network.at(state)
         self.networks.update_online_network()
         self.slot.rebound()
 
-    def let_go(self) -> None:
-        """Forgets what the codec has kept back, at a cut."""
+    def clear_residual(self) -> None:
+        """Discard the codec's residual, at a resume barrier: checkpoints do not contain it."""
         self.slot.residual[:] = 0.0
 
     def compute(
@@ -266,10 +268,10 @@ class GWorker:
         version: int,
         moments: tuple[float, float] | None = None,
     ) -> None:
-        """Writes gradient `sequence` into the slot `out` (hive.gradients.blocks draws it).
+        """Write gradient `sequence` into the slot `out` (layout: hive.gradients.blocks).
 
-        `rollouts` are those of its round. `moments`: mean and deviation of the round over all workers, for the
-        gradient after the one that asked.
+        rollouts: those of its round. version: that of the bound state. moments: mean and standard deviation of the
+        round over all workers, passed with the gradient after the one that yielded Moments.
         """
         if self.status:
             self.status.enter(self._phase)
@@ -300,7 +302,7 @@ class GWorker:
             self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
 
     def _observe(self, out: Arrays) -> None:
-        """Adds the statistics of the round's rollouts to its last gradient, so that a round has one normalisation."""
+        """Add the statistics of the round to its last gradient: one normalisation holds for a round."""
         for view in self._rollouts:
             valid = view.valid != 0
             if "observed" in out:
@@ -320,7 +322,7 @@ class GWorker:
             view.rewards = scaled_rewards(view.rewards, normalizer.seen.numpy(), own)
 
     def _advance(self, gradients: AlgorithmGradients, out: Arrays, moments: tuple[float, float] | None) -> None:
-        """Runs the algorithm to its next yield, and so to the next gradient; one that is through makes none."""
+        """Run the algorithm to its next yield, which makes the next gradient; a finished algorithm makes none."""
         self.slot.open(out, self._rollouts)
         try:
             made = next(gradients, None) if moments is None else gradients.send(moments)
@@ -331,7 +333,7 @@ class GWorker:
         if isinstance(made, Moments):
             out["moments"][:] = made.count, made.total, made.squares
 
-    # --- with collectors of its own
+    # --- with its own collectors, in a script
 
     @property
     def local_worker(self) -> CollectionWorker:
@@ -340,27 +342,27 @@ class GWorker:
 
     @property
     def remote_workers(self) -> Sequence[CollectionWorker]:
-        """The collection workers that work for it, if the collection is parallel."""
+        """The collection workers of a parallel collection; empty for a central one."""
         return self.col_workers.remote_workers()
 
     @property
     def collector(self) -> CollectionTask | None:
-        """What brings rollouts; None in a run."""
+        """The task that delivers rollouts; None in a run."""
         return self._collector
 
     @property
     def inqueue(self) -> queue.Queue[list[CollectedRollout]] | None:
-        """The queue of collection steps that wait; None in a run."""
+        """The queue of collection steps not yet used; None in a run."""
         return None if self._collector is None else self._collector.queue
 
     @property
     def state(self) -> Replica:
-        """The weights and the optimizer state that `apply_gradients` steps, made when they are first asked for.
+        """The weights and the optimizer state that `apply_gradients` updates, made on first access.
 
-        Raises RuntimeError in a run, where the learner has them.
+        Raises RuntimeError in a run, where the learner owns them.
         """
         if self._collector is None:
-            raise RuntimeError(f"the learner of its run has the weights of gradient worker {self.index_worker}")
+            raise RuntimeError(f"the weights of gradient worker {self.index_worker} belong to the learner of its run")
         if self._own_state is None:
             self._own_state = own = self.blueprint.replica()
             own.begin(self.blueprint.initialize)
@@ -371,28 +373,29 @@ class GWorker:
 
     @property
     def actor_version(self) -> int:
-        """Number of times the actor has been updated; in a run, the version that the last gradient is of."""
+        """Number of updates of the weights; in a run, the version of the weights of the last gradient."""
         return self._version if self._collector is None else self.state.turn
 
     def step(self, distribute_gradients: bool = False) -> tuple[Gradients, Info]:
-        """get_data, then get_grads. Distributing, its gradient is applied at once: alone it has no peers."""
+        """Call `get_data`, then `get_grads`. `distribute_gradients`: apply the gradient too, as there are no peers."""
         self.get_data()
         return self.get_grads(distribute_gradients)
 
     def get_data(self) -> dict[str, Any]:
-        """The batch of the next gradient: the rollouts of a round, new ones when the last has had all its gradients.
+        """Return the batch of the next gradient: {"rollouts": list[CollectedRollout], "sequence": int}.
 
-        Raises what collection raises.
+        A round's batch is returned for each of its gradients, then a new round is collected. Raises what collection
+        raises, and RuntimeError in a run.
         """
         if not self.storage.left:
             if self._collector is None:
-                raise RuntimeError(f"the rollouts of gradient worker {self.index_worker} come through its run")
+                raise RuntimeError(f"gradient worker {self.index_worker} receives its rollouts through its run")
             self._publish()
             self.storage.insert(self._collector.get(), self.algo.gradients_per_round)
         return {"rollouts": self.storage.rollouts, "sequence": self._sequence}
 
     def get_grads(self, distribute_gradients: bool = False) -> tuple[Gradients, Info]:
-        """The next gradient of what get_data has brought, and a summary of it."""
+        """Compute the next gradient of the batch of `get_data`, and return it with a summary (`describe_gradient`)."""
         grads, info = self.compute_gradients(self.get_data(), distribute_gradients)
         self.storage.left -= 1
         self._sequence += 1
@@ -400,11 +403,11 @@ class GWorker:
         return grads, info
 
     def compute_gradients(self, batch: Mapping[str, Any], distribute_gradients: bool = False) -> tuple[Gradients, Info]:
-        """The gradient of a batch of get_data. Its number says which of its round's it is: they come in order."""
+        """Compute the gradient of a batch of `get_data`. Batches of a round must be passed in order of their number."""
         begun = time.perf_counter()
         rollouts: Sequence[CollectedRollout] = batch["rollouts"]
         sequence: int = batch["sequence"]
-        version = self.actor_version  # makes and binds the state, the first time
+        version = self.actor_version  # the first access makes and binds the state
         layout = self._layout(self.codec, len(rollouts))
         slot = layout.views(aligned_block(layout.bytes))
         self.compute([one.data for one in rollouts], slot, sequence=sequence, version=version)
@@ -418,19 +421,21 @@ class GWorker:
         return grads, info
 
     def apply_gradients(self, gradients: Gradients | Sequence[Any] | None = None) -> LearnerStep:
-        """One update. None: by the gradient computed last. A sequence of Gradients: by their mean, weighted by samples.
+        """Make one update and return its LearnerStep.
 
-        A list of tensors: by these, one for each parameter. What is not finite changes nothing (`LearnerStep.cause`).
-        Raises RuntimeError before the first gradient, NetworkError for an empty sequence and for what does not fit.
+        gradients: None: the gradient computed last; Gradients or a sequence of them: their mean, weighted by samples; a
+        sequence of tensors, one for each parameter: these. A gradient that is not finite changes nothing, and `cause`
+        of the LearnerStep names it. Raises RuntimeError before the first gradient, and NetworkError for an empty
+        sequence and for gradients of another network or of different codecs.
         """
         given = self._last if gradients is None else gradients
         if given is None:
             raise RuntimeError("no gradient has been computed yet: call step() or get_grads() first")
         several = [given] if isinstance(given, Gradients) else list(given)
         if not several:
-            raise NetworkError("there are no gradients to apply", hint="None: those computed last")
+            raise NetworkError("the sequence of gradients is empty", hint="pass None for the gradient computed last")
         if all(isinstance(one, Gradients) for one in several):
-            self._refuse_foreign(several)
+            self._check_compatible(several)
             slots, codec = [one.slot for one in several], several[0].codec
         else:
             slots, codec = [self._slot_of(several)], PLAIN
@@ -441,13 +446,13 @@ class GWorker:
     # --- weights
 
     def get_weights(self) -> Snapshot:
-        """What `set_weights` of another one takes."""
+        """Return a copy of the weights, which `set_weights` of another worker accepts."""
         return Snapshot.of(self.actor_version, self.blueprint.state.weights(self.state.weights))
 
     def set_weights(self, actor_weights: Snapshot | Mapping[str, Any]) -> None:
-        """Goes on with these: a Snapshot, {"version": n, "weights": {name: tensor}}, or {name: tensor}.
+        """Replace the weights by a Snapshot, {"version": n, "weights": {name: tensor}}, or {name: tensor}.
 
-        Raises NetworkError, and changes nothing, where they are not those of this network or not finite.
+        Raises NetworkError, and changes nothing, if they do not fit this network or are not finite.
         """
         state = self.state
         snapshot = snapshot_of(actor_weights, self.flat, state.turn)
@@ -462,9 +467,10 @@ class GWorker:
         self.local_worker.set_weights(self.get_weights())
 
     def save_model(self, fname: str | Path) -> str:
-        """Writes a checkpoint `fname`/<version>: weights as safetensors, the optimizer's state. Atomic; its path.
+        """Write a checkpoint `fname`/<version> atomically and return its path.
 
-        Raises RecordError where there is one of this version already, or it cannot be written.
+        It contains the weights as safetensors and the optimizer state. Raises RecordError if a checkpoint of this
+        version already exists or it cannot be written.
         """
         own = self.state
         views = own.learner.views(own.optimizer_state)
@@ -475,22 +481,22 @@ class GWorker:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = "it is a file" if root.is_file() else error.strerror
-            raise RecordError(f"`{root}` cannot hold checkpoints: {reason}", hint="name a folder") from None
+            raise RecordError(f"`{root}` cannot hold checkpoints: {reason}", hint="pass a directory") from None
         parts = {"weights": own.weights, "optimizer_state": own.optimizer_state}
         tensors = self.flat.arrays(self.blueprint.state.weights(own.weights))
         return str(write_checkpoint(root, self.actor_version, tensors=tensors, parts=parts, state=state))
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
-        """Changes one hyper-parameter of the algorithm, and of the learner that steps its own state.
+        """Change one hyper-parameter of the algorithm, and in a script of the learner that updates its weights.
 
-        Raises ConfigError, and changes nothing, for a name or a value that the algorithm does not take.
+        Raises ConfigError, and changes nothing, if the algorithm has no such parameter or the value is invalid.
         """
         update_parameter(self.algo, parameter_name, new_parameter_value)  # type: ignore[arg-type]
         if self._collector is not None:
             update_parameter(self.state.learner, parameter_name, new_parameter_value)
 
     def stop(self) -> None:
-        """Stops collecting and closes environments. Again does nothing."""
+        """Stop collecting and close the environments. Further calls do nothing."""
         self.col_workers.stop()
 
     def __enter__(self) -> GWorker:
@@ -501,15 +507,15 @@ class GWorker:
 
     # --- inside
 
-    def _refuse_foreign(self, several: Sequence[Gradients]) -> None:
-        """The learner reads all gradients of an update by one codec and one layout."""
+    def _check_compatible(self, several: Sequence[Gradients]) -> None:
+        """Raise NetworkError unless all gradients have one codec and this network's layout."""
         for one in several:
             if one.codec.name != several[0].codec.name:
                 names = f"{several[0].codec.name} and {one.codec.name}"
                 raise NetworkError(f"gradients of different compressions cannot be applied together: {names}")
             if one.layout != self.flat.parameters:
                 raise NetworkError(
-                    "these are not gradients of this network", hint=f"they are of {', '.join(one.names)}"
+                    "the gradients are of another network", hint=f"its parameters are {', '.join(one.names)}"
                 )
 
     def _layout(self, codec: Codec, rollouts: int) -> Layout:
@@ -525,13 +531,13 @@ class GWorker:
         )
 
     def _slot_of(self, tensors: Sequence[Any]) -> Mapping[str, NDArray[Any]]:
-        """A slot of one sample that holds these tensors."""
+        """Return a plain slot of one sample that holds these tensors."""
         flat, layout = self.flat, self._layout(PLAIN, 0)
         slot = layout.views(aligned_block(layout.bytes))
         clear(slot, self.actor_version)
         shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors]
         if shapes != list(flat.shapes):
-            raise NetworkError(f"these are {len(shapes)} gradients {shapes}, the network has {list(flat.shapes)}")
+            raise NetworkError(f"expected gradients of shapes {list(flat.shapes)}, got {len(shapes)}: {shapes}")
         for view, tensor in zip(flat.gradient_arrays(slot["gradient"]), tensors, strict=True):
             view[...] = tensor.detach().cpu().numpy() if isinstance(tensor, Tensor) else tensor
         slot["header"][SAMPLES] = 1
@@ -540,7 +546,7 @@ class GWorker:
 
 
 def describe_gradient(algorithm: Algorithm, grads: Gradients, collected_with: int) -> Info:
-    """Return a summary of a gradient, a new dictionary each time. Samples and episodes of a round are counted once.
+    """Return a summary of a gradient, a new dictionary. A round's samples and episodes are in its first gradient only.
 
     collected_with: the oldest version that its rollouts were made with.
     """
@@ -556,11 +562,11 @@ def describe_gradient(algorithm: Algorithm, grads: Gradients, collected_with: in
 
 
 def compression_of(wanted: bool | str, configured: Codec) -> Codec:
-    """The codec that `compress_grads_to_send` asks for. Raises TopologyError."""
+    """Return the codec that `compress_grads_to_send` selects. Raises TopologyError for an unknown value."""
     if wanted is False:
         return configured
     if wanted is True:
         return codec_for(DEFAULT_COMPRESSION) if configured.in_place else configured
     if not isinstance(wanted, str):
-        raise TopologyError(f"compress_grads_to_send is {wanted!r}, and can be False, True or a name of a compression")
+        raise TopologyError(f"compress_grads_to_send is {wanted!r}: expected False, True or the name of a codec")
     return configured if wanted == configured.name else codec_for(wanted)

@@ -1,12 +1,11 @@
-"""The receiver of gradients in a run: what `reinforce` and `jointly` compute enters one gradient slot.
+"""The receiver of gradients in a run writes the gradient of `reinforce` or `jointly` into one gradient slot.
 
-    outputs = approximation(inputs)        marked with the weights that are bound now
-    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, or compressed
+    outputs = approximation(inputs)        marked with the weights bound at this time
+    approximation.reinforce(loss, ...)     backward pass -> one copy into the slot, compressed if the codec compresses
 
-A slot takes one gradient: an algorithm yields after each. A graph holds tensors of the weights that it was made with,
-and these are views of a block that is exchanged at the next gradient: backpropagating it then would mix two versions,
-so a loss of earlier outputs is refused. A gradient that is not finite is noted in the slot's header and never applied.
-hive.gradients.codecs compresses.
+A slot takes one gradient, and an algorithm yields after each. A graph holds views of the weights that it was made with,
+and the next gradient binds another block. Backpropagating an earlier graph would then mix two versions, so a loss of
+earlier outputs is refused. A gradient that is not finite is marked in the slot's header and never applied.
 """
 
 from __future__ import annotations
@@ -35,43 +34,44 @@ Outputs = TypeVar("Outputs")
 
 
 class GradientSlot:
-    """Fills gradient slots with gradients of the network that `flat` lays out. A GradientReceiver (hive.approximation).
+    """Writes gradients of the network of `flat` into gradient slots. It is a GradientReceiver (hive.approximation).
 
-    on_not_finite: called with what was found and the slot's header, while all that made the gradient is there.
+    on_not_finite: a function of (Finding, header of the slot), called while the gradient's inputs still exist.
     """
 
     def __init__(self, flat: FlatParameters, codec: Codec) -> None:
         self.flat = flat
         self.codec = codec
         self.residual = codec.residual(flat.parameter_elements)
-        """What the codec has kept back so far."""
+        """float32 [parameter_elements], or [0]: the part of earlier gradients that the codec has not sent yet."""
         self.on_not_finite: Callable[[Finding, NDArray[np.int64]], None] = lambda finding, header: None
         elements = 0 if codec.in_place else flat.parameter_elements
-        self._gradient = aligned_block(4 * elements).view(np.float32)  # before it is compressed
-        self._binding = 0  # counts the exchanges of weights
+        self._gradient = aligned_block(4 * elements).view(np.float32)  # gradient before compression
+        self._binding = 0  # number of times that weights were bound
         self._out: Arrays | None = None
         self._rollouts: Sequence[Rollout] = ()
         self._made = False
 
     def rebound(self) -> None:
-        """Other weights are bound from now on: graphs made before are void."""
+        """Refuse losses of earlier outputs from now on, because other weights are bound."""
         self._binding += 1
 
     def open(self, out: Arrays, rollouts: Sequence[Rollout]) -> None:
-        """The next gradient goes into `out`; it is made of these rollouts. The slot is one of zero samples so far."""
+        """Write the next gradient, made of these rollouts, into `out`, a cleared slot of zero samples."""
         self._out, self._rollouts, self._made = out, rollouts, False
 
     def close(self) -> None:
-        """No gradient is taken until the next `open`."""
+        """Refuse gradients until the next `open`."""
         self._out = None
 
     def watch(self, outputs: Outputs) -> Outputs:
+        """Mark outputs with the bound weights. Backpropagating them later, with other weights, raises NetworkError."""
         made_with = self._binding
 
         def check(gradient: Tensor) -> None:
             if self._binding != made_with:
                 raise NetworkError(
-                    "this loss belongs to outputs of earlier weights, which a gradient of these cannot use",
+                    "this loss belongs to outputs of earlier weights, and other weights are bound now",
                     hint="call the network again after each yield",
                 )
 
@@ -81,15 +81,21 @@ class GradientSlot:
         return outputs
 
     def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
+        """Write the gradient of the sum of the parts' losses into the open slot.
+
+        samples: the number of samples that the losses are means of; 0 leaves a gradient of zero samples. statistics: no
+        more than the algorithm names. Raises NetworkError without an open slot, for a second gradient in one
+        slot, without `samples`, and for too many statistics.
+        """
         out = self._out
         if out is None:
-            raise NetworkError("no gradient is wanted now", hint="call reinforce from within `gradients`")
+            raise NetworkError("no gradient slot is open", hint="call reinforce from within `gradients`")
         if self._made:
             raise NetworkError(
                 "a second gradient was made before a yield", hint="yield after each reinforce, or use jointly(...)"
             )
         if samples is None:
-            raise NetworkError("the gradient does not say of how many samples it is", hint="reinforce(loss, samples=n)")
+            raise NetworkError("the number of samples is missing", hint="call reinforce(loss, samples=n)")
         if len(statistics) > len(out["statistics"]):
             raise NetworkError(
                 f"the loss reports {len(statistics)} statistics, the algorithm names {len(out['statistics'])}",
@@ -120,7 +126,7 @@ class GradientSlot:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in a tensor, a sequence, a mapping or an object with observations."""
+    """Return the tensors in a tensor, a sequence, a mapping, or an object with an `observation`."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):

@@ -1,12 +1,12 @@
-"""Update hooks: a function of a user's own that is shown every update, in the learner's process.
+"""Update hooks are user-defined functions that are called with every update, in the learner's process.
 
     [run] update_hook = "mine:watch"
 
     def watch(update: hive.workers.Update) -> dict[str, float]:
         return {"mine/weight_norm": float(np.linalg.norm(update.weights["policy.weight"]))}
 
-What it takes is time of the learner, which its status page shows; what it returns goes into the metrics of its moment.
-What it raises ends the learner like an error of its own. It sees weights and changes none.
+The learner waits for the hook, and its status page shows the time spent. The returned numbers are added to the next
+metrics. An exception in the hook ends the learner. The weights are read-only.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["Update", "UpdateHook"]
 
 @dataclass(frozen=True)
 class Update:
-    """One update. `statistics` are the algorithm's means; `weights` read-only views, of now only, by name."""
+    """One update, as passed to a hook."""
 
-    number: int
+    number: int  # updates so far
     env_steps: int
-    mean_return_100: float  # NaN before the first episode
-    gradient_norm: float
+    mean_return_100: float  # mean of the last 100 returns; NaN before the first episode
+    gradient_norm: float  # L2 norm before clipping
     learning_rate: float
-    statistics: Mapping[str, float]
-    weights: Mapping[str, NDArray[Any]]
+    statistics: Mapping[str, float]  # the algorithm's statistics, means over the update's samples
+    weights: Mapping[str, NDArray[Any]]  # read-only views by parameter name, valid during the call only
 
 
 UpdateHook: TypeAlias = Callable[[Update], Mapping[str, float] | None]

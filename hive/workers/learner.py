@@ -2,17 +2,16 @@
 
 The state is two blocks of the same turn number, in memory that outlives the learner (DESIGN, idea 5):
 
-    weights block     the global network, and the target network (hive.networks.state): read in place by workers
-    optimizer_state block      counters [16] int64 · applied [workers] int64 · returns [100] float32
+    weights           the global network, and the target network (hive.networks.state): read in place by workers
+    optimizer state   counters [16] int64 · applied [workers] int64 · returns [100] float32
                       moments [m, parameter_elements] float32
 
-A *turn* reads the blocks of turn v and writes those of turn v + 1; nothing is changed in place, so a learner that is
-killed anywhere has lost at most the turn in progress. In it, the accumulator reduces the gradients, the global network
-of the NetworkWrapper goes from block v to block v + 1, and its target follows. A turn is an update, except when there
-is nothing to apply: gradients of zero samples, or one that is not finite or would make weights that are not: that is
-never applied. Then the weights pass on unchanged.
+A *turn* reads the blocks of turn v and writes those of turn v + 1. Nothing is changed in place, so a learner that is
+killed at any instruction loses at most the turn in progress. The accumulator reduces the gradients, the global network
+of the NetworkWrapper advances from block v to block v + 1, and its target follows. A turn is an update if it has
+samples and both its gradient and its new weights are finite. Otherwise the weights are copied unchanged.
 
-A synchronous object without ports: blocks in, blocks out. When to publish, and to whom, is the actor's business.
+The learner is a synchronous object without ports: it reads and writes blocks, and its actor publishes them.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
 
-RETURNS_KEPT = 100  # episodes in the mean return that runs are judged by, as everywhere in this field
-VIEWED_BLOCKS = (
-    8  # more than an optimizer_state's board has; in library use, where a turn may bring new memory, they are let go
-)
+RETURNS_KEPT = 100  # episodes in the mean return, as is usual in the RL literature
+# Maximum blocks whose views are cached: more than the board of optimizer states has. In library use each turn may bring
+# new memory, so a full cache is cleared.
+VIEWED_BLOCKS = 8
 
 STATISTICS = {"observed": OBSERVATIONS, "rewarded": REWARDS}
 """Field of a gradient slot -> prefix of the network's buffers that its Moments are added to."""
@@ -58,20 +57,23 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Count(enum.IntEnum):
-    """Positions in the optimizer_state's counters. Checkpoints hold them: append only."""
+    """Positions in the counters of an optimizer state. Checkpoints store them, so only append."""
 
     updates = 0  # optimizer steps
-    rollouts = 1  # that turns have consumed, the lost ones of a round included
-    env_steps = 2  # valid steps that were applied
-    episodes = 3
+    rollouts = 1  # rollouts consumed by turns, including those that a round lost
+    env_steps = 2  # valid environment steps in the gradients of all turns
+    episodes = 3  # finished episodes
     skipped = 4  # turns whose gradient or new weights were not finite
-    first_ns = 5  # monotonic time at the end of the first turn
-    last_ns = 6  # and of the latest
-    stale = 7  # gradients that were too old and so dropped
+    first_ns = 5  # monotonic time at the end of the first turn, in nanoseconds
+    last_ns = 6  # monotonic time at the end of the latest turn, in nanoseconds
+    stale = 7  # gradients dropped because they were too old
 
 
 def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int) -> Layout:
-    """The layout of an optimizer state. `applied` counts the gradients of each worker that turns have taken."""
+    """Return the layout of an optimizer state; see the module for shapes and dtypes.
+
+    `applied` holds, for each worker, the number of the first gradient that no turn has applied yet.
+    """
     return Layout(
         {
             "counters": ("int64", (16,)),
@@ -84,22 +86,23 @@ def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers:
 
 @dataclass(frozen=True)
 class LearnerStep:
-    """What one turn did.
+    """The outcome of one turn."""
 
-    `cause`: what was not finite, one of hive.gradients.CAUSES or "update" where only the new weights were not; "" if
-    all was. `bad`: the position of the gradient to blame, or -1.
-    """
-
-    applied: bool
+    applied: bool  # whether the turn was an update
     samples: int
-    norm: float
+    norm: float  # global L2 norm of the mean gradient before clipping
     learning_rate: float
-    cause: str
-    bad: int
+    cause: str  # what was not finite: one of hive.gradients.CAUSES, "update" if only the new weights, "" if nothing
+    bad: int  # position of the first gradient that was not finite, or -1
 
 
 class Learner:
-    """Applies gradients to the global network of `network`. A linear schedule of the rate ends at `total_steps`."""
+    """Applies gradients to the global network of `network`.
+
+    total_steps: environment steps at which a linear schedule of the learning rate reaches 0. workers: gradient workers
+    of the run. codec: compression of the gradients. normalizer: returns the buffers of a network that normalises
+    observations, from a block of weights. status: the status page that shows its phase; None in library use.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class Learner:
         buffers: Callable[[NDArray[np.uint8]], Arrays] | None = None,
         status: Status | None = None,
     ) -> None:
-        """`buffers`: those of the network in a block of weights, for gradients that bring statistics of a round."""
+        """buffers: returns the network's buffers in a block of weights, for gradients with statistics of a round."""
         assert isinstance(network.global_network, SharedNetwork)
         self.network = network
         self.shared = network.global_network
@@ -127,12 +130,12 @@ class Learner:
         self.phase = status.phase("update") if status else 0
 
     def reconfigure(self, config: AlgorithmConfig) -> None:
-        """Works by these keys from the next turn on. They must ask for as many moments as before."""
+        """Use these keys from the next turn on. They must not change the number of the optimizer's moments."""
         self.config = config
         self.shared.configure(optimizer_settings(config), config.clip_gradients)
 
     def use_codec(self, codec: Codec) -> None:
-        """Reduces gradients of this codec from the next turn on."""
+        """Expect gradients of this codec from the next turn on."""
         self.codec = codec
         self.accumulator = GradAccumulator.for_slots(
             self.flat.parameter_elements, 1, codec, parameters=self.flat.describe()
@@ -141,24 +144,24 @@ class Learner:
         self.gradient: NDArray[np.float32] = self._mean.block.floats
 
     def views(self, optimizer_state: NDArray[np.uint8]) -> Arrays:
-        """The fields of an optimizer_state block; made once for each block."""
-        known = self._views.get(id(optimizer_state))
-        if known is None or known[0] is not optimizer_state:
+        """Return the fields of a block of optimizer state, uint8 [layout.bytes], as views. They are cached."""
+        cached = self._views.get(id(optimizer_state))
+        if cached is None or cached[0] is not optimizer_state:
             if len(self._views) >= VIEWED_BLOCKS:
                 self._views.clear()
-            known = self._views[id(optimizer_state)] = (optimizer_state, self.layout.views(optimizer_state))
-        return known[1]
+            cached = self._views[id(optimizer_state)] = (optimizer_state, self.layout.views(optimizer_state))
+        return cached[1]
 
-    def wake_up(self, optimizer_state: NDArray[np.uint8]) -> None:
-        """Shifts the stored times to the present, so that training time continues from where it was."""
+    def shift_times(self, optimizer_state: NDArray[np.uint8]) -> None:
+        """Shift the stored times to the present, so that training time excludes the time between save and resume."""
         counters = self.layout.views(optimizer_state)["counters"]
-        slept = time.monotonic_ns() - int(counters[Count.last_ns])
+        elapsed_ns = time.monotonic_ns() - int(counters[Count.last_ns])
         if counters[Count.first_ns]:
-            counters[Count.first_ns] += slept
-            counters[Count.last_ns] += slept
+            counters[Count.first_ns] += elapsed_ns
+            counters[Count.last_ns] += elapsed_ns
 
     def learning_rate(self, env_steps: int) -> float:
-        """The learning rate of the schedule after so many environment steps."""
+        """Return the scheduled learning rate after `env_steps` environment steps."""
         progress = min(1.0, env_steps / self.total_steps)
         return scheduled(self.config.learning_rate, self.config.learning_rate_schedule, progress)
 
@@ -171,9 +174,10 @@ class Learner:
         optimizer_state_out: NDArray[np.uint8],
         factors: Sequence[float] | None = None,
     ) -> LearnerStep:
-        """One turn, from the blocks of turn v to those of v + 1. `gradients` in (worker, sequence) order.
+        """Make one turn: read the blocks of turn v and write those of turn v + 1.
 
-        `factors` multiply single gradients: stale ones may count less.
+        gradients: gradient slots (hive.gradients.blocks) in (worker, sequence) order. factors: a multiplier for each
+        gradient, so that stale ones may weigh less.
         """
         if self.status:
             self.status.enter(self.phase)
@@ -185,8 +189,8 @@ class Learner:
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         report = self._reduce(gradients, headers, factors)
         samples = report.samples
-        cause, bad = _blame(headers, report)
-        # The steps of this round count already, as in Stable-Baselines3: the last round of a run has a rate of 0.
+        cause, bad = _first_not_finite(headers, report)
+        # The steps of this round are included, as in Stable-Baselines3: the last round of a run has a rate of 0.
         counters[Count.env_steps] += sum(header[ENV_STEPS] for header in headers)
         rate = self.learning_rate(int(counters[Count.env_steps]))
         self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
@@ -195,7 +199,7 @@ class Learner:
                 self.network.apply_gradients_to_global_network(
                     self.gradient, norm=report.norm, step=int(counters[Count.updates]) + 1, learning_rate=rate
                 )
-            except NetworkError:  # the new weights are not finite
+            except NetworkError:  # raised if the new weights are not finite
                 cause = "update"
         applied = samples > 0 and not cause
         if not applied:
@@ -218,35 +222,38 @@ class Learner:
     def _reduce(
         self, gradients: Sequence[Arrays], headers: Sequence[Sequence[int]], factors: Sequence[float] | None
     ) -> ReductionReport:
-        """Writes the mean of the gradients to `gradient`. They are adopted only meanwhile."""
+        """Write the mean of the gradients, weighted by samples, to `self.gradient`."""
         accumulator = self.accumulator
-        accumulator.bootstrap_rounds = len(gradients)  # every round that a turn is given
+        accumulator.bootstrap_rounds = len(gradients)  # the accumulator reduces after this many gradients
         try:
             for slot, header, factor in zip(gradients, headers, factors or [1.0] * len(gradients), strict=True):
                 accumulator.adopt(slot, header[SAMPLES], factor)
             accumulator.mean_reduce(out=self._mean)
         finally:
-            accumulator.clear()
+            accumulator.clear()  # the slots are retired after the turn and must not be read again
         assert accumulator.report is not None
         return accumulator.report
 
     def _update_target(self, updates: int, applied: bool) -> None:
-        """After every `target_interval`-th update, on the newest weights; a turn without an update keeps the target."""
+        """Move the target towards the newest weights after every `target_interval`-th update; otherwise keep it."""
         if isinstance(self.config, TargetConfig):
             due = applied and updates % self.config.target_interval == 0
             self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 
 def _count_episodes(returns: NDArray[np.float32], optimizer_state: Arrays) -> None:
-    """Counts these episodes, and keeps the returns of the latest RETURNS_KEPT."""
+    """Count these episodes and store the returns of the latest RETURNS_KEPT, as a ring."""
     seen = int(optimizer_state["counters"][Count.episodes])
     for position, value in enumerate(returns.tolist(), start=seen):
         optimizer_state["returns"][position % RETURNS_KEPT] = value
     optimizer_state["counters"][Count.episodes] = seen + len(returns)
 
 
-def _blame(headers: Sequence[Sequence[int]], report: ReductionReport) -> tuple[str, int]:
-    """What is not finite, by its worker's word or by the reduction, and in which gradient; ("", -1): nothing."""
+def _first_not_finite(headers: Sequence[Sequence[int]], report: ReductionReport) -> tuple[str, int]:
+    """Return (cause, position) of the first gradient that is not finite; ("", -1) if all are finite.
+
+    The cause that a gradient worker has noted in the header comes first; the reduction only finds "gradient".
+    """
     for position, header in enumerate(headers):
         if cause := header[CAUSE]:
             return CAUSES[cause], position
@@ -254,7 +261,7 @@ def _blame(headers: Sequence[Sequence[int]], report: ReductionReport) -> tuple[s
 
 
 def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
-    """The optimizer that an algorithm's keys describe."""
+    """Return the optimizer settings in the keys of [algorithm]."""
     return OptimizerSettings(
         name=config.optimizer,
         betas=(config.adam_optimizer_beta1, config.adam_optimizer_beta2),
@@ -266,16 +273,16 @@ def optimizer_settings(config: AlgorithmConfig) -> OptimizerSettings:
 
 
 def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
-    """The mean of the last 100 returns, or of as many as there are; NaN before the first."""
+    """Return the mean of the latest 100 returns, or of all if there are fewer; NaN before the first."""
     held = returns[: min(episodes, RETURNS_KEPT)]
-    # What `mean` computes, without the Python around it, which takes longer on caches that a turn has emptied.
+    # Equal to np.mean, without its Python overhead, which is largest right after a turn has emptied the caches.
     return float(np.add.reduce(held, dtype=np.float64)) / len(held) if len(held) else float("nan")
 
 
 def mean_statistics(parts: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
-    """The statistics of all samples that gradients were made of: (samples, statistics) of each gradient.
+    """Return the means of statistics over samples, float64 [S]. `parts`: (samples, statistics [S]) of each gradient.
 
-    One without samples may hold anything.
+    The statistics of a gradient without samples are ignored and may have any value.
     """
     total = np.zeros_like(parts[0][1])
     for samples, statistics in parts:

@@ -1,7 +1,7 @@
-"""The learner's actor: claims gradients, lets the learner apply them, commits, publishes, judges.
+"""The learner's actor: claims gradients, lets the learner apply them, commits, publishes and retires.
 
-hive.workers.actors tells who uses which version, and what becomes of a turn whose learner dies. What makes a turn the
-state is one store: the optimizer_state's version, published once weights and optimizer_state are both written.
+One store commits a turn: the version of the optimizer state, published once weights and optimizer state are written.
+hive.workers.actors explains which actor uses which version, and how a turn is recovered when its learner is killed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from hive.workers.saving import SaveSchedule
 
 __all__ = ["RESULTS", "LearnerActor"]
 
-SAVE_AGAIN_S = 0.05  # while the recorder writes another checkpoint, which takes tens of milliseconds
-MOST_SKIPPED = 100  # turns in a row without an update: whatever comes is not finite, and the weights stay as they are
+SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
+MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
 
 
 class LearnerActor(Actor):
-    """Turn after turn: claims gradients, applies them, commits, publishes, judges."""
+    """Makes one turn after another until the run reaches its goal: claim, apply, commit, retire, publish.
+
+    weights: the state of every turn. optimizer_state: counters and moments of every turn; its version is the commit.
+    behaviour: the weights that collectors act with, one version per round or per `broadcast_interval` rounds.
+    """
 
     role = "learner"
     gradients = Inlet(Gradient)
@@ -50,87 +54,94 @@ class LearnerActor(Actor):
         self.async_collection = config.collection.communication == "asynchronous"
         self.per_turn = config.gradients.bootstrap_rounds
         self.per_version = blueprint.per_version
-        # Workers without a collector make gradients of nothing, or asynchronously none at all.
-        self.shares = range(min(blueprint.gradient_workers, blueprint.collectors))
-        self.behind = list(self.shares)  # those not seen yet to be through with the round of the next version
+        # A worker without a collector makes gradients of zero samples, or asynchronously none at all.
+        self.collecting_workers = range(min(blueprint.gradient_workers, blueprint.collectors))
+        self.unfinished = list(self.collecting_workers)  # workers still in a round of the next behaviour version
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
         self.saves = SaveSchedule(config, blueprint.barriers, self.clock)
-        self.shown = {name: self.status.counter(name) for name in RESULTS}
-        self.totals: dict[str, float] = {}  # what the optimizer_state counts
-        self.window: list[StepRecord] = []  # since the last Metrics
-        self.reported_s, self.reported_steps = 0.0, 0.0
-        self.evaluating = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
-        self.skipping = False  # the evaluation that was due last
-        self.skipped = 0  # turns in a row that were not finite
+        self.status_counters = {name: self.status.counter(name) for name in RESULTS}
+        self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
+        self.window: list[StepRecord] = []  # turns since the last Metrics
+        self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last Metrics
+        self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
+        self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
+        self.skipped = 0  # consecutive turns that were not finite
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
-        self.hook_metrics: dict[str, float] = {}  # by the hook, since the last Metrics
-        self.errors: list[float] = []  # of compressed gradients, since then
-        self.sent_bytes = 0  # of one of them
+        self.hook_metrics: dict[str, float] = {}  # metrics that the hook returned since the last Metrics
+        self.compression_errors: list[float] = []  # errors of the compressed gradients since the last Metrics
+        self.sent_bytes = 0  # size of one compressed gradient
 
     async def setup(self) -> None:
-        """Publishes the first version of everything, or takes up where the last incarnation committed."""
+        """Publish the first version of every board, or continue from the last committed turn."""
         optimizer_state, weights = self.optimizer_state.board, self.weights.board
         if optimizer_state.latest < 0:
             version = self.blueprint.initialize(weights.begin(), optimizer_state.begin())
             weights.seal(version)
-            optimizer_state.publish(version)
+            optimizer_state.publish(version)  # after the seal, as in `_turn`
             weights.notify()
         self.turn = optimizer_state.latest
         self._publish_behaviour([])
-        self._show()
+        self._update_totals()
 
     async def run(self) -> None:
         lines = self.gradients.lines
+        # A learner killed between commit and retire has left gradients that are already applied. Retire them first:
+        # claimed again, they would be applied twice.
         for worker in lines.producers:
-            for done in lines.waiting(worker):
-                if done < self._optimizer_state()["applied"][worker]:
-                    lines.retire(await self.gradients.claim(worker, done))
-        self._publish_behaviour([])  # what these were the last of may be due
-        held: list[Slot] = []
-        over = self._over()
-        while over is None:
-            await (self._claim_any(held) if self.async_gradients else self._claim_all(held))
-            if len(held) == self.per_turn * (1 if self.async_gradients else len(lines.producers)):
-                held.sort(key=lambda slot: (slot.producer, slot.sequence))
-                self._turn(held)
-                for slot in held:
+            for sequence in lines.waiting(worker):
+                if sequence < self._optimizer_state()["applied"][worker]:
+                    lines.retire(await self.gradients.claim(worker, sequence))
+        self._publish_behaviour([])  # the gradients just retired may have been the last of a round
+        claimed: list[Slot] = []
+        stop_reason = self._stop_reason()
+        while stop_reason is None:
+            await (self._claim_any(claimed) if self.async_gradients else self._claim_all(claimed))
+            if len(claimed) == self.per_turn * (1 if self.async_gradients else len(lines.producers)):
+                # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
+                claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
+                self._turn(claimed)  # commits
+                for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
                     lines.retire(slot)
-                held.clear()
-                self._judge_finite()
-                over = self._over() if self.async_gradients or self.turn * self.per_turn % self.per_round == 0 else None
-                await self._checkpoint()
-                await self._evaluate()
-                await self._report(force=over is not None)
-            self._publish_behaviour(held)
-        self.end_run(over)
+                claimed.clear()
+                self._check_finite()  # after the retire: an error leaves no slot claimed
+                # With synchronous gradients a run ends at the end of a round, so the last round is a whole one too.
+                ends_round = self.async_gradients or self.turn * self.per_turn % self.per_round == 0
+                stop_reason = self._stop_reason() if ends_round else None
+                await self._checkpoint()  # pins the blocks before the next turn can overwrite them
+                await self._evaluate()  # likewise
+                await self._report(force=stop_reason is not None)
+            # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
+            # gradient may have been the last of its round.
+            self._publish_behaviour(claimed)
+        self.end_run(stop_reason)
 
-    async def _claim_all(self, held: list[Slot]) -> None:
-        """The next gradient of every worker."""
+    async def _claim_all(self, claimed: list[Slot]) -> None:
+        """Claim the next gradient of every worker."""
         workers = self.gradients.producers
-        sequence = self.turn * self.per_turn + len(held) // len(workers)
-        held += [await self.gradients.claim(worker, sequence) for worker in workers]
+        sequence = self.turn * self.per_turn + len(claimed) // len(workers)
+        claimed += [await self.gradients.claim(worker, sequence) for worker in workers]
 
-    async def _claim_any(self, held: list[Slot]) -> None:
-        """The oldest gradient of anybody, unless it is too old."""
+    async def _claim_any(self, claimed: list[Slot]) -> None:
+        """Claim the oldest gradient of any worker, and drop it if it is too old."""
         slot = await self.gradients.claim()
         lag = self.turn - int(slot.arrays["header"][VERSION])
         if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
             self.status.count("stale")
             self.gradients.retire(slot, "stale")
         else:
-            held.append(slot)
+            claimed.append(slot)
 
-    def _turn(self, held: list[Slot]) -> None:
-        """One turn and its commit: the optimizer_state's version is the word that makes both blocks the state."""
+    def _turn(self, claimed: list[Slot]) -> None:
+        """Make one turn of the claimed gradients and commit it."""
         weights, optimizer_state = self.weights.board, self.optimizer_state.board
         weights_out, optimizer_state_out = weights.begin(), optimizer_state.begin()
-        headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in held]
+        headers: list[list[int]] = [slot.arrays["header"].tolist() for slot in claimed]
         lags = [self.turn - header[VERSION] for header in headers]
-        gradients = [slot.arrays for slot in held]
-        turn = self.learner.turn(
+        gradients = [slot.arrays for slot in claimed]
+        step = self.learner.turn(
             gradients,
             weights.read(self.turn),
             optimizer_state.read(self.turn),
@@ -139,157 +150,159 @@ class LearnerActor(Actor):
             [self._factor(lag) for lag in lags],
         )
         after = self.learner.views(optimizer_state_out)
-        for slot in held:
+        for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
             after["applied"][slot.producer] = slot.sequence + 1
         self._count_time(after["counters"])
         if self.algorithm.asks_for_moments:
-            parts = [Moments(*slot.arrays["moments"].tolist()) for slot in held]
+            parts = [Moments(*slot.arrays["moments"].tolist()) for slot in claimed]
             if any(part.count for part in parts):
                 self.blueprint.state.moments(weights_out)[:] = merged(parts)
         self.turn += 1
-        weights.seal(self.turn)
-        optimizer_state.publish(self.turn)
-        weights.notify()
-        taken = self._step_record(turn, held, headers, lags)
-        self.window.append(taken)
-        self._show()
-        if self.hook is not None and turn.applied:
-            self._call_hook(self.hook, taken)
-        self.skipped = self.skipped + 1 if turn.cause else 0
-        if turn.cause:
-            self.note("skipped", f"turn {self.turn} was not applied: {_fault(turn, held)}", turn=self.turn)
+        weights.seal(self.turn)  # before the commit, which promises readers that the weights of this turn are complete
+        optimizer_state.publish(self.turn)  # the commit: a learner killed before it leaves the state unchanged
+        weights.notify()  # after the commit: a reader woken earlier would not find the version yet
+        record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
+        self.window.append(record)
+        self._update_totals()
+        if self.hook is not None and step.applied:
+            self._call_hook(self.hook, record)
+        self.skipped = self.skipped + 1 if step.cause else 0
+        if step.cause:
+            self.note("skipped", f"turn {self.turn} was not applied: {_fault(step, claimed)}", turn=self.turn)
 
     def _step_record(
-        self, turn: LearnerStep, held: list[Slot], headers: list[list[int]], lags: list[int]
+        self, step: LearnerStep, claimed: list[Slot], headers: list[list[int]], lags: list[int]
     ) -> StepRecord:
-        """What there is to tell of a turn, taken from the slots before they are given back."""
+        """Copy from the slots what the metrics report of a turn."""
         policy = [header[POLICY] for header in headers if header[POLICY] >= 0]
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
         if not self.learner.codec.in_place:
-            coded = [slot.arrays["coding"] for slot, header in zip(held, headers, strict=True) if header[SAMPLES]]
-            self.errors += [float(coding[ERROR]) for coding in coded]
-            self.sent_bytes = self.learner.codec.sent_bytes(held[0].arrays)
+            coded = [slot.arrays["coding"] for slot, header in zip(claimed, headers, strict=True) if header[SAMPLES]]
+            self.compression_errors += [float(coding[ERROR]) for coding in coded]
+            self.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
         parts = [
-            (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(held, headers, strict=True)
+            (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
         ]
         policy_lag = self.behaviour.latest - min(policy) if policy else None
-        return StepRecord(turn, parts, max(used, default=0), policy_lag)
+        return StepRecord(step, parts, max(used, default=0), policy_lag)
 
     def _count_time(self, counters: NDArray[np.int64]) -> None:
-        """Training time is from the first turn to the last one, less the pauses in between."""
+        """Update the times of the first and the last turn; training time excludes the pauses in between."""
         first, last = counters.item(Count.first_ns), counters.item(Count.last_ns)
         resumed, now_ns = self.actor_context.resumed_ns, self.clock.now_ns()
         if 0 < last < resumed:
             first += resumed - last
         counters[Count.first_ns], counters[Count.last_ns] = first or now_ns, now_ns
 
-    def _call_hook(self, hook: UpdateHook, taken: StepRecord) -> None:
-        """Shows an update to a user's own function; numbers that it returns go into the metrics."""
-        now, flat, turn = self.totals, self.blueprint.flat, taken.turn
-        statistics = dict(zip(self.algorithm.statistics, taken.statistics.tolist(), strict=False))
+    def _call_hook(self, hook: UpdateHook, record: StepRecord) -> None:
+        """Pass an update to the user's hook, and keep the numbers that it returns for the metrics."""
+        totals, flat, step = self.totals, self.blueprint.flat, record.step
+        statistics = dict(zip(self.algorithm.statistics, record.statistics.tolist(), strict=False))
         weights = flat.arrays(self.weights.board.read(self.turn)[: flat.block_bytes])
         for array in weights.values():
             array.flags.writeable = False
-        counts = int(now["updates"]), int(now["env_steps"]), now["mean_return_100"]
-        self.hook_metrics.update(hook(Update(*counts, turn.norm, turn.learning_rate, statistics, weights)) or {})
+        counts = int(totals["updates"]), int(totals["env_steps"]), totals["mean_return_100"]
+        self.hook_metrics.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
 
-    def _judge_finite(self) -> None:
-        """Raises NotFinite where the run is to stop at the first, or has nothing else any more."""
+    def _check_finite(self) -> None:
+        """Raise NotFinite at the first turn that is not finite, or after MOST_SKIPPED in a row, as configured."""
         stops = self.config.supervision.non_finite == "stop"
         if self.skipped >= (1 if stops else MOST_SKIPPED):
-            cause = self.window[-1].turn.cause
+            cause = self.window[-1].step.cause
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
                 f"the {cause} of turn {self.turn} was not finite ({why})",
-                hint="lower algorithm.learning_rate or set algorithm.clip_gradients; events.jsonl says where it came "
-                "from, and what made it lies in not-finite/ of the run",
+                hint="lower algorithm.learning_rate or set algorithm.clip_gradients; events.jsonl names its origin, "
+                "and not-finite/ of the run holds the rollouts, inputs and weights",
             )
 
     async def _checkpoint(self) -> None:
-        """Holds this turn's blocks for the recorder, if a checkpoint is due and the last one is written."""
+        """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
         if self.saves.due(self.turn):
             if not await self._hold(scheduled=self.config.exact):
-                self.note("skipped", f"checkpoint {self.turn}: the one before is still being written")
+                self.note("skipped", f"checkpoint {self.turn} was skipped: the previous one is still being written")
         elif self.saves.overdue(self.turn):
             await self._hold(scheduled=False)
 
     async def _hold(self, *, scheduled: bool) -> bool:
-        """Holds this turn's blocks for the recorder and tells it so; False while it still writes another one."""
-        reader = len(self.gradients.producers)  # the recorder comes after the workers
+        """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
+        reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
+        # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
         if not self.weights.board.hold(reader, self.turn):
             return False
         self.saves.saved()
         self.optimizer_state.board.hold(0, self.turn)
-        now = self.totals
+        totals = self.totals
         await self.checkpoints.send(
-            CheckpointDue(self.turn, scheduled, int(now["env_steps"]), float(now["mean_return_100"]))
+            CheckpointDue(self.turn, scheduled, int(totals["env_steps"]), float(totals["mean_return_100"]))
         )
         return True
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:
-        """From the next turn on: this runs between two of them."""
+        """Change one hyper-parameter from the next turn on. Endpoints run between two turns."""
         update_parameter(self.learner, name, value)
 
     @endpoint
     async def save(self) -> None:
-        """A checkpoint of the last committed turn, whenever somebody asks. It changes nothing of what is learned."""
+        """Save a checkpoint of the last committed turn, without any effect on training."""
         while not await self._hold(scheduled=False):
             await asyncio.sleep(SAVE_AGAIN_S)
 
     async def _evaluate(self) -> None:
-        """Holds this turn's weights for the evaluator, if an evaluation is due and the last one is done."""
-        if not self.evaluating or self.turn % self.evaluating:
+        """Hold this turn's weights for the evaluator if an evaluation is due, unless the previous one still runs."""
+        if not self.evaluation_interval or self.turn % self.evaluation_interval:
             return
-        reader = len(self.gradients.producers) + 1  # the evaluator comes after the workers and the recorder
+        reader = len(self.gradients.producers) + 1  # the evaluator is the next reader after the recorder
         if self.weights.board.hold(reader, self.turn):
-            self.skipping = False
-            now = self.totals
+            self.evaluation_skipped = False
+            totals = self.totals
             await self.evaluations_due.send(
-                EvaluationDue(self.turn, int(now["updates"]), int(now["env_steps"]), now["train_s"])
+                EvaluationDue(self.turn, int(totals["updates"]), int(totals["env_steps"]), totals["train_s"])
             )
             return
         self.status.count("evaluations_skipped")
-        if not self.skipping:  # one line for as many as a slow evaluation takes
-            self.note("skipped", f"evaluation {self.turn}: the one before is still being made")
-        self.skipping = True
+        if not self.evaluation_skipped:  # a slow evaluation may skip many: only the first is logged
+            self.note("skipped", f"evaluation {self.turn} was skipped: the previous one is still running")
+        self.evaluation_skipped = True
 
     def _factor(self, lag: int) -> float:
-        """What a stale gradient still counts."""
+        """Return the factor that a gradient of this lag is multiplied by."""
         gradients = self.config.gradients
         stale = self.async_gradients and gradients.stale == "scale" and lag > gradients.max_lag
         return 1.0 / (1.0 + lag) if stale else 1.0
 
-    def _publish_behaviour(self, held: list[Slot]) -> None:
-        """The behaviour version that is due, if it is missing.
+    def _publish_behaviour(self, claimed: list[Slot]) -> None:
+        """Publish the newest behaviour version that is due, if it is not published yet.
 
-        Collectors that wait for it by number get it when every worker is through with the round, whatever became of
-        its gradients: dropped ones count, and nobody is left behind. Otherwise rollouts are counted, with those `held`.
+        In deterministic modes collectors wait for a version by its number. It is due when every worker has finished the
+        round, whether its gradients were applied or dropped, so no collector waits forever. In asynchronous collection
+        a version is due after every `per_version` rollouts, including those of the `claimed` gradients.
         """
         board = self.behaviour.board
         if not self.async_collection:
             due = self._version_due(self.per_round * self.config.collection.broadcast_interval)
         else:
-            pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in held)
+            pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in claimed)
             due = (int(self._optimizer_state()["counters"][Count.rollouts]) + pending) // self.per_version
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
 
     def _version_due(self, gradients: int) -> int:
-        """The behaviour version that every worker is far enough for: each stands for so many gradients of a worker."""
+        """Return the newest behaviour version whose rounds all workers have finished, at `gradients` per version."""
         lines, latest = self.gradients.lines, self.behaviour.board.latest
-        while self.behind and lines.first_left(self.behind[-1]) >= (latest + 1) * gradients:
-            self.behind.pop()  # a worker never goes back: the next look begins with who was missing
-        if self.behind:
+        while self.unfinished and lines.first_left(self.unfinished[-1]) >= (latest + 1) * gradients:
+            self.unfinished.pop()  # a worker never goes back, so the next call need not look at it again
+        if self.unfinished:
             return latest
-        self.behind = list(self.shares)
-        return min(lines.first_left(worker) for worker in self.shares) // gradients
+        self.unfinished = list(self.collecting_workers)
+        return min(lines.first_left(worker) for worker in self.collecting_workers) // gradients
 
     def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
         return self.learner.views(self.optimizer_state.board.read(self.turn))
 
-    # --- what others see
+    # --- counters and metrics
 
     def _counters(self) -> dict[str, float]:
         views = self._optimizer_state()
@@ -303,89 +316,96 @@ class LearnerActor(Actor):
             "mean_return_100": mean_return(views["returns"], counters[Count.episodes]),
         }
 
-    def _show(self) -> None:
+    def _update_totals(self) -> None:
+        """Read the counters of the committed turn and copy them to the status page."""
         self.totals = self._counters()
         for name, value in self.totals.items():
-            self.status.set(self.shown[name], value)
+            self.status.set(self.status_counters[name], value)
         self.status.show_version(self.turn, 0)
 
-    def _over(self) -> str | None:
-        """Whether the run has reached its goal, judged at round ends from what gradients carried, in their order."""
-        run, now = self.config.run, self.totals
-        if run.stop_at_return is not None and now["episodes"] >= 100 and now["mean_return_100"] >= run.stop_at_return:
-            return f"mean return {now['mean_return_100']:.1f} >= {run.stop_at_return:g}"
-        return f"{run.steps:,} steps" if now["env_steps"] >= run.steps else None
+    def _stop_reason(self) -> str | None:
+        """Return why the run has reached its goal, or None. It depends on the counters of the optimizer state alone."""
+        run, totals = self.config.run, self.totals
+        mean_return_100 = totals["mean_return_100"]
+        if run.stop_at_return is not None and totals["episodes"] >= 100 and mean_return_100 >= run.stop_at_return:
+            return f"mean return {mean_return_100:.1f} >= {run.stop_at_return:g}"
+        return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
 
     async def _report(self, *, force: bool = False) -> None:
-        """Metrics of the turns since the last report, if it is time. Nothing that decides looks at this clock."""
-        now = self.totals
-        since = now["train_s"] - self.reported_s
+        """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
+
+        Nothing that affects training reads this clock.
+        """
+        totals = self.totals
+        since = totals["train_s"] - self.reported_s
         if not force and since < self.config.record.every_s:
             return
-        window = [taken for taken in self.window if taken.counts]
+        window = [record for record in self.window if record.counts]
         if not window:
             return
         values = {
-            "return/mean_100": now["mean_return_100"],
-            "episodes": now["episodes"],
-            "learner/gradient_norm": float(np.mean([taken.turn.norm for taken in window])),
-            "learner/learning_rate": window[-1].turn.learning_rate,
-            **lag_values("gradient", [taken.gradient_lag for taken in window]),
-            **lag_values("policy", [taken.policy_lag for taken in self.window if taken.policy_lag is not None]),
-            "learner/skipped": now["skipped"],
-            "rate/env_steps_per_s": (now["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(taken.turn.applied for taken in window) / since if since > 0 else 0.0,
+            "return/mean_100": totals["mean_return_100"],
+            "episodes": totals["episodes"],
+            "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
+            "learner/learning_rate": window[-1].step.learning_rate,
+            **lag_values("gradient", [record.gradient_lag for record in window]),
+            **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
+            "learner/skipped": totals["skipped"],
+            "rate/env_steps_per_s": (totals["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
+            "rate/updates_per_s": sum(record.step.applied for record in window) / since if since > 0 else 0.0,
         }
-        means = np.mean([taken.statistics for taken in window], axis=0)
+        means = np.mean([record.statistics for record in window], axis=0)
         values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
-        if self.errors:
+        if self.compression_errors:
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
-            values["gradients/compression_error"] = float(np.mean(self.errors))
-            self.errors.clear()
+            values["gradients/compression_error"] = float(np.mean(self.compression_errors))
+            self.compression_errors.clear()
         values |= self.hook_metrics
         self.hook_metrics = {}
         self.window.clear()
-        self.reported_s, self.reported_steps = now["train_s"], now["env_steps"]
-        await self.metrics.send(Metrics(int(now["updates"]), int(now["env_steps"]), now["train_s"], values))
+        self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
+        await self.metrics.send(Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values))
 
     async def teardown(self) -> None:
         await self._report(force=True)
 
 
 class StepRecord(NamedTuple):
-    """One turn, and what the learner tells of it besides."""
+    """One turn and the quantities that metrics report of it."""
 
-    turn: LearnerStep
-    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient: most turns are told together
-    gradient_lag: int
-    policy_lag: int | None  # of the rollouts that it was the first to use
+    step: LearnerStep
+    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient, averaged only if reported
+    gradient_lag: int  # largest lag of a gradient with samples, in turns
+    policy_lag: int | None  # largest lag of the rollouts that this turn was the first to use, in behaviour versions
 
     @property
     def counts(self) -> bool:
-        """Whether it is part of any mean. Others brought moments, or nothing: the rest of a round cut short."""
-        return self.turn.applied or bool(self.turn.cause)
+        """Whether the turn is part of the means: not so if its gradients had zero samples or carried only moments."""
+        return self.step.applied or bool(self.step.cause)
 
     @property
     def statistics(self) -> NDArray[np.float64]:
+        """float64 [statistics of the algorithm]: means over the samples of the turn."""
         return mean_statistics(self.parts)
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
+"""The learner's counters that summarise a run."""
 
 
-def _fault(turn: LearnerStep, held: list[Slot]) -> str:
-    """What was not finite in it, and who made that."""
-    if turn.bad < 0:
-        return f"its {turn.cause} is not finite, though every gradient is"
-    slot = held[turn.bad]
-    return f"the {turn.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
+def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
+    """Describe the first value of a turn that was not finite, with its gradient worker."""
+    if step.bad < 0:
+        return f"its {step.cause} is not finite, though every gradient is"
+    slot = claimed[step.bad]
+    return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
 
 
-LAGS_SHOWN = 8  # buckets of a lag histogram; the last one holds what is beyond
+LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags
 
 
 def lag_values(name: str, lags: list[int]) -> dict[str, float]:
-    """A histogram of lags as metrics: lag/policy_0 ... lag/policy_8, shares of all, with mean and maximum."""
+    """Return a histogram of lags as metrics: the shares lag/policy_0 ... lag/policy_8, their mean and maximum."""
     if not lags:
         return {}
     counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)

@@ -1,7 +1,7 @@
-"""What the trainer's actors tell each other beyond rollouts, gradients and weights.
+"""The messages between the trainer's actors.
 
-The first four name what lies in shared memory; their layouts are drawn in hive.storage.rollouts, hive.gradients.blocks
-and hive.workers.learner. `Metrics` travels as a message.
+`RolloutReady`, `Gradient`, `Weights` and `OptimizerState` name data in shared memory, with the layouts of
+hive.storage.rollouts, hive.gradients.blocks and hive.workers.learner. The others are sent as messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "Weights",
 ]
 
-NORMAL_95 = 1.96  # standard errors on both sides of a mean that contain 95 % of a normal distribution
+NORMAL_95 = 1.96  # half-width, in standard errors, of the interval that contains 95 % of a normal distribution
 
 
 class RolloutReady(Message):
@@ -37,52 +37,52 @@ class Weights(Message):
 
 
 class OptimizerState(Message):
-    """learner -> its successor. Counters, returns and moments of one turn."""
+    """learner -> recorder, replicas and its successor. Counters, returns and moments of one turn."""
 
 
 class Metrics(Message):
-    """learner -> recorder. Means over the turns since the last one."""
+    """learner -> recorder. Means over the turns since the last Metrics."""
 
     updates: int
     env_steps: int
-    seconds: float  # since the first turn began
+    seconds: float  # training time: since the first turn ended, less the pauses
     values: dict[str, float]
 
 
 class CheckpointDue(Message):
-    """learner -> recorder. This turn's blocks are held for you: write them, then unpin them."""
+    """learner -> recorder. The blocks of this turn are pinned for the recorder, which writes and then unpins them."""
 
     turn: int
-    scheduled: bool  # at a cut: a resumed run goes on as this one does, byte for byte
+    scheduled: bool  # whether it lies at a resume barrier, so that a resumed run is bit-identical
     env_steps: int
     mean_return: float
 
 
 class EvaluationDue(Message):
-    """learner -> evaluator. This turn's weights are held for you: evaluate them, then unpin them."""
+    """learner -> evaluator. The weights of this turn are pinned for the evaluator, which evaluates and unpins them."""
 
     turn: int
     updates: int
     env_steps: int
-    seconds: float  # since the first turn began, as of Metrics
+    seconds: float  # training time of the turn, as in Metrics
 
 
 class Evaluation(Message):
-    """evaluator -> recorder, and whoever wants to know. How the policy of one turn does without its noise."""
+    """evaluator -> recorder and custom actors. The returns of the policy of one turn over whole episodes."""
 
     turn: int
     updates: int
     env_steps: int
-    seconds: float  # of the turn, not of its evaluation
+    seconds: float  # training time of the turn, as in Metrics
     episodes: int
     mean_return: float
-    deviation: float  # of the returns: the root of their mean squared distance from the mean
-    min: float
-    max: float
-    mean_length: float  # steps
-    wall_s: float  # what the evaluation took
+    deviation: float  # population standard deviation of the returns
+    min: float  # smallest return
+    max: float  # largest return
+    mean_length: float  # mean length of the episodes, in steps
+    wall_s: float  # wall time of the evaluation
 
     @property
     def interval(self) -> float:
-        """Half the width of the 95 % interval of the mean return; NaN for a single episode. (Central limit theorem.)"""
+        """Half-width of the 95 % confidence interval of the mean return (central limit theorem); NaN for 1 episode."""
         return NORMAL_95 * self.deviation / math.sqrt(self.episodes - 1) if self.episodes > 1 else math.nan

@@ -1,9 +1,9 @@
-"""NaN and infinity: where in the making of a gradient they come from, and everything that it was made of.
+"""Locates the origin of a NaN or infinity in a gradient, and collects the data that the gradient was computed from.
 
-    rollouts -> inputs -> weights -> loss -> gradient        the first of these that is not finite is the cause
+    rollouts -> weights -> loss -> gradient        the first of these that is not finite is the cause
 
-Called when a gradient is known to be bad, so it may take its time. What it finds can be kept
-(hive.records.nan_dumps) and looked at in peace: the rollouts of the share, the inputs of the step, the weights.
+It only runs after a gradient was found not to be finite, so it need not be fast. hive.records.nan_dumps stores the
+collected data: the rollouts of the share, the inputs of the forward passes, and the weights.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FIELDS = ("observations", "actions", "log_probs", "rewards", "terminated", "trun
 
 @dataclass(frozen=True)
 class Finding:
-    """`cause` is one of hive.gradients.CAUSES, `text` says it in words, `arrays` is what to look at."""
+    """The origin of a gradient that is not finite."""
 
-    cause: str
-    text: str
-    arrays: Mapping[str, NDArray[Any]]
+    cause: str  # one of hive.gradients.CAUSES
+    text: str  # a description that names the actor, array and position
+    arrays: Mapping[str, NDArray[Any]]  # inputs, rollouts and weights by name
 
 
 def find(
@@ -41,9 +41,10 @@ def find(
     losses: Sequence[float],
     gradient: NDArray[np.float32],
 ) -> Finding:
-    """The cause of a gradient that is not finite. `flat` holds the weights that it was made with.
+    """Return the cause of a gradient that is not finite.
 
-    inputs: of its forward passes. losses: of its backward passes.
+    flat: holds the weights that it was computed with. inputs: those of its forward passes. losses: those of its
+    backward passes. gradient: float32 [parameter_elements].
     """
     weights = flat.arrays(flat.block)
     gradients = dict(zip(flat.names, flat.gradient_arrays(gradient), strict=True))
@@ -79,7 +80,7 @@ def _in(cause: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, str] | Non
 
 
 def _first_bad(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """Where the first NaN or infinity of a float array is; None: nowhere."""
+    """Return the index of the first NaN or infinity in an array; None if there is none."""
     if array.dtype.kind != "f":
         return None
     bad = ~np.isfinite(array)

@@ -1,13 +1,13 @@
-"""Turns that the learner holds for somebody: a pin in the reader's name, and a message that says so.
+"""The reader's side of turns that the learner pins for it: the recorder and the evaluator.
 
     learner                                        reader
     hold(turn)       pins its blocks
     send(due)        ───────────────────────────>  next_due() -> held_block() -> reads -> unpin
 
-Only the learner knows that a turn is wanted before it is overwritten, and the pin says that the reader is busy: until
-it is let go nothing else is held for it. Either half can get lost in a death between the two. A pin without a message
-(nobody was there to hear it) would keep the reader busy for ever, so it is let go after a while; a message without a
-pin is answered if the blocks are still there.
+The learner pins, because only it can do so before the turn is overwritten. The pin also marks the reader as busy: the
+learner holds no other turn for it until it unpins. If either process is killed between the two steps, the pin or the
+message can be lost. A pin without a message would keep the reader busy forever, so the reader unpins it after a
+timeout. A message without a pin is served if the blocks are still there.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hive.runtime.memory import Bytes
 
 __all__ = ["held_block", "next_due"]
 
-UNHEARD_S = 1.0  # a message follows its pin within a millisecond: one that has not come by then will not come
+LOST_AFTER_S = 1.0  # timeout for the message of a pin, which normally follows within a millisecond
 
 M = TypeVar("M", bound=Message)
 
 
 async def next_due(due: Inlet[M], *held: Subscription[Any]) -> M:
-    """The next message of `due`. While none comes, pins on `held` that have lost theirs are let go."""
-    suspected = False
+    """Wait for the next message of `due`. Meanwhile unpin blocks of `held` whose message was lost."""
+    suspected = False  # pinned at the last timeout; unpinned at the next one, as the message may just be on its way
     while True:
         try:
-            async with asyncio.timeout(UNHEARD_S):
+            async with asyncio.timeout(LOST_AFTER_S):
                 return await due.receive()
         except TimeoutError:
             pinned = any(port.board.view.words.pinned(port.board.reader) for port in held)
@@ -42,9 +42,9 @@ async def next_due(due: Inlet[M], *held: Subscription[Any]) -> M:
 
 
 def held_block(port: Subscription[Any], turn: int) -> Bytes:
-    """The block of a turn that is held for this reader, and stays pinned. Raises VersionGone where it is not there."""
+    """Return the block of a turn that is held for this reader; it stays pinned. Raises VersionGone if it is gone."""
     board = port.board
     block = board.view.pin(board.reader, turn)
     if block is None:
-        raise VersionGone(f"version {turn} was never there; the latest is {board.latest}")
+        raise VersionGone(f"version {turn} does not exist yet; the latest is {board.latest}")
     return board.view.blocks[block]

@@ -1,11 +1,11 @@
-"""Playing: how good a trained policy is, measured by whole episodes, with nothing that trains.
+"""Evaluates a trained policy by whole episodes, in a script.
 
     policy = hive.load("runs/cartpole-1")
     played = evaluate(policy, config, episodes=100)         # config: what the environment is, and its options
     print(played.mean_return, played.interval)
 
-The same `Evaluator` as in a run, in this process. The episodes follow from `seed` alone: two policies that are
-evaluated with the same seed and number of episodes begin in the same states, so that no difference is luck of the draw.
+It uses the `Evaluator` of a run in this process. The initial states depend on `seed`, `episodes` and `envs` alone, so
+policies evaluated with the same numbers start from the same states and can be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["evaluate"]
 
-ENVS = 16  # at a time by default: as many as a collector has
+ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
 
 def evaluate(
@@ -35,10 +35,11 @@ def evaluate(
     sample: bool = False,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Evaluation:
-    """Plays `episodes` episodes of the environment of `config`, at most `envs` at a time.
+    """Play `episodes` episodes of the environment of `config`, at most `envs` at a time.
 
-    sample: actions are drawn as in training, instead of the most likely ones. progress: told after every step how many
-    episodes are done. Raises UsageError where the environment is not one for this policy, EnvironmentFailed.
+    sample: whether to sample actions, as in training, instead of taking the most likely ones. progress: called after
+    every step with the number of finished episodes. Raises UsageError if the policy's observations or actions are not
+    those of the environment, and EnvironmentFailed.
     """
     env = config.env
     found = describe(env.id, env.options, env.vector)
@@ -64,7 +65,7 @@ def evaluate(
 
 
 def _check(id: str, what: str, mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> None:
-    """Raises UsageError where the policy has not the observations or actions of the environment."""
+    """Raise UsageError if the policy's observations or actions differ from those of the environment."""
     if mine == its:
         return
     if type(mine) is not type(its):
@@ -73,6 +74,6 @@ def _check(id: str, what: str, mine: ObservationSpec | ActionSpec, its: Observat
         pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
         name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
     raise UsageError(
-        f"the policy has other {what} than `{id}`: {name} {own}, not {other}",
-        hint="env.id and env.options are to be those that it was trained with",
+        f"the {what} of the policy and of `{id}` differ in {name}: {own} and {other}",
+        hint="set env.id and env.options to those that the policy was trained with",
     )

@@ -1,7 +1,7 @@
-"""The recorder: writes metrics and evaluations as they come, checkpoints when they are due, and one at the end.
+"""The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
 
-The learner holds the blocks of a checkpoint for it, so it writes in its own time from memory that does not change, and
-training goes on. It is stopped last, when everybody else is gone: by then all metrics have arrived.
+The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
+continues. The recorder is stopped after all other actors, when all metrics have arrived.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ __all__ = ["Recorder"]
 
 
 class Recorder(Actor):
-    """Folds metrics into the sinks of [record]; writes `checkpoints/<turn>/` and `evaluations.jsonl`."""
+    """Writes metrics to the sinks of [record], and writes `checkpoints/<turn>/` and `evaluations.jsonl`.
+
+    directory: that of the run. Raises what a user-defined sink raises when it is made, which ends the run at its start.
+    """
 
     role = "recorder"
     numbered = False
@@ -48,13 +51,13 @@ class Recorder(Actor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
         self.directory = RunDirectory.open(directory)
-        remove_unfinished(self.directory.checkpoints)  # of an incarnation that was killed while it wrote
+        remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
         sinks: list[Sink] = [JsonlSink(self.directory.metrics_file)]
         if "tensorboard" in blueprint.config.record.sinks:
             sinks.append(TensorBoardSink(self.directory.path / "tensorboard"))
-        # A user's own is called with the run's folder. One that cannot even be made ends the run at its start.
-        own = [name for name in blueprint.config.record.sinks if is_reference(name)]
-        sinks += [load_reference(name)(self.directory.path) for name in own]
+        # A user-defined sink is called with the directory of the run.
+        references = [name for name in blueprint.config.record.sinks if is_reference(name)]
+        sinks += [load_reference(name)(self.directory.path) for name in references]
         self.sinks = SinkSet(sinks, self.log.warning)
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
 
@@ -78,7 +81,7 @@ class Recorder(Actor):
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
 
     def _write_evaluation(self, message: Evaluation, lines: JsonlWriter) -> None:
-        """A line of `evaluations.jsonl` on the axes of the metrics, and the same numbers among these."""
+        """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`."""
         result = {
             "mean_return": message.mean_return,
             "deviation": message.deviation,
@@ -102,7 +105,7 @@ class Recorder(Actor):
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
 
     async def drain(self) -> None:
-        """Everybody else is gone: write what has arrived, save, end."""
+        """Write the remaining messages and the last checkpoint, then exit. All other actors have stopped before."""
         while (message := self.metrics.receive_nowait()) is not None:
             self._write(message)
         while self.evaluated is not None and (evaluation := self.evaluations.receive_nowait()) is not None:
@@ -113,7 +116,7 @@ class Recorder(Actor):
         await super().drain()
 
     async def _save(self) -> None:
-        """The state as the run leaves it, unless a scheduled checkpoint holds it already."""
+        """Save the final state, unless a checkpoint of this turn already exists."""
         turn = self.optimizer_state.latest
         if turn < 0 or (self.directory.checkpoints / f"{turn:06d}").exists():
             return
@@ -124,7 +127,7 @@ class Recorder(Actor):
         self._checkpoint(turn, False, env_steps, mean_return(counters["returns"], episodes))
 
     def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
-        """Writes the blocks of `turn`, which are pinned for this actor, and lets go of them."""
+        """Write the blocks of `turn`, which are pinned for this actor, and unpin them."""
         blueprint, root = self.blueprint, self.directory.checkpoints
         name = f"{turn:06d}"
         state: dict[str, JSON] = {
@@ -137,8 +140,8 @@ class Recorder(Actor):
             "policy": blueprint.policy(),
         }
         try:
-            if (root / name).exists():  # somebody asked for it twice
-                self.note("saved", f"checkpoint {name} is there already", path=str(root / name))
+            if (root / name).exists():  # the same turn was requested twice
+                self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
                 return
             weights, optimizer_state = held_block(self.weights, turn), held_block(self.optimizer_state, turn)
             state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
@@ -148,12 +151,13 @@ class Recorder(Actor):
             )
             retain(root, blueprint.config.checkpoint.keep)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
-        except (RecordError, VersionGone) as error:  # a full disk costs a checkpoint, not the run
+        except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
             self.log.warning("%s", error)
             self.note("not saved", str(error))
         finally:
             self.optimizer_state.unpin()
-            self.weights.unpin()  # last: it is the one that the learner looks at before it holds the next
+            # The weights last: the learner checks their pin before it holds the next turn, and both must be free then.
+            self.weights.unpin()
 
     async def teardown(self) -> None:
         self.sinks.close()

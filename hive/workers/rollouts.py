@@ -1,4 +1,4 @@
-"""What collection hands on in library mode: weights of one version, and rollouts in memory of their own."""
+"""Weights and rollouts in library mode, as copies outside shared memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["CollectedRollout", "RoundStorage", "Snapshot", "snapshot_of"]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Weights of one version. `block`: uint8 [block_bytes], read-only, laid out as hive.networks.flat draws it."""
+    """Weights of one version. `block`: uint8 [block_bytes], read-only, with the layout in hive.networks.flat."""
 
     version: int
     block: NDArray[np.uint8]
 
     @classmethod
     def of(cls, version: int, block: NDArray[np.uint8]) -> Snapshot:
-        """A copy of a block of weights."""
+        """Make a snapshot that copies a block of weights."""
         copied = aligned_block(len(block))
         copied[:] = block
         copied.flags.writeable = False
@@ -36,9 +36,11 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class CollectedRollout:
-    """One rollout. `data` is drawn in hive.storage.rollouts; `episodes`: returns and lengths of those that ended.
+    """One rollout.
 
-    worker_id: the number of its collector in the run. seq: the number of the rollout. seconds: what it took.
+    data: its arrays, with the layout in hive.storage.rollouts. version_collected: version of the weights that acted.
+    n_samples: valid steps. worker_id: number of its collector in the run. seq: number of the rollout. episodes: returns
+    float32 [E] and lengths int32 [E] of the finished episodes. seconds: its collection time.
     """
 
     data: Mapping[str, NDArray[Any]]
@@ -51,38 +53,39 @@ class CollectedRollout:
 
     @property
     def steps(self) -> int:
-        """Steps of each environment; fewer than were asked for where it was cut short."""
+        """Steps of each environment, fewer than configured if the rollout ended early."""
         return int(self.data["header"][LENGTH])
 
 
 class RoundStorage:
-    """The rollouts of one round, in the order of their workers. `left`: gradients that are still to be made of it."""
+    """The rollouts of one round, in the order of their workers. `left`: gradients not yet made of it."""
 
     def __init__(self) -> None:
         self.rollouts: list[CollectedRollout] = []
         self.left = 0
 
     def insert(self, rollouts: Sequence[CollectedRollout], gradients: int) -> None:
-        """A new round, of which so many gradients are made, takes the place of the last."""
+        """Replace the round by a new one, of which `gradients` gradients are made."""
         self.rollouts = list(rollouts)
         self.left = gradients
 
     @property
     def samples(self) -> int:
-        """Steps that count."""
+        """Valid steps of the round."""
         return sum(one.n_samples for one in self.rollouts)
 
 
 def snapshot_of(weights: Snapshot | Mapping[str, Any], flat: FlatParameters, version: int) -> Snapshot:
-    """A snapshot of {"version": int, "weights": {name: tensor or array}}, or of the inner mapping with this version.
+    """Convert {"version": int, "weights": {name: tensor or array}} to a Snapshot, or the inner mapping with `version`.
 
-    Raises NetworkError where names, shapes or dtypes are not those of the network, and for weights that are not finite.
+    A Snapshot is returned as it is. Raises NetworkError if names, shapes, dtypes or the size are not those of the
+    network, and for weights that are not finite.
     """
     if isinstance(weights, Snapshot):
         if len(weights.block) != flat.block_bytes:
             raise NetworkError(
-                f"the weights of this network take {flat.block_bytes} bytes, these {len(weights.block)}",
-                hint="a Snapshot goes from one worker to another of the same network",
+                f"the weights of this network take {flat.block_bytes} bytes, the snapshot has {len(weights.block)}",
+                hint="pass a Snapshot of a worker with the same network",
             )
         return weights
     given: Any = weights.get("weights", weights)
@@ -91,15 +94,15 @@ def snapshot_of(weights: Snapshot | Mapping[str, Any], flat: FlatParameters, ver
     own = flat.arrays(block)
     if set(given) != set(own):
         differ = ", ".join(sorted(set(given) ^ set(own))[:4])
-        raise NetworkError("these are not the weights of this network", hint=f"they differ in {differ}")
+        raise NetworkError("the weights are of another network", hint=f"the names differ in {differ}")
     for name, array in own.items():
         tensor = given[name]
         values = tensor.detach().cpu().numpy() if isinstance(tensor, torch.Tensor) else np.asarray(tensor)
         if values.shape != array.shape or values.dtype != array.dtype:
             found, wanted = f"{values.dtype} {list(values.shape)}", f"{array.dtype} {list(array.shape)}"
-            raise NetworkError(f"`{name}` is {found}, this network has {wanted}")
+            raise NetworkError(f"`{name}` is {found}, expected {wanted}")
         array[...] = values
     if not _native.norm_and_finite(block[: flat.parameter_bytes].view(np.float32))[1]:
         name = next(name for name, array in own.items() if array.dtype.kind == "f" and not np.isfinite(array).all())
-        raise NetworkError(f"the weights of `{name}` are not finite; none were set")
+        raise NetworkError(f"the weights of `{name}` are not finite; no weights were changed")
     return Snapshot.of(number, block)

@@ -1,12 +1,12 @@
-"""When the learner saves: what falls due, and what is overdue.
+"""Decides when the learner saves a checkpoint: which turns are due and which are overdue.
 
-    due       after `checkpoint.every`: in deterministic runs the cut, in asynchronous ones the first end of a round
-              since then, or by the clock
-    overdue   nothing was saved for `checkpoint.autosave_s`: a crash of the machine would cost too much work. Such a
-              save is no cut, nobody begins anew for it, and the bytes of the run stay what they are; what is resumed
-              from it is not exact. Only ends of rounds are saved so, and nothing where `every` is {}
+    due       `checkpoint.every` has passed. In deterministic runs that is the turn of a resume barrier. In asynchronous
+              runs it is the first end of a round after that many updates, or the first turn after that many seconds
+    overdue   nothing was saved for `checkpoint.autosave_s`, so a crash of the machine would lose too much work. Only
+              ends of rounds are saved so, and none if `checkpoint.every` is {}. An overdue save is no resume barrier:
+              it leaves the run bit-identical, but a run resumed from it is not exact
 
-Nothing here writes. The recorder does, and may be busy: who is overdue then is so at the next turn too.
+The recorder writes the checkpoints. While it is busy, an overdue checkpoint stays overdue at the next turn.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ __all__ = ["SaveSchedule"]
 
 
 class SaveSchedule:
-    """Asked after every turn, in order, by the one learner there is; a later incarnation's clock begins anew."""
+    """The learner's schedule of checkpoints. Call it once per turn, in order.
 
-    def __init__(self, config: Config, cuts: ResumeBarriers, clock: Clock) -> None:
-        self.barriers = cuts
+    Time is measured by `clock` from the construction, so a new incarnation of the learner starts at 0 seconds.
+    """
+
+    def __init__(self, config: Config, barriers: ResumeBarriers, clock: Clock) -> None:
+        self.barriers = barriers
         self.clock = clock
         self.asynchronous = config.asynchronous
         self.every = int(config.checkpoint.every.get("updates", 0))
@@ -31,21 +34,25 @@ class SaveSchedule:
         self.saved()
 
     def saved(self) -> None:
-        """A checkpoint is being written, whoever asked for it."""
+        """Record that a checkpoint is being written now, for whatever reason."""
         self.last_ns = self.clock.now_ns()
 
     def due(self, turn: int) -> bool:
-        """Whether the checkpoint of the schedule is that of `turn`. By the clock it is told once, written or not."""
+        """Return whether a scheduled checkpoint is due at `turn`.
+
+        A schedule in seconds returns True once per interval, whether or not the checkpoint is then written.
+        """
         if self.every_ns:
             if is_due := self.clock.now_ns() - self.last_ns >= self.every_ns:
                 self.saved()
             return is_due
         if self.asynchronous:
-            return self.barriers.is_first_end(turn, self.every)
-        return self._ends_round(turn) and self.barriers.is_cut(turn * self.barriers.per_turn // self.barriers.per_round)
+            return self.barriers.is_first_round_end(turn, self.every)
+        round_number = turn * self.barriers.per_turn // self.barriers.per_round
+        return self._ends_round(turn) and self.barriers.is_barrier(round_number)
 
     def overdue(self, turn: int) -> bool:
-        """Whether `turn` is to be saved although it is not due."""
+        """Return whether `turn` should be saved although no scheduled checkpoint is due."""
         return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self._ends_round(turn)
 
     def _ends_round(self, turn: int) -> bool:

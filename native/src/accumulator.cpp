@@ -13,24 +13,24 @@
 
 #include "hive/simd.hpp"
 
-// Into each clone of the HIVE_SIMD function that calls it. Vectors go by reference: as values they would need an ABI.
+// Inlined into each clone of the calling HIVE_SIMD function. Vectors are passed by reference, because passing them by
+// value depends on the ABI of the instruction set.
 #define HIVE_INLINE [[gnu::always_inline]] inline
 
 namespace hive {
 namespace {
 
-// Squares are summed in tiles of this size.
+// Elements of a tile, over which squares are summed.
 constexpr std::size_t kTile = 1024;
 // Lanes of the sum of squares: enough to hide the latency of an addition at every vector width.
 constexpr std::size_t kLanes = 16;
-// Below this the sum of squares of a tile is made again in float64: what underflowed of it was at most the smallest
-// normal number for each element, 1e-35 in all, which must not be more than the rounding of float32.
+// A smaller sum of squares of a tile is computed again in float64. Underflow costs at most the smallest normal number
+// per element, 1e-35 per tile, which is then below the rounding error of float32.
 constexpr float kLeastSquares = 1e-28F;
-// Blocks read side by side: as many streams as any processor follows with its prefetching.
+// Blocks read side by side: the number of streams that every processor can prefetch.
 constexpr std::size_t kSideBySide = 8;
-// Where blocks and result together are of this size, the result is written past the caches, which saves reading what is
-// overwritten: most of it would be pushed out of the last-level cache before the optimizer comes for it. Smaller ones
-// may still be there.
+// If blocks and result together have this size, the result is written past the caches, which saves reading its memory
+// first. Most of it would leave the last-level cache before the optimizer reads it; a smaller result may stay there.
 constexpr std::size_t kStreamedBytes = std::size_t{48} << 20;
 
 // Vectors of 32 bytes; the compiler makes two of one where registers have 16.
@@ -93,7 +93,7 @@ HIVE_INLINE void write(void* to, const Bits& bits, bool streamed) {
   std::memcpy(to, &bits, sizeof(bits));
 }
 
-// Rounds to the type of `to` and writes; `value` becomes what was written.
+// Rounds `value` to the type of `to` and writes it.
 template <typename Sum>
 HIVE_INLINE void store(Sum* to, Vector<Sum>& value, bool streamed) {
   write(to, value, streamed);
@@ -120,7 +120,7 @@ struct Squares {
 
   HIVE_INLINE void add(const Vector<Sum>& value, std::size_t index) { lanes[index] += value * value; }
 
-  // The sum with the last values of a tile, fewer than there are lanes.
+  // Returns the sum including the last values of a tile, fewer than the lanes.
   template <typename T>
   HIVE_INLINE Sum sum_with(const T* values, std::size_t size) const {
     Sum sums[kLanes];
@@ -136,7 +136,7 @@ struct Squares {
   }
 };
 
-// The same in float64, of a tile whose squares are too large or too small for float32.
+// The same in float64, for a tile whose squares are too large or too small for float32.
 template <typename T>
 HIVE_INLINE double sum_exactly(const T* values, std::size_t size) {
   double lanes[kLanes] = {};
@@ -157,7 +157,7 @@ HIVE_INLINE double sum_exactly(const T* values, std::size_t size) {
   return lanes[0];
 }
 
-// Like sum_tiles below one overload for each type, because the attribute does not take templates.
+// One overload per type, as for sum_tiles below, because the attribute does not support templates.
 #define HIVE_EXACT(T) \
   HIVE_SIMD double exact_squares(const T* values, std::size_t size) { return sum_exactly(values, size); }
 HIVE_EXACT(float)
@@ -165,7 +165,7 @@ HIVE_EXACT(BFloat16)
 HIVE_EXACT(Float16)
 #undef HIVE_EXACT
 
-// In float64 the squares of a tile of these values, of which `found` is the sum.
+// Returns the sum of squares of a tile in float64, given `found`, the sum in the type of the sums.
 template <typename T>
 HIVE_INLINE double squares_of_tile(float found, const T* values, std::size_t size) {
   const bool held = found >= kLeastSquares && found <= std::numeric_limits<float>::max();
@@ -174,14 +174,14 @@ HIVE_INLINE double squares_of_tile(float found, const T* values, std::size_t siz
 
 HIVE_INLINE double squares_of_tile(double found, const double*, std::size_t) { return found; }
 
-// Of those whose inverse is a number of full precision, too.
+// Whether `value` is a power of two whose inverse has full precision.
 template <typename Sum>
 HIVE_INLINE bool is_power_of_two(Sum value) {
   int exponent = 0;
   return std::frexp(value, &exponent) == Sum{0.5} && exponent > 0 && exponent < 100;
 }
 
-// Some of the terms of a weighted sum; of their blocks, `size` elements from `begin` on, where a tile begins.
+// Terms of a weighted sum, over `size` elements of their blocks from `begin`, the start of a tile.
 template <typename In>
 struct Terms {
   using Sum = decltype(widen(In{}));
@@ -192,12 +192,12 @@ struct Terms {
   std::size_t size;
 };
 
-// out = ([onto] + w0 g0 + w1 g1 + ...) / divisor, from the left; `out` may be `onto`. Sixteen elements at a time: the
-// sums stay in registers, and squares are made while the next are on the way.
-// kCount: how many terms there are, known while compiling; 0: it is not.
+// out = ([onto] + w0 g0 + w1 g1 + ...) / divisor, from the left; `out` may be `onto`. Processes sixteen elements at a
+// time: the sums stay in registers, and they are squared while the next elements load.
+// kCount: the number of terms if it is known at compile time, else 0.
 template <std::size_t kCount, typename In, typename Out, typename Sum>
 struct Pass {
-  // Copies whose address nobody has: what is written to `out` cannot change them, so they stay in registers.
+  // Local copies: no write to `out` can alias them, so the compiler keeps them in registers.
   const In* blocks[kSideBySide] = {};
   Sum weights[kSideBySide] = {};
   std::size_t given;
@@ -205,7 +205,7 @@ struct Pass {
   Out* out;
   Sum divisor;
   bool streamed;
-  bool divided = !is_power_of_two(divisor);  // otherwise a product has the same bits, and is quicker
+  bool divided = !is_power_of_two(divisor);  // else multiplying by the inverse is bit-identical and faster
   Sum factor = divided ? Sum{1} : Sum{1} / divisor;
 
   HIVE_INLINE Pass(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed)
@@ -255,7 +255,7 @@ struct Pass {
     narrow(sum / divisor, out[i]);
   }
 
-  // Returns the sum of squares of what it wrote.
+  // Returns the sum of squares of the elements written.
   HIVE_INLINE double tile(std::size_t begin, std::size_t end) const {
     Squares<Sum> squares;
     std::size_t i = begin;
@@ -266,7 +266,7 @@ struct Pass {
   }
 };
 
-// All tiles in one call: one that comes from the caches takes a tenth of a microsecond, a call as long again.
+// All tiles in one call: a tile in the caches takes 0.1 us, and a call takes as long.
 template <std::size_t kCount, typename In, typename Out, typename Sum>
 HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
   const Pass<kCount, In, Out, Sum> pass(terms, onto, out, divisor, streamed);
@@ -277,7 +277,7 @@ HIVE_INLINE double sum_some(const Terms<In>& terms, const Sum* onto, Out* out, S
   return squares;
 }
 
-// The usual counts of the usual type have loops of their own: worth a tenth where the blocks come from the caches.
+// Usual counts of the usual type have separate loops, which are a tenth faster when the blocks come from the caches.
 template <typename In, typename Out, typename Sum>
 HIVE_INLINE double sum_any(const Terms<In>& terms, const Sum* onto, Out* out, Sum divisor, bool streamed) {
   if constexpr (std::is_same_v<In, float> && std::is_same_v<Out, float>) {
@@ -297,9 +297,9 @@ HIVE_SUM(float, float, float)
 HIVE_SUM(double, double, double)
 HIVE_SUM(BFloat16, BFloat16, float)
 HIVE_SUM(Float16, Float16, float)
-HIVE_SUM(BFloat16, float, float)  // sums on the way to a result
+HIVE_SUM(BFloat16, float, float)  // intermediate sums of a reduction
 HIVE_SUM(Float16, float, float)
-HIVE_SUM(float, BFloat16, float)  // sums that were kept while they grew
+HIVE_SUM(float, BFloat16, float)  // running sums
 HIVE_SUM(float, Float16, float)
 #undef HIVE_SUM
 
@@ -329,11 +329,11 @@ Reduction blame(std::span<const Weighted<In>> gradients, std::span<const Out> ou
     const std::int64_t index = first_not_finite<In>(gradients[k].values);
     if (index >= 0) return {norm, false, static_cast<std::int64_t>(k), index};
   }
-  const std::int64_t index = first_not_finite<Out>(out);  // none, where only the squares of float64 overflowed
+  const std::int64_t index = first_not_finite<Out>(out);  // -1 if only the squares of float64 overflowed
   return {norm, index < 0, -1, index};
 }
 
-// The blocks are taken in groups that are read side by side; the last group makes the result.
+// Reads the blocks in groups, side by side; the last group writes the result.
 template <typename In, typename Out, typename Sum>
 double sum_blocks(std::span<const In* const> blocks, std::span<const Sum> weights, Sum divisor, std::span<Out> out) {
   const std::size_t moved = out.size_bytes() + blocks.size() * out.size() * sizeof(In);
@@ -356,7 +356,7 @@ double sum_blocks(std::span<const In* const> blocks, std::span<const Sum> weight
     }
   }
 #if defined(__SSE2__)
-  if (streamed) _mm_sfence();  // what went past the caches is written before the caller tells anybody
+  if (streamed) _mm_sfence();  // completes the writes past the caches before the caller publishes the result
 #endif
   return std::sqrt(squares);
 }

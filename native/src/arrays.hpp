@@ -1,9 +1,9 @@
 // Checks of the numpy arrays of one call, for the bindings of numeric units.
 //
-// Nothing is converted: an array of another dtype or layout would have to be copied, silently and on every call. The
-// first array fixes the shape, all others have the same. Outputs are writable and overlap no other array, but for the
-// one input that they may stand for (an in-place step). Errors name the argument: TypeError for what is not an array
-// of that dtype, ValueError for the rest.
+// Nothing is converted, because converting an array of another dtype or layout would copy it silently on every call.
+// The first array determines the shape of all. Outputs must be writable and overlap no other array except the input
+// that they replace (an in-place step). Errors name the argument: TypeError for another type or dtype, ValueError
+// otherwise.
 #pragma once
 
 #include <pybind11/numpy.h>

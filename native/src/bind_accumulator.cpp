@@ -1,4 +1,4 @@
-// Python face of accumulator.hpp, but for the reductions: those are the GradAccumulator's (bind_gather.cpp).
+// Python bindings of accumulator.hpp, except for the reductions, which GradAccumulator offers (bind_gather.cpp).
 #include <pybind11/stl.h>
 
 #include <cmath>
@@ -23,14 +23,14 @@ std::pair<double, bool> norm_of_array(const py::object& block) {
 }  // namespace
 
 void bind_accumulator(py::module_& m) {
-  py::class_<Reduction>(m, "Reduction", "What a pass over gradients found.")
+  py::class_<Reduction>(m, "Reduction", "The findings of a pass over gradients.")
       .def_readonly("norm", &Reduction::norm, "Euclidean norm of the result; NaN or infinite if it is not finite.")
       .def_readonly("finite", &Reduction::finite, "Whether the result holds no NaN and no infinity.")
       .def_readonly("bad_input", &Reduction::bad_input, "The first gradient that holds a NaN or infinity, or -1.")
       .def_readonly("bad_index", &Reduction::bad_index,
-                    "The first bad element of that gradient; where finite gradients overflowed, of the result; or -1.");
+                    "The first bad element of that gradient, or of the result if finite gradients overflowed; or -1.");
   m.def("norm_and_finite", &norm_of_array, "block"_a,
-        "The Euclidean norm of a float32 block [P], and whether every element is finite.");
+        "Return the Euclidean norm of a float32 block [P], and whether every element is finite.");
 }
 
 }  // namespace hive

@@ -1,4 +1,4 @@
-// Python face of codec.hpp.
+// Python bindings of codec.hpp.
 #include <pybind11/stl.h>
 
 #include "arrays.hpp"
@@ -10,7 +10,7 @@ using namespace pybind11::literals;
 namespace hive {
 namespace {
 
-// 16-bit floats travel as uint16: numpy has no BFloat16.
+// 16-bit floats are stored as uint16, because numpy has no BFloat16.
 template <typename T>
 std::span<T> floats_in(std::span<std::uint16_t> words) {
   return {reinterpret_cast<T*>(words.data()), words.size()};
@@ -55,9 +55,9 @@ double encode_top_k(const py::object& gradient, const py::object& residual, cons
 
 void bind_codec(py::module_& m) {
   m.def("encode_bf16", &encode_bf16, "gradient"_a, "out"_a,
-        "Narrow a finite float32 gradient [P] to bfloat16, as uint16 [P]; the relative error.");
+        "Narrow a finite float32 gradient [P] to bfloat16, as uint16 [P]; return the relative error.");
   m.def("encode_fp16", &encode_fp16, "gradient"_a, "out"_a,
-        "Narrow a finite float32 gradient [P] times a power of two to float16, as uint16 [P]; (that scale, error).");
+        "Narrow a finite float32 gradient [P] times a power of two to float16, as uint16 [P]; return (scale, error).");
   m.def("encode_top_k", &encode_top_k, "gradient"_a, "residual"_a, "values"_a, "indices"_a,
         "Write the largest of gradient + residual [P] to `values` and `indices` [k]; the rest stays in `residual`.");
 }

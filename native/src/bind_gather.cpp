@@ -1,4 +1,4 @@
-// Python face of gather.hpp and of the reductions over gathered blocks and adopted slots: the C++ half of
+// Python bindings of gather.hpp and of the reductions over gathered blocks and adopted slots: the C++ part of
 // hive.gradients.GradAccumulator.
 #include <pybind11/stl.h>
 
@@ -120,7 +120,7 @@ class GradAccumulator {
     const std::span<float> result = arrays.output<float>(out, "out");
     check_elements(result.size(), "out");
     for (std::size_t k = 0; k < rounds_.size(); ++k) check_apart(rounds_[k], k, result);
-    // Copies: another thread may let the rounds go while this one reads them.
+    // Copies, because another thread may release the rounds while this one reads them without the GIL.
     const std::vector<AdoptedRound> rounds = rounds_;
     const std::vector<py::object> alive = alive_;
     Reduction found{};
@@ -138,7 +138,7 @@ class GradAccumulator {
   }
 
  private:
-  // Finds the arrays of a slot, and keeps them alive.
+  // Sets the pointers of `round` to the arrays of a slot and keeps the arrays alive.
   void look_into(const py::object& slot, AdoptedRound& round) {
     switch (coding_) {
       case Coding::kFloat32: round.values = field<float>(slot, gradient_, "gradient", elements_); return;
@@ -255,7 +255,7 @@ class GradAccumulator {
     return finish_as<Float16>(section, sums, divisor, out);
   }
 
-  // One norm over all sections; `bad_index` becomes the field of the first that is not finite.
+  // Computes one norm over all sections; `bad_index` becomes the first field that is not finite.
   template <typename Pass>
   Reduction over_sections(Pass pass) const {
     Reduction all{0.0, true, -1, -1};
@@ -283,7 +283,7 @@ class GradAccumulator {
 
   FieldLayout layout_;
   Coding coding_ = Coding::kFloat32;
-  std::size_t elements_ = 0;  // of the gradient in a slot
+  std::size_t elements_ = 0;  // elements of the gradient in a slot
   std::vector<AdoptedRound> rounds_;
   std::vector<py::object> alive_;  // the arrays that the rounds point into
   py::str gradient_{"gradient"}, scaling_{"coding"}, values_{"values"}, indices_{"indices"};
@@ -294,26 +294,28 @@ class GradAccumulator {
 void bind_gather(py::module_& m) {
   py::class_<GradAccumulator>(m, "GradAccumulator", "Gathers and reduces gradients; hive.gradients is its face.")
       .def(py::init<>())
-      .def("lay_out", &GradAccumulator::lay_out_fields, "types"_a, "counts"_a, "Say what the gradients are.")
-      .def_property_readonly("offsets", &GradAccumulator::offsets, "Of the gradients in a block, in bytes.")
-      .def_property_readonly("bytes", &GradAccumulator::bytes, "The size of a block.")
-      .def_property_readonly("sum_bytes", &GradAccumulator::sum_bytes, "The size of a block of running sums.")
+      .def("lay_out", &GradAccumulator::lay_out_fields, "types"_a, "counts"_a,
+           "Declare the types and sizes of the gradients.")
+      .def_property_readonly("offsets", &GradAccumulator::offsets, "The byte offset of each gradient in a block.")
+      .def_property_readonly("bytes", &GradAccumulator::bytes, "The size of a block in bytes.")
+      .def_property_readonly("sum_bytes", &GradAccumulator::sum_bytes, "The size of a block of running sums in bytes.")
       .def("gather", &GradAccumulator::gather_into, "addresses"_a, "block"_a,
-           "Copy the gradients into a block; the first that is not finite, or -1. Address 0: zeros.")
-      .def("first_bad", &GradAccumulator::bad_field, "addresses"_a, "The first gradient that is not finite, or -1.")
+           "Copy the gradients into a block; return the first that is not finite, or -1. Address 0 gives zeros.")
+      .def("first_bad", &GradAccumulator::bad_field, "addresses"_a,
+           "Return the first gradient that is not finite, or -1.")
       .def("add", &GradAccumulator::add_into, "addresses"_a, "weight"_a, "sums"_a, "onto"_a,
-           "Add the weighted gradients to a block of running sums, or without `onto` begin it.")
+           "Add the weighted gradients to a block of running sums; without `onto` overwrite it.")
       .def("reduce", &GradAccumulator::reduce_into, "blocks"_a, "weights"_a, "divisor"_a, "out"_a,
            "Write the weighted sum of blocks, divided once, to `out`. `bad_index` counts gradients.")
       .def("finish", &GradAccumulator::finish_into, "sums"_a, "divisor"_a, "out"_a,
            "Write running sums, divided once, to `out`.")
       .def("lay_out_slots", &GradAccumulator::lay_out_slots, "elements"_a, "compression"_a,
-           "Say how gradients lie in slots; the fields, of float32, are laid out before.")
+           "Declare the encoding of gradients in slots, after `lay_out` of float32 fields.")
       .def("adopt", &GradAccumulator::adopt, "slot"_a, "samples"_a, "factor"_a,
-           "Take a slot as a round, in place and unread. It is kept alive until `release`.")
+           "Add a slot as a round, without reading or copying it. It is kept alive until `release`.")
       .def("reduce_adopted", &GradAccumulator::reduce_slots, "out"_a, "mean"_a,
            "Write the mean or the sum of the adopted rounds to `out`, float32. `bad_index` counts fields.")
-      .def("release", &GradAccumulator::release, "Let the adopted rounds go.");
+      .def("release", &GradAccumulator::release, "Release the adopted rounds.");
 }
 
 }  // namespace hive

@@ -1,4 +1,4 @@
-// Python faces of slabs, boards and status pages. Each holds the buffer it looks at, so memory outlives its views.
+// Python bindings of slabs, boards and status pages. Each holds a reference to its buffer, so the memory outlives it.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -50,7 +50,7 @@ struct PyStatus : Memory {
   }
 };
 
-// One actor's own page. `table` keeps the memory alive.
+// The page of one actor. `table` keeps the memory alive.
 struct PyPage {
   std::shared_ptr<PyStatus> table;
   Page* page;
@@ -85,7 +85,7 @@ int checked_reason(int reason) {
 }  // namespace
 
 void bind_memory(py::module_& m) {
-  py::class_<PySlab>(m, "Slab", "The words of a slab: who holds which slot. See include/hive/slots.hpp.")
+  py::class_<PySlab>(m, "Slab", "The slot words of a slab. See include/hive/slots.hpp.")
       .def(py::init<const py::buffer&>(), "memory"_a)
       .def_static("control_bytes", &Slab::control_bytes, "slots"_a)
       .def_static("format", [](const py::buffer& b, std::uint32_t slots, std::uint64_t first) {
@@ -160,7 +160,7 @@ void bind_memory(py::module_& m) {
       }, "indices"_a, "channel"_a, "first"_a)
       .def("snapshot", [](PyStatus& s, int i) { return snapshot(s.at(i)); }, "index"_a);
 
-  py::class_<PyPage>(m, "StatusPage", "One actor's own page; only that actor writes it.")
+  py::class_<PyPage>(m, "StatusPage", "The page of one actor, which alone writes it.")
       .def(py::init([](const std::shared_ptr<PyStatus>& s, int i) { return PyPage{s, &s->at(i)}; }), "pages"_a, "index"_a)
       .def("open", [](PyPage& p, const std::string& name, std::uint32_t pid, std::uint32_t incarnation) {
         if (name.size() >= sizeof(p.page->name)) throw py::value_error("the name `" + name + "` is longer than 47 bytes");
@@ -170,8 +170,8 @@ void bind_memory(py::module_& m) {
         p.page->since_ns = 0;
         p.page->pulse_ns = 0;
         p.page->waiting = 0;
-        p.page->asks = 0;
-        complete(*p.page);  // what an earlier incarnation left half done
+        p.page->wake_request = 0;
+        complete(*p.page);  // finishes an entry within which an earlier incarnation was killed
         p.page->magic = 1;
       }, "name"_a, "pid"_a, "incarnation"_a)
       .def("phase", [](PyPage& p, const std::string& name, int kind) {
@@ -209,11 +209,11 @@ void bind_memory(py::module_& m) {
       .def("seen", [](PyPage& p) { return p.page->notifier.seen(); })
       .def("notify", [](PyPage& p) { p.page->notifier.notify(); })
       .def("set_waiting", [](PyPage& p) { set_waiting(*p.page); })
-      .def("ask", [](PyPage& p, std::uint32_t channel, bool every) {
-        if ((channel == 0 && !every) || channel >= kEvery) throw py::value_error("channels that are asked for count from 1");
-        ask(*p.page, every ? channel | kEvery : channel);
+      .def("request_wake", [](PyPage& p, std::uint32_t channel, bool every) {
+        if ((channel == 0 && !every) || channel >= kEvery) throw py::value_error("channel numbers start at 1");
+        request_wake(*p.page, every ? channel | kEvery : channel);
       }, "channel"_a, "every"_a = false)
-      .def("unask", [](PyPage& p) { return unask(*p.page); })
+      .def("withdraw_wake", [](PyPage& p) { return withdraw_wake(*p.page); })
       .def("wait", [](PyPage& p, std::uint32_t seen, std::uint64_t limit_ns) { return p.page->notifier.wait(seen, limit_ns); },
            "seen"_a, "limit_ns"_a, py::call_guard<py::gil_scoped_release>());
 }

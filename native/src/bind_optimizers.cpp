@@ -1,4 +1,4 @@
-// Python face of optimizers.hpp.
+// Python bindings of optimizers.hpp.
 #include <pybind11/stl.h>
 
 #include "arrays.hpp"
@@ -93,18 +93,17 @@ void bind_optimizers(py::module_& m) {
   m.def("adam_step", &adam, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "exp_avg_in"_a, "exp_avg_out"_a,
         "exp_avg_sq_in"_a, "exp_avg_sq_out"_a, py::kw_only(), "step"_a, "learning_rate"_a, "beta1"_a, "beta2"_a,
         "epsilon"_a, "weight_decay"_a, "decoupled"_a, "gradient_scale"_a,
-        "One step of Adam, or of AdamW if `decoupled`, over float32 blocks [P]; `step` counts from 1.\n\n"
-        "Returns whether all that was written is finite.");
+        "Make one step of Adam, or of AdamW if `decoupled`, over float32 blocks [P]; `step` counts from 1.\n\n"
+        "Returns whether all outputs are finite.");
   m.def("rmsprop_step", &rmsprop, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "square_avg_in"_a,
         "square_avg_out"_a, "momentum_in"_a, "momentum_out"_a, py::kw_only(), "learning_rate"_a, "decay"_a,
         "epsilon"_a, "momentum"_a, "weight_decay"_a, "gradient_scale"_a,
-        "One step of RMSprop over float32 blocks [P]; `decay` is torch's alpha.\n\n"
-        "The momentum buffers are None, both, where momentum is 0. Returns whether all that was written is\n"
-        "finite.");
+        "Make one step of RMSprop over float32 blocks [P]; `decay` is torch's alpha.\n\n"
+        "Both momentum buffers are None if momentum is 0. Returns whether all outputs are finite.");
   m.def("sgd_step", &sgd, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "momentum_in"_a, "momentum_out"_a,
         py::kw_only(), "learning_rate"_a, "momentum"_a, "weight_decay"_a, "gradient_scale"_a,
-        "One step of SGD over float32 blocks [P]. The momentum buffers are None, both, where momentum is 0.\n\n"
-        "Returns whether all that was written is finite.");
+        "Make one step of SGD over float32 blocks [P]. Both momentum buffers are None if momentum is 0.\n\n"
+        "Returns whether all outputs are finite.");
   m.def("polyak", &polyak_arrays, "target_in"_a, "source"_a, "target_out"_a, "rate"_a,
         "Write (1 - rate) * target + rate * source over float32 blocks [P]; a rate of 1 copies `source` exactly.");
 }

@@ -1,4 +1,4 @@
-// Python face of returns.hpp.
+// Python bindings of returns.hpp.
 #include "arrays.hpp"
 #include "hive/returns.hpp"
 
@@ -72,7 +72,7 @@ void bind_returns(py::module_& m) {
         "truncated"_a, "valid"_a, "advantages"_a, "targets"_a, py::kw_only(), "discount"_a, "gae_lambda"_a,
         "rho_clip"_a, "c_clip"_a,
         "Write V-trace targets and the advantages of their policy gradient; arrays as for gae.\n\n"
-        "`log_ratios` is float32: log probability of each action now minus that when it was taken.\n"
+        "`log_ratios` is float32: the log probability of each action under the current minus the behaviour policy.\n"
         "Source: Espeholt et al. 2018, equation 1.");
 }
 

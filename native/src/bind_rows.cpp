@@ -1,9 +1,8 @@
-// Python face of rows.hpp: reads what environments return, where it is of a usual form.
+// Python bindings of rows.hpp, which read the results of environments in their usual forms.
 //
-// Usual is what costs nothing to read: arrays of float32, float64, uint8 and bool that are aligned, and tuples of
-// Python's and NumPy's plain numbers. Anything else, wrong things among it, is refused without an error: the caller
-// has the slow and complete way in Python, which converts or blames. No code of an environment runs in here but for
-// the truth of its flags.
+// Usual are aligned arrays of float32, float64, uint8 and bool, and tuples of plain Python and NumPy numbers.
+// Everything else, including invalid values, is refused without an error: slower Python code then converts the values
+// or raises. The only code of an environment that runs here is the conversion of its flags to bool.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,14 +16,14 @@ using namespace pybind11::literals;
 namespace hive {
 namespace {
 
-// Up to here a double holds every integer. What NumPy makes of a larger one depends on the rewards beside it.
+// A double holds every integer up to this one. The conversion of a larger one by NumPy depends on the other rewards.
 constexpr long long kExactInteger = 1LL << 53;
 
-// Whether the elements are of T, each at an address that is a multiple of its size.
+// Whether the elements have type T and are aligned to their size.
 template <typename T>
 bool holds(const py::array& array) {
   static_assert(alignof(T) == sizeof(T));
-  // The very descriptor: a type of other byte order has the same number.
+  // Compares the descriptor object, because a type of the other byte order has the same number.
   return array.dtype().is(py::dtype::of<T>()) && (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_);
 }
 
@@ -40,7 +39,7 @@ bool store_array(const py::array& array, float* to) {
   return array.ndim() == 2 && store({data, extent(0), extent(1), step(0), step(1)}, to);
 }
 
-// Copies an array to `to`, which has as many elements, of float32 or else uint8. False: not usual, or not finite.
+// Copies an array to `to`, which has the same size, as float32 or else uint8. False if it is not usual or not finite.
 bool store_any(const py::array& array, char* to, bool as_floats) {
   if (!as_floats) {
     if (!holds<std::uint8_t>(array) || !(array.flags() & py::array::c_style)) return false;
@@ -80,7 +79,7 @@ bool store_observations(const py::object& observations, py::array& out) {
   return true;
 }
 
-// A number of Python's or a float64 of NumPy's, which is one. False for other objects.
+// Reads a Python number; NumPy's float64 is a subclass of float. False for other objects.
 bool read_number(PyObject* object, float& to) {
   if (PyFloat_Check(object)) {
     to = static_cast<float>(PyFloat_AS_DOUBLE(object));
@@ -131,7 +130,7 @@ bool read_flags(const py::object& flags, std::span<std::uint8_t> to) {
 }
 
 // [(observation, reward, terminated, truncated, info), ...] -> (observations, rewards, terminated, truncated), each a
-// tuple; None where a result is no tuple of five. As zip(*results), which makes a call of B arguments of it.
+// tuple; None if a result is not a tuple of five. Equals zip(*results) without passing B arguments.
 py::object columns(const py::list& results) {
   constexpr py::ssize_t kValues = 5, kKept = 4;
   const py::ssize_t envs = PyList_GET_SIZE(results.ptr());
@@ -146,7 +145,7 @@ py::object columns(const py::list& results) {
   return py::make_tuple(kept[0], kept[1], kept[2], kept[3]);
 }
 
-// A row whose arrays were checked once. It keeps them alive.
+// A row whose arrays are checked once and kept alive.
 struct CheckedRow {
   Arrays arrays{1};
   Row row;
@@ -191,19 +190,19 @@ void bind_rows(py::module_& m) {
   py::class_<CheckedRow>(m, "Row", "All of a row of B environments but its observations; arrays are [B].")
       .def(py::init<Object, Object, Object, Object, Object, Object, Object>(), "rewards"_a, "terminated"_a,
            "truncated"_a, "valid"_a, "episode_returns"_a, "episode_lengths"_a, "final_index"_a);
-  py::class_<Episodes>(m, "Episodes", "The episodes that B environments are in.")
+  py::class_<Episodes>(m, "Episodes", "The current episodes of B environments.")
       .def(py::init<std::size_t, bool, std::int64_t>(), "envs"_a, "resets_in_next_step"_a, "limit"_a = 0)
-      .def("reset", &Episodes::reset, "All environments begin an episode; open ones are dropped.")
+      .def("reset", &Episodes::reset, "Start an episode in every environment and discard the current ones.")
       .def("finish", &finish, "rewards"_a, "terminated"_a, "truncated"_a, "row"_a,
-           "Write a row from what one step returned; (which environments ended, which of them truncated).\n\n"
-           "None, the row then undefined and the episodes as before, where what it returned is not of a usual form\n"
+           "Write a row from the results of one step; return (environments that ended, those of them truncated).\n\n"
+           "Returns None, with the row undefined and the episodes unchanged, if the results do not have a usual form\n"
            "or a reward is not finite.");
   m.def("columns", &columns, "results"_a,
-        "The observations, rewards, terminated and truncated of single environments' results, a tuple of each.\n\n"
-        "None where a result is not a tuple of five.");
+        "Return tuples of the observations, rewards, terminated and truncated of single environments' results.\n\n"
+        "None if a result is not a tuple of five.");
   m.def("store_observations", &store_observations, "observations"_a, "out"_a,
-        "Copy observations to `out` [B, ...], float32 or uint8. False, `out` then undefined, where they are not of\n"
-        "a usual form and the shape of `out`, or a number is not finite.");
+        "Copy observations to `out` [B, ...], float32 or uint8. False, with `out` undefined, if they do not have a\n"
+        "usual form and the shape of `out`, or a number is not finite.");
 }
 
 }  // namespace hive

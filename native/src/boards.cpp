@@ -6,7 +6,7 @@
 namespace hive {
 namespace {
 constexpr std::uint64_t kMagic = 0x68697665626f6172;  // "hiveboar"
-constexpr std::uint32_t kMaxWords = 65536;            // bounds what a torn header can ask for
+constexpr std::uint32_t kMaxWords = 65536;            // maximum of blocks and readers; bounds a corrupt header
 
 // The marks of a block that held `version`: -2, -4, ... TRYING, -3, -5, ... WRITING.
 constexpr std::int64_t trying(std::int64_t version) { return -2 * version - 4; }
@@ -71,9 +71,9 @@ int Board::oldest() const noexcept {
 int Board::begin() noexcept {
   const auto count = static_cast<int>(blocks());
   for (int b = 0; b < count; ++b)
-    if (is_writing(word(b))) return b;  // begun and never sealed: still the writer's
-  // Oldest first: a version stays readable as long as there is room. A block that turns out to be pinned stays marked
-  // while the next is tried, so that no reader can change over to it: of readers + 1 marked blocks one is free.
+    if (is_writing(word(b))) return b;  // begun and never sealed: the writer still has it
+  // Oldest first, so that versions stay readable as long as possible. A block that turns out to be pinned stays marked
+  // while the next one is tried, so that no reader can move its pin to it: of readers + 1 marked blocks one is free.
   int found = -1;
   for (int b; found < 0 && (b = oldest()) >= 0;) {
     block_[b].version.store(trying(word(b)), std::memory_order_seq_cst);
@@ -82,7 +82,7 @@ int Board::begin() noexcept {
   for (int b = 0; b < count && found < 0; ++b)
     if (is_marked(word(b)) && !pinned(b)) found = b;
   if (found >= 0) block_[found].version.store(writing(version(found)), std::memory_order_seq_cst);
-  for (int b = 0; b < count; ++b)  // the others are as they were: nobody wrote to them
+  for (int b = 0; b < count; ++b)  // unmark the other blocks, which were not written
     if (b != found && is_marked(word(b))) block_[b].version.store(version(b), std::memory_order_seq_cst);
   return found;
 }
@@ -98,14 +98,14 @@ int Board::find(std::int64_t wanted) const noexcept {
 
 int Board::pin(int reader, std::int64_t wanted) noexcept {
   const auto own = static_cast<int>(pin_[reader].block_plus_1.load(std::memory_order_seq_cst)) - 1;
-  if (own >= 0 && wanted >= 0 && version(own) == wanted) return own;  // perhaps marked TRYING, and never taken
+  if (own >= 0 && wanted >= 0 && version(own) == wanted) return own;  // perhaps TRYING, but the pin stops the writer
   while (true) {
     const auto newest = latest();
     const auto target = wanted < 0 ? newest : wanted;
     if (target < 0 || target > newest) return -1;
     const int block = find(target);
     if (block < 0) {
-      if (wanted < 0 && latest() != newest) continue;  // it moved on while we looked
+      if (wanted < 0 && latest() != newest) continue;  // a newer version was published during the search
       return -1;
     }
     pin_[reader].block_plus_1.store(static_cast<std::uint64_t>(block) + 1, std::memory_order_seq_cst);

@@ -11,13 +11,13 @@
 namespace hive {
 namespace {
 
-constexpr std::size_t kLanes = 16;  // of the sums of an error: enough for every vector width
+constexpr std::size_t kLanes = 16;  // lanes of the sums of squares: enough for every vector width
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFF;
-constexpr unsigned kBucketShift = 15;  // 31 bits of magnitude, the upper 16 choose the bucket
-constexpr int kTopExponent = 14;       // of the largest element in a Float16, which ends at 2^16
-constexpr int kMostShift = 126;        // so that scale and 1 / scale are both normal
+constexpr unsigned kBucketShift = 15;  // the upper 16 of 31 bits of magnitude choose the bucket
+constexpr int kTopExponent = 14;       // exponent of the largest element in a Float16, whose range ends at 2^16
+constexpr int kMostShift = 126;        // largest exponent of scale for which scale and 1 / scale are both normal
 
-// The squares of what is missing and of what was to be sent. Sums in a fixed order, whatever the instruction set.
+// The sums of squares of the encoding error and of the gradient, in an order that no instruction set changes.
 struct Squares {
   double missing[kLanes] = {};
   double wanted[kLanes] = {};
@@ -78,13 +78,13 @@ std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value
 
 struct Cut {
   std::uint32_t at;    // the k-th largest magnitude
-  std::size_t equals;  // how many elements of just this magnitude are among the k
+  std::size_t equals;  // number of elements of exactly this magnitude among the k
 };
 
 Cut cut_for(std::span<const float> values, std::size_t k) {
   std::vector<std::size_t> buckets(std::size_t{1} << (31 - kBucketShift));
   for (const float value : values) ++buckets[magnitude(value) >> kBucketShift];
-  std::size_t above = 0;  // elements in higher buckets than the one of the k-th
+  std::size_t above = 0;  // number of elements in buckets above that of the k-th
   std::size_t bucket = buckets.size() - 1;
   while (above + buckets[bucket] < k) above += buckets[bucket--];
   std::vector<std::uint32_t> close;

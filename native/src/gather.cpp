@@ -19,7 +19,7 @@ constexpr std::uint16_t kFloat16Exponent = 0x7C00;
 constexpr std::uint32_t kFloat32Exponent = 0x7F800000;
 constexpr std::uint64_t kFloat64Exponent = 0x7FF0000000000000;
 
-// Copies words, and returns whether one of them has all bits of the exponent: a NaN or an infinity.
+// Copies words; returns whether one has an exponent of all ones, which is a NaN or an infinity.
 template <typename Word>
 [[gnu::always_inline]] inline bool copy_words(const Word* __restrict from, Word* __restrict to, std::size_t count,
                                               Word exponent) {
@@ -39,7 +39,7 @@ template <typename Word>
   return bad != 0;
 }
 
-// One overload for each type, because the attribute does not take templates.
+// One overload per type, because the attribute does not support templates.
 #define HIVE_WORD(Word)                                                                         \
   HIVE_SIMD bool copy(const Word* from, Word* to, std::size_t count, Word exponent) {           \
     return copy_words(from, to, count, exponent);                                               \
@@ -52,7 +52,7 @@ HIVE_WORD(std::uint32_t)
 HIVE_WORD(std::uint64_t)
 #undef HIVE_WORD
 
-// With `to`, copies; returns whether something is not finite.
+// Returns whether an element is not finite; with `to`, also copies.
 template <typename Word>
 bool take(const void* from, void* to, std::size_t count, Word exponent) {
   const auto* words = static_cast<const Word*>(from);

@@ -1,4 +1,4 @@
-// hive._native. Bindings only; each unit's header under include/hive tells its story.
+// The module hive._native. The header of each unit under include/hive documents it.
 #include <pybind11/pybind11.h>
 
 namespace hive {

@@ -9,8 +9,8 @@
 namespace hive {
 namespace {
 
-// What the loops multiply by, in float32. They are handed over by value: a loop that stores floats could not keep
-// factors behind a reference in registers.
+// The factors of the loops, in float32. They are passed by value: a loop that stores floats cannot keep factors behind
+// a reference in registers, because the stores might alias them.
 struct Factors {
   float gradient_scale = 1.0F;
   float l2 = 0.0F;               // decay that acts on the gradient

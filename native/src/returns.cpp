@@ -22,8 +22,8 @@ Row row_of(const Rollout& rollout, std::size_t t) {
           rollout.terminated.data() + begin,  rollout.truncated.data() + begin, rollout.valid.data() + begin};
 }
 
-// `carry` holds the advantages of row t+1 and receives those of row t. An invalid row leaves 0 in it, which is what
-// keeps anything from flowing back over it.
+// `carry` holds the advantages of row t+1 and receives those of row t. An invalid row leaves 0 in it, so that later
+// rows do not affect earlier ones across it.
 void gae_row(Row row, std::size_t envs, float discount, float decay, float* __restrict carry,
                        float* __restrict advantages, float* __restrict targets) {
   for (std::size_t b = 0; b < envs; ++b) {
@@ -50,9 +50,9 @@ void return_row(Row row, const std::uint8_t* next_valid, std::size_t envs, float
   }
 }
 
-// e^x, correct to float32, as (e^(x / 1024))^1024: six terms of the series, ten squarings. A C library's takes other
-// operations on other processors, these are the same everywhere and give the same bits. Never infinite: beyond +-88
-// it stays what it is there. Of NaN it is NaN.
+// Returns e^x, correct to float32, as (e^(x / 1024))^1024: six terms of the series, ten squarings. Unlike a C library's
+// function it performs the same operations on every processor, so its results are bit-identical. Arguments beyond +-88
+// are clamped, so it is never infinite. NaN gives NaN.
 float exponential(float x) {
   const double small = std::clamp(static_cast<double>(x), -88.0, 88.0) / 1024.0;
   double power = 1.0;
@@ -80,7 +80,7 @@ void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std:
   std::size_t previous_end = rollout.steps + 1;
   for (std::size_t t = rollout.steps; t-- > 0;) {
     const std::size_t end = n < rollout.steps - t ? t + n : rollout.steps;
-    // Rows whose returns end together are one recursion; others begin anew at their end.
+    // Rows whose returns end in the same row share one recursion; for other rows it restarts at their end.
     for (std::size_t row = end == previous_end ? t + 1 : end; row-- > t;) {
       const bool is_last = row + 1 == end;
       const std::uint8_t* next_valid = is_last ? nothing_follows.data() : rollout.valid.data() + (row + 1) * envs;
@@ -102,13 +102,13 @@ void vtrace(const Rollout& rollout, std::span<const float> log_ratios, double di
   const auto decay = static_cast<float>(discount * lambda);
   const auto highest_rho = static_cast<float>(rho_clip);
   const auto highest_c = static_cast<float>(c_clip);
-  std::vector<float> carry(rollout.envs, 0.0F);  // target - value of row t+1, then of row t; 0 where it is not valid
+  std::vector<float> carry(rollout.envs, 0.0F);  // target - value of row t+1, then of row t; 0 in invalid rows
   for (std::size_t t = rollout.steps; t-- > 0;) {
     const Row row = row_of(rollout, t);
     for (std::size_t b = 0; b < rollout.envs; ++b) {
       const std::size_t i = t * rollout.envs + b;
       const float ratio = exponential(log_ratios[i]);
-      const float rho = std::min(ratio, highest_rho);  // in this order NaN stays NaN
+      const float rho = std::min(ratio, highest_rho);  // with this order of arguments NaN stays NaN
       const float value = row.values[b];
       const float error = row.rewards[b] - value + (row.terminated[b] ? 0.0F : gamma * row.next_values[b]);
       const float later = row.terminated[b] | row.truncated[b] ? 0.0F : carry[b];

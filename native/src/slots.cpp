@@ -10,9 +10,9 @@ namespace hive {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x6869766573'6c6162;  // "hiveslab"
-constexpr std::uint32_t kMaxSlots = 4096;              // far above any sensible slab; bounds what a torn header can ask for
+constexpr std::uint32_t kMaxSlots = 4096;              // maximum slots of a slab; bounds a corrupt header
 
-// state and reason share the word's top byte: RETIRING + reason, so that a half state names its tally.
+// State and reason share the word's top byte: RETIRING + reason, so that a half state names its tally.
 constexpr std::uint64_t pack(SlotState state, int reason, Owner owner, std::uint32_t epoch, std::uint64_t sequence) {
   return (static_cast<std::uint64_t>(state) + static_cast<std::uint64_t>(reason)) << 56 |
          (std::uint64_t{owner.actor} & 0x3ff) << 46 | (std::uint64_t{owner.incarnation} & 0xff) << 38 |
@@ -103,8 +103,8 @@ void Slab::abandon(int slot, Owner owner) {
 
 int Slab::claim(Owner owner, std::int64_t sequence) noexcept {
   while (true) {
-    // Sequences wrap at 2^32; age is measured from the number of commits, so the wrap does not matter. What was
-    // committed after that number was read has no age yet: a slot already looked at may hold an older one.
+    // Sequences wrap at 2^32, so age is the distance from the number of commits. A slot that was committed after that
+    // number was read is skipped: a slot that the loop has already passed may hold an older sequence.
     const auto made = static_cast<std::uint32_t>(produced());
     int best = -1;
     std::uint64_t best_word = 0;
@@ -118,12 +118,12 @@ int Slab::claim(Owner owner, std::int64_t sequence) noexcept {
     }
     if (best < 0) return -1;
     const auto claimed = pack(SlotState::claimed, 0, owner, header_->epoch, sequence_of(best_word));
-    if (swap(best, best_word, claimed)) return best;  // else another consumer was quicker: look for the next
+    if (swap(best, best_word, claimed)) return best;  // else another consumer claimed it first: try again
   }
 }
 
 std::uint64_t Slab::first_left() const noexcept {
-  const auto made = produced();  // read first, as in claim: what is committed meanwhile is the next one to come, at least
+  const auto made = produced();  // read first, as in claim: later commits are not older than this number
   std::int32_t oldest = 0;
   for (int i = 0; i < static_cast<int>(slots()); ++i) {
     const auto word = slot_[i].word.load(std::memory_order_acquire);
@@ -188,7 +188,7 @@ int Slab::drain(int reason) noexcept {
 }
 
 SlabCounts Slab::counts() const noexcept {
-  // The tallies are read before `produced`: a live reader then never sees more gone than came.
+  // Tallies before `produced`: a reader of a running slab then never counts more retired than produced.
   SlabCounts counts{};
   for (std::uint32_t i = 0; i < slots(); ++i) {
     for (std::size_t r = 0; r < kReasons; ++r) counts.retired[r] += slot_[i].tally[r].load(std::memory_order_acquire) >> 32;

@@ -14,7 +14,7 @@
 namespace hive {
 
 namespace {
-constexpr std::uint64_t kSpinNs = 100'000;  // a megabyte is copied in less
+constexpr std::uint64_t kSpinNs = 100'000;  // spin before a sleep: longer than copying a megabyte takes
 }
 
 void Notifier::notify() noexcept {
@@ -25,7 +25,7 @@ void Notifier::notify() noexcept {
 }
 
 bool Notifier::wait(std::uint32_t seen_word, std::uint64_t limit_ns) noexcept {
-  // A peer that is just about to notify: to sleep and be woken costs more than it takes, most of all in a virtual machine.
+  // Spins first: if a peer is about to notify, sleeping and waking costs more, above all in a virtual machine.
   for (const auto until = monotonic_ns() + std::min(limit_ns, kSpinNs); monotonic_ns() < until; sched_yield()) {
     if (seen() != seen_word) return true;
   }
@@ -47,7 +47,7 @@ void enter(Page& page, int phase) noexcept {
   page.progress.store(page.progress.load(relaxed) + 1, relaxed);
 }
 
-// Both are read-modify-writes in one order with everybody's: either the waiter sees the change, or the ringer the set_waiting.
+// Both are read-modify-writes in one total order, so either the waiter sees the change or the writer sees set_waiting.
 void set_waiting(Page& page) noexcept { page.waiting.exchange(1, std::memory_order_seq_cst); }
 
 bool notify_all(Page& page) noexcept {
@@ -55,20 +55,21 @@ bool notify_all(Page& page) noexcept {
   return page.waiting.load(std::memory_order_seq_cst) != 0 && page.waiting.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
-// Dekker's: the waiter asks, then looks; the ringer commits, then looks who asks. The fences keep both from seeing neither.
-void ask(Page& page, std::uint32_t channel) noexcept {
-  page.asks.store(channel, std::memory_order_seq_cst);
+// As in Dekker's algorithm: the waiter requests, then checks for a message; the writer commits, then checks for
+// requests. The fences guarantee that at least one of them sees the other's store.
+void request_wake(Page& page, std::uint32_t channel) noexcept {
+  page.wake_request.store(channel, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-bool unask(Page& page) noexcept { return page.asks.exchange(0, std::memory_order_seq_cst) == 0; }
+bool withdraw_wake(Page& page) noexcept { return page.wake_request.exchange(0, std::memory_order_seq_cst) == 0; }
 
 bool picked(Page& page, std::uint32_t channel) noexcept {
-  return page.asks.load(std::memory_order_seq_cst) == channel && page.asks.compare_exchange_strong(channel, 0, std::memory_order_seq_cst);
+  return page.wake_request.load(std::memory_order_seq_cst) == channel && page.wake_request.compare_exchange_strong(channel, 0, std::memory_order_seq_cst);
 }
 
-// Values before the word that they are meant, the word before the counters, the counters before the word is taken back: a
-// process that dies leaves what it had stored, and each of these is stored after all that is before it.
+// The order of the stores: the values, then `which` (prepare), then the counters, then `which` = 0 (complete). A kill
+// preserves all stores before it, so `which` != 0 means that the values are valid and the counters may need them.
 void prepare(Page& page, int first, double by, int second, double by_second) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   page.change.values[0].store(page.counters[first].load(relaxed) + by, relaxed);

@@ -146,7 +146,7 @@ void recovery_of_the_writer() {
     first.publish(after);
     CHECK(first.find(after) == block && second.find(after) == block_too && second.latest() == after);
   }
-  // Sealed and never published, with a reader on what is left: the writer is told so and nothing is lost.
+  // Sealed but never published, with a reader on the last free block: begin() returns -1 and no version is lost.
   Memory memory(3, 1, 1);
   Board board = memory.board();
   for (std::int64_t v = 0; v < 3; ++v) write(board, v);
@@ -158,7 +158,7 @@ void recovery_of_the_writer() {
   CHECK(board.begin() >= 0 && board.find(2) >= 0 && board.find(1) >= 0);
 }
 
-// A writer that dies while it looks for a block has written to none of those that it has only marked.
+// A writer that is killed while it searches for a block has written to none of the blocks that it only marked.
 void what_was_only_tried_is_what_it_was_after_the_writers_death() {
   Memory memory(4, 2, 1);
   Board board = memory.board();
@@ -431,7 +431,7 @@ void four_readers_never_read_a_torn_version(std::int64_t last) {
   std::int64_t version = 1;
   for (; version <= last; ++version) publish(board, version);
   for (auto& reader : readers) reader.join();
-  CHECK(reading == kFour);  // nobody slept through it
+  CHECK(reading == kFour);  // all readers have begun
 }
 
 // A writer that waits for nobody: the latest is there all the same, whichever it is by now.

@@ -273,7 +273,7 @@ void the_first_that_is_left() {
   CHECK(left(SlotState::full, kWrap + 3) == kWrap + 2);  // two commits during the look, of which it sees the second
 }
 
-// Nobody claims, so the first is left whenever one looks.
+// No consumer claims, so the first sequence remains unclaimed at every check.
 void what_comes_during_the_look_is_left(int rounds) {
   for (int round = 0; round < rounds; ++round) {
     Memory memory(4);

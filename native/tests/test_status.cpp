@@ -1,4 +1,4 @@
-// Status pages: names, times, notifiers, whom a message wakes, and counters that change together whenever their actor dies.
+// Status pages: names, times, notifiers, wake requests, and counters that change together even if their actor is killed.
 // The optional argument multiplies the length of the hammers.
 #include "hive/status.hpp"
 
@@ -91,9 +91,9 @@ void a_doze_is_ended_once_and_never_missed(int changes) {
   constexpr int kRingers = 3;
   const auto page = blank();
   std::atomic<int> changed{0}, sent{0};
-  std::vector<std::thread> ringers;
+  std::vector<std::thread> writers;
   for (int i = 0; i < kRingers; ++i) {
-    ringers.emplace_back([&] {
+    writers.emplace_back([&] {
       for (int n = 0; n < changes; ++n) {
         changed.fetch_add(1);
         if (hive::notify_all(*page)) sent.fetch_add(1), sent.notify_one();
@@ -105,19 +105,19 @@ void a_doze_is_ended_once_and_never_missed(int changes) {
     hive::set_waiting(*page);
     const int before = changed.load();
     if (before == kRingers * changes) break;
-    // Whatever changes from here on is told: were it not, this would never return.
+    // Every later change sends a message; otherwise this loop would never end.
     sent.wait(heard);
     CHECK(changed.load() > before || sent.load() > heard);
     heard = sent.load();
     ++naps;
   }
-  for (auto& ringer : ringers) ringer.join();
+  for (auto& writer : writers) writer.join();
   CHECK(sent.load() <= naps + 2);
 }
 
-// Items of one channel, for any of several consumers, each asleep on the notifier of its own page: none stays lying while
-// somebody who could take it sleeps, though each commit wakes one, and though who has one works until the others are
-// provided for: it does not come back to see what it was picked for.
+// Several consumers compete for the items of one channel, and each sleeps on the notifier of its page. No item may remain
+// unclaimed while a consumer sleeps, although each commit wakes only one consumer, and although a consumer that has an
+// item works until all other items are claimed, so that it does not check for the item for which it was picked.
 struct Pool {
   static constexpr int kConsumers = 4, kProducers = 2;
   static constexpr std::uint32_t kChannel = 5;
@@ -155,14 +155,14 @@ struct Pool {
     bool taken = false;
     while (!taken && eaten.load() < each * kProducers) {
       const auto seen = page.notifier.seen();
-      hive::ask(page, random() % 8 == 0 ? kChannel | kEvery : kChannel);
+      hive::request_wake(page, random() % 8 == 0 ? kChannel | kEvery : kChannel);
       taken = take();
       if (taken || eaten.load() == each * kProducers) break;
       const auto begin = now();
-      if (!page.notifier.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // nobody may sleep through
+      if (!page.notifier.wait(seen, kMinute)) CHECK(now() - begin < std::chrono::seconds(30));  // no consumer may miss an item
     }
     if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));  // here it may be picked in vain
-    if (hive::unask(page)) committed(static_cast<std::size_t>(me + 1) % kConsumers);
+    if (hive::withdraw_wake(page)) committed(static_cast<std::size_t>(me + 1) % kConsumers);
     return taken;
   }
 
@@ -173,7 +173,7 @@ struct Pool {
       while (items.load() > 0 && working.load() < kConsumers) std::this_thread::yield();
       working.fetch_sub(1);
       if (eaten.fetch_add(1) + 1 == each * kProducers) {
-        for (auto& page : pages) page->notifier.notify();  // all is eaten: everybody goes home
+        for (auto& page : pages) page->notifier.notify();  // all items are consumed: wake all consumers, so that they end
       }
     }
   }
@@ -205,17 +205,17 @@ void one_who_asks_is_picked_and_all_who_want_everything() {
     return found;
   };
   CHECK(notified(0) == "-----");
-  for (int i : {1, 3}) hive::ask(*pages[i], 7);
-  hive::ask(*pages[0], 7 | kEvery);
-  hive::ask(*pages[2], 8);
-  hive::ask(*pages[4], kEvery);
+  for (int i : {1, 3}) hive::request_wake(*pages[i], 7);
+  hive::request_wake(*pages[0], 7 | kEvery);
+  hive::request_wake(*pages[2], 8);
+  hive::request_wake(*pages[4], kEvery);
   CHECK(notified(2) == "0--34");
   CHECK(notified(2) == "01--4");
   CHECK(notified(2) == "0---4");
-  CHECK(hive::unask(*pages[1]) && hive::unask(*pages[3]));
-  CHECK(!hive::unask(*pages[0]) && !hive::unask(*pages[2]) && !hive::unask(*pages[4]));
-  hive::ask(*pages[1], 7);
-  CHECK(!hive::unask(*pages[1]) && notified(0) == "-----");
+  CHECK(hive::withdraw_wake(*pages[1]) && hive::withdraw_wake(*pages[3]));
+  CHECK(!hive::withdraw_wake(*pages[0]) && !hive::withdraw_wake(*pages[2]) && !hive::withdraw_wake(*pages[4]));
+  hive::request_wake(*pages[1], 7);
+  CHECK(!hive::withdraw_wake(*pages[1]) && notified(0) == "-----");
 }
 
 // --- two counters that change together
@@ -250,7 +250,7 @@ void a_death_at_any_store_leaves_both_or_neither() {
     hive::complete(*half.page);
     CHECK(half.is(12.0, 3.0));
   }
-  Pair torn;  // of a page that somebody else wrote over: it does no harm beyond the page
+  Pair torn;  // a corrupt page: `complete` must not write beyond it
   torn.page->change.which = 0xffffffff;
   hive::complete(*torn.page);
   CHECK(torn.is(10.0, 5.0) && torn.page->change.which == 0);

@@ -1,1 +1,1 @@
-"""What `scripts/bench` and `scripts/soak` measure, with what, and how it is reported. No part of the package."""
+"""The measurements and reports of `scripts/bench` and `scripts/soak`. Not part of the package `hive`."""

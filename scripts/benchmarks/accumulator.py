@@ -1,16 +1,15 @@
-"""`bench accumulator`: K gradients of a model become their mean, its global norm and whether it is finite.
+"""`bench accumulator`: reduce K gradients of a model to their mean, its global norm and a check for finite values.
 
-Two questions, each answered by several ways that all do the same, at one thread each:
+Two tasks, each done in several ways that give the same result, with one thread each:
 
-    reduce   the K gradients lie in memory. hive's accumulator, which has them as rounds; its pass in C++ alone; torch
-             in three ways over the same memory; and a plain C loop (plain_sum.c), which says what the memory allows and
-             makes no norm. The pass and the loop are each called from Python once: that is a call of C against another
-    whole    the K gradients come one after the other from a model's `.grad`: accumulate() and mean_reduce(), against
-             RLPack's scheme (clone, look for NaN, divide, add) written in torch, and against torch's running sum
+    reduce   the K gradients are in memory. Compares hive's accumulator, which holds them as rounds; its C++ pass alone;
+             three ways in torch over the same memory; and a plain C loop (plain_sum.c), which shows the limit of the
+             memory and computes no norm. Pass and loop are each one call from Python, so C is compared with C
+    whole    the K gradients come one after another from a model's `.grad`. Compares accumulate() and mean_reduce() with
+             RLPack's scheme (clone, check for NaN, divide, add) written in torch, and with torch's running sum
 
-Every way is timed once in each repetition, in an order that rotates, for as many calls as take some 20 ms, after one
-that is not timed. Results are
-written to memory that is there already wherever the way can.
+Each repetition times every way once, in an order that rotates. A timing covers as many calls as take some 20 ms, after
+one call that is not timed. Results are written to existing memory wherever the way allows it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SIZES: dict[str, list[tuple[int, ...]]] = {
 }
 """The shapes of the parameters: many small ones, a network for Atari, six wide layers."""
 
-CALL_ELEMENTS = 50e6  # read by the calls of one timing: some 20 ms
+CALL_ELEMENTS = 50e6  # elements that the calls of one timing read: some 20 ms
 
 Way = Callable[[], object]
 
@@ -67,8 +66,11 @@ def cases(sizes: Sequence[str], counts: Sequence[int]) -> list[Case]:
 
 
 def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
-    """Milliseconds a call of every way, by repetition. The names are `reduce/...` and `whole/...`."""
-    torch.set_num_threads(1)  # the native part has one, so has everybody
+    """Return milliseconds per call of every way, one value for each repetition; keys: `reduce/...` and `whole/...`.
+
+    Raises BenchError where a way cannot run.
+    """
+    torch.set_num_threads(1)  # the native part has one thread, so every other way gets one too
     ways = {**_reducing(case), **_whole(case)}
     calls = max(1, round(CALL_ELEMENTS / (case.parameters * case.count)))
     found: dict[str, list[float]] = {name: [] for name in ways}
@@ -77,7 +79,7 @@ def measure_case(case: Case, repetitions: int) -> dict[str, list[float]]:
     order = list(ways)
     for _ in range(repetitions):
         for name in order:
-            ways[name]()  # the caches hold what it leaves there itself, not what the way before it did
+            ways[name]()  # not timed: fills the caches with this way's own data instead of the previous way's
             start = time.perf_counter()
             for _ in range(calls):
                 ways[name]()
@@ -157,23 +159,23 @@ def _plain(blocks: Sequence[Tensor], out: Tensor) -> Way:
 
     def plain() -> object:
         if library.plain_sum(*arguments):
-            raise BenchError(f"the plain loop is not made for {len(blocks)} blocks")
+            raise BenchError(f"plain_sum.c has no loop for {len(blocks)} blocks")
         return blocks
 
     return plain
 
 
 def _library() -> Any:
-    """plain_sum.c, compiled for this processor."""
+    """Compile plain_sum.c for this processor and load it. Raises BenchError."""
     compiler = os.environ.get("CC") or shutil.which("cc")
     if not compiler:
-        raise BenchError("there is no C compiler to compare with: install one or set CC")
+        raise BenchError("no C compiler was found: install one or set CC")
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:
         target = Path(folder) / "plain_sum.so"
         command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", here("plain_sum.c"), "-o", target]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BenchError(f"the plain loop could not be compiled\n{done.stderr}")
+            raise BenchError(f"plain_sum.c could not be compiled\n{done.stderr}")
         library = ctypes.CDLL(str(target))
     pointer = ctypes.c_void_p
     library.plain_sum.argtypes = [pointer, ctypes.c_int, pointer, ctypes.c_float, ctypes.c_size_t]

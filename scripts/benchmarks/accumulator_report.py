@@ -1,11 +1,11 @@
-"""The report of `bench accumulator`: the document, the table and the checks, from what was measured.
+"""The report of `bench accumulator`: the document, the tables and the checks, computed from the measurements.
 
-Pure: milliseconds in, data and text out. A ratio is the median of the ratios of each repetition: how many times faster
-hive is. What is checked:
+Pure functions of milliseconds. A ratio is how many times faster hive is: the median of the ratios of each repetition.
+Required speed:
 
-    reduce   >= 0.85 x the plain C loop, which makes no norm: of hive's pass, C++ against C
-             >= 1.3 x the best torch way at 25 M and K >= 4, >= 1.1 x at 25 M and K = 2, >= 1 x everywhere else
-    whole    >= 5 x RLPack's scheme
+    reduce   hive's C++ pass >= 0.85 x the plain C loop, which computes no norm
+             hive >= 1.3 x the best way in torch at 25 M and K >= 4, >= 1.1 x at 25 M and K = 2, >= 1 x elsewhere
+    whole    hive >= 5 x RLPack's scheme
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["checks_of", "document_of", "text_of"]
 LEAST_OF_PLAIN = 0.85
 LEAST_OF_TORCH = {("25 M", 2): 1.1, ("25 M", 4): 1.3, ("25 M", 8): 1.3}
 LEAST_OF_RLPACK = 5.0
-LARGE_LOAD = 1.0  # from here on others were running, and a figure says less
+LARGE_LOAD = 1.0  # load average from which other programs disturb the figures
 
 TORCH = ("reduce/foreach_add", "reduce/flat add", "reduce/stack.sum")
 
@@ -32,17 +32,17 @@ Results = Mapping[Case, Mapping[str, Sequence[float]]]  # milliseconds of every 
 
 
 def times_faster(timings: Mapping[str, Sequence[float]], name: str, ours: str = "hive") -> Spread:
-    """How many times our speed of the same question is that of `name`."""
+    """Return how many times faster `ours` is than `name` at the same task."""
     return ratio_of(timings[name], timings[f"{name.partition('/')[0]}/{ours}"])
 
 
 def best_torch(timings: Mapping[str, Sequence[float]]) -> str:
-    """The way of the least median."""
+    """Return the way in torch with the least median."""
     return min(TORCH, key=lambda name: spread_of(timings[name]).median)
 
 
 def checks_of(results: Results) -> list[Check]:
-    """The promises, of every case."""
+    """Return the checks of every case."""
     found = []
     for case, timings in results.items():
         best = best_torch(timings)
@@ -58,7 +58,7 @@ def checks_of(results: Results) -> list[Check]:
 
 
 def document_of(results: Results, repetitions: int, machine: Mapping[str, object]) -> dict[str, Any]:
-    """Everything as one JSON document with stable keys. `machine` as `machine_facts` tells it."""
+    """Return all results as one JSON document with stable keys. `machine` comes from `machine_facts`."""
     return {
         "bench": "accumulator",
         "machine": dict(machine),
@@ -79,9 +79,9 @@ def document_of(results: Results, repetitions: int, machine: Mapping[str, object
 
 
 def text_of(results: Results, repetitions: int, load: Sequence[float]) -> str:
-    """The tables and the checks, for people."""
+    """Return the tables and the checks as text."""
     lines = [
-        "K gradients to their mean, its norm and whether it is finite; the plain loop makes the mean only.",
+        "K gradients to their mean, its norm and a check for finite values; the plain loop computes the mean only.",
         f"Milliseconds, medians of {repetitions} interleaved repetitions, one thread each; x: how much faster hive is.",
     ]
     for case, timings in results.items():

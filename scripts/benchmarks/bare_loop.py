@@ -1,8 +1,8 @@
-"""The bare loop: hive's collector fills one rollout again and again. Environment and policy in one process, no learner.
+"""The bare loop: hive's collector fills one rollout again and again, in one process without a learner.
 
     python bare_loop.py CONFIG SECONDS
 
-What it reaches is what environments and policy allow; whatever a run does beside them costs the difference.
+Its rate is the limit that environments and policy set. The rate of a run is lower by the cost of everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hive.config import load_config
 from hive.networks import aligned_block
 from hive.workers import Blueprint
 
-WARM_ROLLOUTS = 5  # the first calls of torch and of the environments are slower
+WARM_ROLLOUTS = 5  # rollouts not measured: the first calls of torch and of the environments are slower
 
 
 def run(config: Path, seconds: float) -> dict[str, float]:

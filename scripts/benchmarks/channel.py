@@ -1,7 +1,7 @@
-"""`bench channel`: what a user's channel and call carry between two processes, beside what lies underneath, and Ray.
+"""`bench channel`: the rates of a channel and of a call between two processes, compared with bare transports and Ray.
 
-Every way is a program of its own (channel_ways.py, peers/ray_actors.py), run once in each repetition, one after the
-other, so that a machine that is slow for a minute slows neighbours alike.
+Every way is a separate program (channel_ways.py, peers/ray_actors.py), run once in each repetition, one after another,
+so that a machine that is slow for a minute slows neighbouring ways alike.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["RAY", "Results", "measure_channels", "ways"]
 
 RAY = ("arrays/Ray", "small/Ray", "call/Ray")
 
-Results = Mapping[str, Sequence[Mapping[str, float]]]  # what each way printed, by repetition
+Results = Mapping[str, Sequence[Mapping[str, float]]]  # way -> the figures that it printed, one for each repetition
 
 
 def ways(ray: bool) -> list[str]:
-    """The names, those of one kind beside each other."""
+    """Return the names of all ways, ordered by kind."""
     return sorted([*WAYS, *(RAY if ray else ())], key=lambda name: ("arrays", "small", "call").index(_kind(name)))
 
 
@@ -33,7 +33,7 @@ def _kind(name: str) -> str:
 def measure_channels(
     names: Sequence[str], repetitions: int, seconds: float, cache: Path, say: Callable[[str], None]
 ) -> dict[str, list[dict[str, float]]]:
-    """Raises BenchError where one cannot be measured."""
+    """Measure every way `repetitions` times for `seconds`. Raises BenchError where one cannot be measured."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for repetition in range(repetitions):
         for name in names:

@@ -1,8 +1,8 @@
-"""The report of `bench channel`: the document, the table and the checks, from what was measured. Pure.
+"""The report of `bench channel`: the document, the tables and the checks, as pure functions of the measurements.
 
-What is checked:
+Required rates:
 
-    arrays   >= 0.8 x a bare ring of slots in shared memory
+    arrays   >= 0.8 x a bare ring buffer of slots in shared memory
     small    >= 100,000 messages a second, many at once
     call     a round trip takes <= 1.5 x that of a bare zmq.asyncio ping-pong
 """
@@ -33,7 +33,7 @@ def _times(results: Results, name: str, other: str) -> Spread:
 
 
 def checks_of(results: Results) -> list[Check]:
-    """The promises, of what was measured."""
+    """Return the checks of the ways that were measured."""
     found = []
     if {"arrays/hive", "arrays/bare ring"} <= results.keys():
         spread = _times(results, "arrays/hive", "arrays/bare ring")
@@ -48,7 +48,7 @@ def checks_of(results: Results) -> list[Check]:
 
 
 def document_of(results: Results, seconds: float, machine: Mapping[str, object]) -> dict[str, Any]:
-    """Everything as one JSON document with stable keys. `machine` as `machine_facts` tells it."""
+    """Return all results as one JSON document with stable keys. `machine` comes from `machine_facts`."""
     return {
         "bench": "channel",
         "machine": dict(machine),
@@ -59,7 +59,7 @@ def document_of(results: Results, seconds: float, machine: Mapping[str, object])
 
 
 def text_of(results: Results, seconds: float) -> str:
-    """The tables and the checks, for people."""
+    """Return the tables and the checks as text."""
     lines = [f"Two processes; medians of {seconds:g} s each, measured in turn."]
     for kind, (unit, _, digits) in UNITS.items():
         rows = []

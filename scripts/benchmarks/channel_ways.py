@@ -3,10 +3,10 @@
 
     arrays/...   1 MB arrays, copied into shared memory by one process and out of it by the other; GB of arrays a second
     small/...    messages of an integer and a float; messages a second
-    call/...     a question of an integer and its answer; the median of the round trips, in microseconds
+    call/...     a call with an integer and its reply; the median of the round trips, in microseconds
 
-The last line is a JSON object with `rate`, and for calls with `p50_us`. What is not hive's is as bare as it can be: no
-supervision, no account, no check of what arrives.
+The last line is a JSON object with `rate`, and for calls also `p50_us`. The ways that are not hive's do the bare
+minimum: no supervision, no accounts, no check of messages.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import zmq.asyncio
 import hive
 
 MB, SLOTS = 1 << 20, 8
-BATCH, WINDOW = 1000, 4000  # of the small messages that travel together
-WARM = 200  # round trips before those that count
+BATCH, WINDOW = 1000, 4000  # small messages per batch, and messages that may be in flight
+WARM = 200  # round trips before the measured ones
 PICTURE = hive.Layout({"data": ("uint8", (MB,))})
 
 
@@ -149,7 +149,7 @@ def _by_hive(topology: Callable[[hive.Config], hive.Topology], **custom: dict[st
 
 
 class _Clock:
-    """Counts `seconds` from its first look on: until then, the others were still starting."""
+    """Counts `seconds` from the first call of `over`, because the other process may still be starting before that."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -176,7 +176,7 @@ async def _round_trips(ask: Callable[[int], Any], seconds: float) -> dict[str, f
 
 @contextmanager
 def _child(work: Callable[[], None]) -> Iterator[None]:
-    """Another process that does `work` until it is killed."""
+    """Run `work` in a forked process, which is killed at the end of the block."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -191,9 +191,9 @@ def _child(work: Callable[[], None]) -> Iterator[None]:
 
 
 def bare_ring(seconds: float) -> dict[str, float]:
-    """Slots in shared memory and two counters, both sides spinning: what the memory itself allows."""
+    """Measure a ring buffer of slots with two counters and both sides spinning: the limit of the memory itself."""
     shared = mmap.mmap(-1, (SLOTS + 1) * MB)
-    words = np.frombuffer(shared, np.int64, 16)  # [0] written, [8] read: on cache lines of their own
+    words = np.frombuffer(shared, np.int64, 16)  # [0] slots written, [8] slots read: 64 bytes apart, two cache lines
     slots = np.frombuffer(shared, np.uint8, SLOTS * MB, offset=MB).reshape(SLOTS, MB)
 
     def write() -> None:
@@ -233,7 +233,7 @@ def zmq_small(seconds: float) -> dict[str, float]:
 
 
 def _zmq_stream(make: Callable[[], Any], receive: Callable[[bytes], float], seconds: float) -> dict[str, float]:
-    """PUSH to PULL over ipc, one frame a message, blocking on both sides."""
+    """Measure PUSH to PULL over ipc, one frame per message, blocking on both sides."""
     with tempfile.TemporaryDirectory() as folder:
 
         def push() -> None:
@@ -276,7 +276,7 @@ def _queue_stream(make: Callable[[], Any], receive: Callable[[Any], float], seco
 
 
 def zmq_call(seconds: float) -> dict[str, float]:
-    """A ping-pong of zmq.asyncio sockets on uvloop."""
+    """Measure a ping-pong of zmq.asyncio sockets on uvloop."""
 
     async def answer(folder: str) -> None:
         socket = zmq.asyncio.Context().socket(zmq.REP)

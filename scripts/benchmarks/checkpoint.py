@@ -1,26 +1,25 @@
-"""`bench checkpoint`: what a checkpoint, a publication and a recovery cost the learner of a large network.
+"""`bench checkpoint`: measure how much time checkpoints, publications and recoveries take a large network's learner.
 
     asynchronous    a checkpoint every few seconds, by the clock
-    pipelined       a checkpoint every so many updates, each a cut of the pipeline
+    pipelined       a checkpoint every N updates, each at a resume barrier
 
-Each is a run of its own, started by `hive up`: 1 collector, 1 gradient worker, learner, recorder, and a network of
-25 million parameters. The learner writes down what it does (timed_learner.py). After `seconds` it is killed a few
-times, and the time to its successor's first turn is taken. Then the run is ended as usual.
+Each is a separate run, started by `hive up`: 1 collector, 1 gradient worker, learner, recorder, and a network of
+25 million parameters. The learner records the times of its work (timed_learner.py). After `seconds` it is killed a few
+times, and the time to its successor's first turn is measured. Then the run is ended as usual.
 
-    pause       from the end of a turn to the checkpoint being handed over: a pin on the blocks, and a message. The
-                recorder reads them later, from where they lie. CPU: what of it the learner itself was busy. The rest
-                is waiting for a core, where the recorder that has just been woken takes it away
-    turn        gradients to new weights, the learner's own work; while nobody writes, as the first after a checkpoint
-                was handed over (it takes another block, which at first nobody has ever touched), while the recorder
-                writes
-    gap         between the ends of two turns, waiting for gradients included. Here the recorder's work shows where
-                there are fewer cores than processes. In the first after a cut the pipeline fills again
-    publish     copying the weights into the behaviour board, beside a plain copy of as many bytes: more than one copy
-                would take twice as long
-    recovery    from `kill -9` to the end of the successor's first turn. An extra copy of the state would be in the
-                part in which it takes up; a publication that was due by then is left out of that
+    pause       from the end of a turn until the checkpoint is handed over: a pin on the blocks, and a message. The
+                recorder reads the blocks later, in place. CPU: the part of the pause in which the learner was busy. In
+                the rest it waited for a core, which the recorder that was just notified may have taken
+    turn        gradients to new weights, the learner's own work. Three kinds: no checkpoint is being written; the first
+                after a checkpoint was handed over (it uses another block, whose memory may be new); the recorder writes
+    gap         between the ends of two turns, waiting for gradients included. It shows the recorder's work where there
+                are fewer cores than processes. In the first gap after a resume barrier the pipeline fills again
+    publish     copying the weights into the behaviour board, compared with a plain copy of the same number of bytes:
+                a second copy would double the time
+    recovery    from `kill -9` to the end of the successor's first turn. The part "takes up the state" would show an
+                extra copy of the state; a publication that was due by then is subtracted from it
 
-A few turns of each learner are left out: nobody has touched the memory then.
+The first turns of each learner are left out, because they touch their memory for the first time.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hive_run import END_S, NAME, POLL_S, connected, first_update, last_words, results_of, started
+from benchmarks.hive_run import END_S, NAME, POLL_S, connected, first_update, last_output, results_of, started
 from benchmarks.programs import START_S, BenchError
 from benchmarks.timed_learner import BORN, CHECKPOINT, PUBLISH, SETUP, TIMES, TURN, UNIT, Record, records_in
 from hive.errors import HiveError
@@ -47,11 +46,11 @@ from hive.runtime.control import ControlClient
 
 __all__ = ["KINDS", "PARAMETERS", "Kind", "config_of", "figures_of", "incarnations", "measure_checkpoints"]
 
-WARM_TURNS = 8  # of each learner: as many as there are blocks in a board
-SETTLE_TURNS = 5  # of a successor before it is killed too
+WARM_TURNS = 8  # turns of each learner that are left out: the number of blocks in a board
+SETTLE_TURNS = 5  # further turns of a successor before it is killed too
 MIDDLEWARE = (4096, 4096, 2048)
 PARAMETERS = 4 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 2048 + 2048 + 2048 * 3 + 3
-"""Of CartPole's four observations, these layers, two actions and a value."""
+"""The number of parameters: four inputs (CartPole), the layers of `MIDDLEWARE`, two actions and a value."""
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 
@@ -94,14 +93,14 @@ restarts = 100
 
 
 def config_of(kind: Kind, middleware: Sequence[int] = MIDDLEWARE) -> str:
-    """The config of the run. Small rollouts: a turn is to be short, so that there are many."""
+    """Return the config of the run. Rollouts are small, so that turns are short and many are measured."""
     return CONFIG.format(kind=kind, middleware=list(middleware))
 
 
 def measure_checkpoints(
     kind: Kind, seconds: float, kills: int, middleware: Sequence[int] = MIDDLEWARE
 ) -> dict[str, Any]:
-    """Runs it for `seconds`, kills its learner so many times, and gives `figures_of` it. Raises BenchError."""
+    """Run `kind` for `seconds`, kill its learner `kills` times, and return `figures_of` the run. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
         (folder / "bench.toml").write_text(config_of(kind, middleware))
@@ -119,14 +118,14 @@ def measure_checkpoints(
                 records = records_in((directory.path / TIMES).read_bytes())
                 events = [str(event.get("kind")) for event in read_jsonl(directory.events_file)]
             except (HiveError, BenchError, OSError, json.JSONDecodeError, subprocess.TimeoutExpired) as error:
-                raise BenchError(f"hive up: {error}\n{last_words(folder, directory)}") from error
+                raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
     if "not saved" in events:
         raise BenchError("a checkpoint could not be written")
     return {**figures_of(records, killed), "skipped": events.count("skipped")}
 
 
 def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float, kills: int) -> list[int]:
-    """Lets it run, kills the learner again and again, ends the run. When it killed, in ns."""
+    """Wait, kill the learner again and again, end the run; return the times of the kills in ns."""
     killed = []
     with closing(connected(directory, process)) as client:
         first_update(client, process)
@@ -137,7 +136,7 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
             killed.append(time.monotonic_ns())
             os.kill(pid, signal.SIGKILL)
             _until_updates(client, begun + SETTLE_TURNS + WARM_TURNS)
-        client.down("the bench has seen enough")
+        client.down("the bench has finished")
     return killed
 
 
@@ -153,28 +152,28 @@ def _until_updates(client: ControlClient, updates: float) -> None:
 
 
 def incarnations(records: Sequence[Record]) -> list[list[Record]]:
-    """The records of each learner, from its birth on."""
+    """Split the records by incarnation of the learner; each begins with its BORN."""
     births = [position for position, record in enumerate(records) if record.kind == BORN]
     return [list(records[start:end]) for start, end in itertools.pairwise([*births, len(records)])]
 
 
 def figures_of(records: Sequence[Record], killed: Sequence[int]) -> dict[str, list[float]]:
-    """Milliseconds of everything that was measured, name -> values. Raises BenchError where something is missing.
+    """Return the measured milliseconds by name. Raises BenchError where a required figure is missing.
 
-    records: of all learners of a run. killed: when each but the last was killed, in ns.
+    records: of all learners of a run. killed: when each learner but the last was killed, in ns.
     """
-    lives = incarnations(records)
-    if len(lives) != len(killed) + 1:
-        raise BenchError(f"{len(killed)} learners were killed, and {len(lives)} have left times")
+    learners = incarnations(records)
+    if len(learners) != len(killed) + 1:
+        raise BenchError(f"{len(killed)} learners were killed, but {len(learners)} have recorded times")
     found: dict[str, list[float]] = {name: [] for name in NAMES}
-    for life in lives:
-        for name, ms in _of_life(_warm(life)):
+    for learner in learners:
+        for name, ms in _of_learner(_warm(learner)):
             found[name].append(ms)
-    for at, life in zip(killed, lives[1:], strict=True):
-        for name, ms in _of_recovery(at, life).items():
+    for at, learner in zip(killed, learners[1:], strict=True):
+        for name, ms in _of_recovery(at, learner).items():
             found[name].append(ms)
     if missing := [name for name in REQUIRED if not found[name]]:
-        raise BenchError(f"nothing was measured of: {', '.join(missing)}; let it run longer")
+        raise BenchError(f"the run was too short to measure {', '.join(missing)}; use more --seconds")
     return found
 
 
@@ -185,17 +184,17 @@ NAMES = (
 REQUIRED = ("pause", "turn", "turn_after", "turn_written", "gap", "gap_written", "publish", "copy")
 
 
-def _warm(life: Sequence[Record]) -> list[Record]:
-    """Without its first turns."""
-    turns = [position for position, record in enumerate(life) if record.kind == TURN]
-    return list(life[turns[WARM_TURNS - 1] + 1 :]) if len(turns) >= WARM_TURNS else []
+def _warm(records: Sequence[Record]) -> list[Record]:
+    """Return one learner's records after its first `WARM_TURNS` turns."""
+    turns = [position for position, record in enumerate(records) if record.kind == TURN]
+    return list(records[turns[WARM_TURNS - 1] + 1 :]) if len(turns) >= WARM_TURNS else []
 
 
-def _of_life(life: Sequence[Record]) -> Iterator[tuple[str, float]]:
-    """Names and milliseconds of the records of one learner."""
-    last: Record | None = None  # the turn before
-    handed_over = disturbed = False  # since then: a checkpoint; a plain copy, which is no part of the learner's work
-    for record in life:
+def _of_learner(records: Sequence[Record]) -> Iterator[tuple[str, float]]:
+    """Yield (name, milliseconds) for the records of one learner."""
+    last: Record | None = None  # the previous turn
+    handed_over = disturbed = False  # since that turn: a checkpoint; a plain copy, which only this bench makes
+    for record in records:
         if record.kind == TURN:
             suffix = "_after" if handed_over else "_written" if record.mark else ""
             yield f"turn{suffix}", record.ms
@@ -215,15 +214,15 @@ def _of_life(life: Sequence[Record]) -> Iterator[tuple[str, float]]:
             yield "copy", record.ms
 
 
-def _of_recovery(killed: int, life: Sequence[Record]) -> Mapping[str, float]:
-    """From a kill to the first turn of the successor, and what that is made of. `killed` in ns."""
-    born, setup, turn = (next((r for r in life if r.kind == kind), None) for kind in (BORN, SETUP, TURN))
+def _of_recovery(killed: int, records: Sequence[Record]) -> Mapping[str, float]:
+    """Return the time from a kill (in ns) to the end of the successor's first turn, and its parts, in milliseconds."""
+    born, setup, turn = (next((r for r in records if r.kind == kind), None) for kind in (BORN, SETUP, TURN))
     if born is None or setup is None or turn is None:
         raise BenchError("a learner's successor made no turn")
     return {
         "recovery": (turn.end - killed) / 1e6,
         "born": (born.start - killed) / 1e6,
         "constructed": born.ms,
-        "taken_up": setup.ms - sum(r.ms for r in life if r.kind == PUBLISH and r.end <= setup.end),
+        "taken_up": setup.ms - sum(r.ms for r in records if r.kind == PUBLISH and r.end <= setup.end),
         "first_turn": turn.ms,
     }

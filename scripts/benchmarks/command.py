@@ -1,6 +1,6 @@
-"""The command line of `scripts/bench`. A bench is a subcommand: a table on stdout, talk on stderr, JSON in a file.
+"""The command line of `scripts/bench`. A bench is a subcommand: tables on stdout, progress on stderr, JSON in a file.
 
-Exit codes: 0 measured · 1 something could not be measured, or with --check a promise is not kept · 2 usage.
+Exit codes: 0 measured · 1 a measurement failed, or with --check a check failed · 2 usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPETITIONS, SECONDS = 3, 8.0
 QUICK_REPETITIONS, QUICK_SECONDS = 1, 2.0
 ACCUMULATOR_REPETITIONS = 15
 CHANNEL_REPETITIONS, CHANNEL_SECONDS = 5, 3.0
-CHECKPOINT_SECONDS, KILLS = 60.0, 5  # of each run
+CHECKPOINT_SECONDS, KILLS = 60.0, 5  # duration of each run, and kills of its learner
 
 EXAMPLES = """examples:
   scripts/bench throughput --sketch ../sketch.py --json throughput.json
@@ -48,21 +48,22 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     one.add_argument(
-        "--sketch", type=Path, help="a program to compare with; it is called as benchmarks/throughput.py says"
+        "--sketch", type=Path, help="a program to compare with; its arguments: see benchmarks/throughput.py"
     )
     one.add_argument("--peers", nargs="+", choices=["sb3"], default=["sb3"], help="default: all")
-    one.add_argument("--no-peers", dest="peers", action="store_const", const=[], help="installs and measures none")
+    one.add_argument(
+        "--no-peers", dest="peers", action="store_const", const=[], help="neither install nor measure peers"
+    )
     one.add_argument(
         "--cache", type=Path, default=cache_folder(), help="where peers are installed (default %(default)s)"
     )
     one.add_argument(
-        "--only", action="append", default=[], metavar="PATTERN", help="contenders by name, as python-16/*"
+        "--only", action="append", default=[], metavar="PATTERN", help="contenders whose name matches, as python-16/*"
     )
-    one.add_argument("--repetitions", type=_count, help=f"of each contender (default {REPETITIONS})")
-    one.add_argument("--seconds", type=_seconds, help=f"of each measurement (default {SECONDS:g})")
+    one.add_argument("--repetitions", type=_count, help=f"measurements of each contender (default {REPETITIONS})")
+    one.add_argument("--seconds", type=_seconds, help=f"duration of each measurement (default {SECONDS:g})")
     one.add_argument("--quick", action="store_true", help=f"{QUICK_REPETITIONS} repetition of {QUICK_SECONDS:g} s")
-    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
-    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    _add_outputs(one)
     one.set_defaults(run=throughput)
     _add_accumulator(benches)
     _add_checkpoint(benches)
@@ -70,51 +71,57 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_outputs(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file")
+    one.add_argument("--check", action="store_true", help="exit with 1 if a check fails")
+
+
 def _add_accumulator(benches: Any) -> None:
     one = benches.add_parser(
         "accumulator",
-        help="gradients to their mean, norm and finite check",
+        help="reduce gradients to their mean and norm, with a check for finite values",
         description="K gradients to their mean, norm and finite check: hive, torch in several ways, a plain C loop.",
         epilog="example: scripts/bench accumulator --size '25 M' --rounds 4 --json accumulator.json --check",
     )
     one.add_argument("--size", action="append", choices=list(SIZES), default=[], help="default: each of them")
     one.add_argument("--rounds", action="append", type=int, choices=COUNTS, default=[], help="default: each of them")
     one.add_argument("--repetitions", type=_count, default=ACCUMULATOR_REPETITIONS, help="default %(default)d")
-    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
-    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    _add_outputs(one)
     one.set_defaults(run=accumulator)
 
 
 def _add_checkpoint(benches: Any) -> None:
     one = benches.add_parser(
         "checkpoint",
-        help="what checkpoints, publications and recoveries cost the learner",
-        description="What checkpoints, publications and recoveries cost the learner of 25 million parameters.",
+        help="time that checkpoints, publications and recoveries take the learner",
+        description="Time that checkpoints, publications and recoveries take a learner of 25 million parameters.",
         epilog=CHECKPOINT_EXAMPLE,
     )
     one.add_argument(
         "--only", choices=[kind.name for kind in KINDS], action="append", default=[], help="default: each of them"
     )
-    one.add_argument("--seconds", type=_seconds, default=CHECKPOINT_SECONDS, help="of each run (default %(default)g)")
-    one.add_argument("--kills", type=_count, default=KILLS, help="of the learner of each run (default %(default)d)")
-    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
-    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.add_argument(
+        "--seconds", type=_seconds, default=CHECKPOINT_SECONDS, help="duration of each run (default %(default)g)"
+    )
+    one.add_argument("--kills", type=_count, default=KILLS, help="kills of each run's learner (default %(default)d)")
+    _add_outputs(one)
     one.set_defaults(run=checkpoint)
 
 
 def _add_channel(benches: Any) -> None:
     one = benches.add_parser(
         "channel",
-        help="what a channel and a call carry between two processes",
-        description="What a channel and a call carry between two processes: hive, what lies underneath, Ray.",
+        help="rates of a channel and of a call between two processes",
+        description="Rates of a channel and of a call between two processes: hive, bare transports, Ray.",
         epilog="example: scripts/bench channel --no-peers --json channel.json --check",
     )
-    one.add_argument("--no-peers", dest="ray", action="store_false", help="does not install and measure Ray")
+    one.add_argument("--no-peers", dest="ray", action="store_false", help="neither install nor measure Ray")
     one.add_argument("--cache", type=Path, default=cache_folder(), help="where it is installed (default %(default)s)")
     one.add_argument("--repetitions", type=_count, default=CHANNEL_REPETITIONS, help="default %(default)d")
-    one.add_argument("--seconds", type=_seconds, default=CHANNEL_SECONDS, help="of each (default %(default)g)")
-    one.add_argument("--json", type=Path, metavar="FILE", help="everything that was measured")
-    one.add_argument("--check", action="store_true", help="exit with 1 where a promise is not kept")
+    one.add_argument(
+        "--seconds", type=_seconds, default=CHANNEL_SECONDS, help="duration of each measurement (default %(default)g)"
+    )
+    _add_outputs(one)
     one.set_defaults(run=channel)
 
 
@@ -140,24 +147,24 @@ def say(line: str) -> None:
 
 def throughput(options: argparse.Namespace) -> int:
     if options.sketch is not None and not options.sketch.is_file():
-        raise BenchError(f"there is no sketch `{options.sketch}`")
+        raise BenchError(f"the sketch `{options.sketch}` does not exist")
     _check_folder(options)
     repetitions = options.repetitions or (QUICK_REPETITIONS if options.quick else REPETITIONS)
     seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     known = contenders(options.sketch, options.peers, options.cache)
-    those = chosen(known, options.only)
-    if not those:
-        raise BenchError(f"no contender fits; there are {', '.join(c.name for c in known)}")
+    selected = chosen(known, options.only)
+    if not selected:
+        raise BenchError(f"no contender matches --only; known: {', '.join(c.name for c in known)}")
     for peer in options.peers:
-        if any(contender.shape == peer for contender in those):
-            peer_python(peer, options.cache)  # now: an installation would disturb what is measured beside it
+        if any(contender.shape == peer for contender in selected):
+            peer_python(peer, options.cache)  # installed before the first measurement, which it would disturb
     machine = _machine()
-    results = measure(those, repetitions, seconds, say)
+    results = measure(selected, repetitions, seconds, say)
     return _ended(
         options,
         machine,
-        lambda: document_of(those, results, repetitions, seconds, machine),
-        text_of(those, results, repetitions, seconds, cores()),
+        lambda: document_of(selected, results, repetitions, seconds, machine),
+        text_of(selected, results, repetitions, seconds, cores()),
         checks_of(results, cores()),
     )
 
@@ -219,7 +226,7 @@ def _ended(
     text: str,
     checks: Sequence[Check],
 ) -> int:
-    """Writes and prints what was measured; the exit code."""
+    """Write and print the results; return the exit code."""
     machine["load_after"] = load_average()
     if options.json is not None:
         options.json.write_text(json.dumps(document(), indent=2) + "\n")
@@ -229,7 +236,7 @@ def _ended(
 
 def _check_folder(options: argparse.Namespace) -> None:
     if options.json is not None and not options.json.parent.is_dir():
-        raise BenchError(f"there is no folder for `{options.json}`")
+        raise BenchError(f"the folder of `{options.json}` does not exist")
 
 
 def _machine() -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""Figures of repeated measurements: medians, spreads, and ratios of contenders that were measured side by side.
+"""Compute medians, spreads and ratios of repeated measurements.
 
-Every contender is measured once in each repetition, so the k-th values of two contenders belong together: a machine
-that is slow for a minute slows both. A ratio is therefore the median of the ratios of each repetition, not the ratio
-of two medians.
+Each repetition measures every contender once, so the k-th values of two contenders belong together: a machine that is
+slow for a minute slows both. A ratio is therefore the median of the ratios of each repetition, not the ratio of two
+medians.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ class Spread:
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """Raises ValueError where there is no value."""
+    """Return the spread of the values. Raises ValueError if there are none."""
     if not values:
         raise ValueError("no value was measured")
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def ratio_of(values: Sequence[float], others: Sequence[float]) -> Spread:
-    """`values` over `others`, repetition by repetition. Raises ValueError where they are not as many, or one is 0."""
+    """Divide `values` by `others`, repetition by repetition. Raises ValueError if the lengths differ or one is 0."""
     if len(values) != len(others):
         raise ValueError(f"{len(values)} values cannot be compared with {len(others)}")
     if not all(others):
-        raise ValueError("a rate of 0 was measured, nothing can be compared with it")
+        raise ValueError("cannot divide by a measured rate of 0")
     return spread_of([value / other for value, other in zip(values, others, strict=True)])
 
 
 def best_of(rates: Mapping[str, Sequence[float]]) -> str:
-    """The name whose median is the highest.
+    """Return the name with the highest median.
 
-    One name for all repetitions: the best of each repetition would be better than any contender is, by the noise.
+    It is one name for all repetitions, because the best of each repetition would exceed every contender by the noise.
     """
     return max(rates, key=lambda name: statistics.median(rates[name]))
 
 
 def medians(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """The median of every key over rows of equal keys; None where a row has None."""
+    """Return the median of every key over rows with the same keys; None where a row has None."""
     found: dict[str, float | None] = {}
     for key in rows[0] if rows else ():
         values = [row[key] for row in rows]

@@ -1,26 +1,28 @@
 """One measured run of hive, started as users start it: `hive up CONFIG --name ...`, with everything on.
 
-    hive up ...  ->  first update  ->  look  ->  `seconds` later: look, end the run  ->  summary.json, metrics.jsonl
+    hive up ...  ->  first update  ->  sample  ->  `seconds` later: sample, end the run  ->  summary.json, metrics.jsonl
 
-The rate is that of summary.json: the steps that updates applied over the time from the first to the last of them. All
-other figures are differences of the two looks, so that starting and ending are not in them. A look asks the supervisor
-over its control socket, as `hive ps` does; it reads status pages, so it costs the run nothing.
+The rate is that of summary.json: the steps that updates applied over the time from the first to the last update. All
+other figures are differences of the two samples, so they exclude start and end. A sample is the supervisor's status,
+requested over its control socket as `hive ps` does. The supervisor reads it from status pages, which costs the actors
+nothing.
 
-    share of a phase      of the time between the looks, of one actor. A collector's busy phases are `policy` and `env`.
-    runtime's CPU share   CPU that the runtime took, of all CPU that the run's processes took (the view in the
-                          foreground is left out). The runtime's are the supervisor, the fork server and the recorder
-                          whole, and of every other process the part
+    share of a phase      of one actor's time between the samples. A collector's busy phases are `policy` and `env`.
+    runtime's CPU share   CPU time of the runtime, divided by the CPU time of all the run's processes (without the view
+                          in the foreground). The supervisor, the fork server and the recorder count fully, every other
+                          process by the part
 
                               runtime / (runtime + busy)
 
-                          where both are times of its status pages. Phases are measured in time that passes, CPU by
-                          the kernel: the quotient splits the one by the other. It is an upper bound, a good one only
-                          while there are cores to spare: who is woken often takes the core of who rang, which has
-                          then just entered "runtime". Where actors share a process (`single`) a page says "runtime"
-                          while its neighbours work, so there all that is nobody's busy time counts, idle time too.
-    slots/s, messages/s   what channels carried: rollouts and gradients in shared memory, which need no message, and
-                          messages over sockets. Acknowledgements and doorbells are not counted.
-    cpu_cores             CPU seconds per second of the run's processes, in all and of each
+                          of its CPU time, where both are times of its status pages. Phases are measured in wall time
+                          and CPU by the kernel, so the quotient is an upper bound. It is close only while cores are
+                          idle: a process that is notified often takes the core of the notifying process, which has
+                          just entered "runtime". Where actors share a process (`single`), an actor's page shows
+                          "runtime" while its neighbours work. All time that is busy for no actor counts there, idle
+                          time included.
+    slots/s, messages/s   carried by channels: rollouts and gradients in shared memory, which need no message, and
+                          messages over sockets. Acknowledgements and notifications are not counted.
+    cpu_cores             CPU seconds per second of the run's processes, in total and for each process
     lag                   means of lag/policy_mean and lag/gradient_mean over the lines of metrics.jsonl, in versions
 """
 
@@ -55,7 +57,7 @@ __all__ = [
     "figures_between",
     "first_update",
     "lags_of",
-    "last_words",
+    "last_output",
     "measure_run",
     "processes_of",
     "results_of",
@@ -63,14 +65,14 @@ __all__ = [
 ]
 
 NAME = "bench"
-POLL_S = 0.05  # between two questions whether the first update is done: rarely enough to cost nothing
-END_S = 60.0  # for a run to drain: twice supervision.drain_s
+POLL_S = 0.05  # seconds between two requests while waiting for an update: few enough not to disturb the run
+END_S = 60.0  # seconds for a run to drain: twice supervision.drain_s
 RUNTIME_PROCESSES = ("supervisor", "fork-server", "recorder")
 
 
 @dataclass(frozen=True)
 class Look:
-    """A run at one moment: its status, and the CPU seconds of its processes by pid."""
+    """A sample of a run at one moment: its status, and the CPU seconds of its processes by pid."""
 
     at: float
     status: Mapping[str, Any]
@@ -78,7 +80,7 @@ class Look:
 
 
 def measure_run(config: str, seconds: float) -> dict[str, Any]:
-    """Runs `config`, a TOML text, for `seconds` after its first update. Raises BenchError."""
+    """Run `config`, a TOML text, for `seconds` after its first update; return its figures. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="hive-bench-") as name:
         folder = Path(name)
         (folder / "bench.toml").write_text(config)
@@ -90,7 +92,7 @@ def measure_run(config: str, seconds: float) -> dict[str, Any]:
                 summary = Summary.read(directory.summary_file)
                 records = [json.loads(line) for line in directory.metrics_file.read_text().splitlines()]
             except (HiveError, BenchError, subprocess.TimeoutExpired) as error:
-                raise BenchError(f"hive up: {error}\n{last_words(folder, directory)}") from error
+                raise BenchError(f"hive up: {error}\n{last_output(folder, directory)}") from error
     if not summary.steps_per_s or summary.state != "stopped" or any(summary.restarts.values()):
         raise BenchError(f"the run was {summary.state} ({summary.stop_reason}), restarts: {summary.restarts}")
     return {
@@ -103,7 +105,7 @@ def measure_run(config: str, seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def started(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """`hive up bench.toml` in the foreground, in a home of its own. Whatever happens, the run ends with the block."""
+    """Run `hive up bench.toml` in the foreground with a separate HIVE_HOME. The run always ends with the block."""
     command = [sys.executable, "-P", "-m", "hive", "up", "bench.toml", "--name", NAME]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
@@ -117,7 +119,7 @@ def started(folder: Path, variables: Mapping[str, str] | None = None) -> Iterato
     try:
         yield process
     finally:
-        for _ in range(2):  # the first asks the run to drain, the second ends it now
+        for _ in range(2):  # the first signal makes the run drain, the second ends it at once
             if process.poll() is None:
                 process.terminate()
                 try:
@@ -127,18 +129,18 @@ def started(folder: Path, variables: Mapping[str, str] | None = None) -> Iterato
 
 
 def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: float) -> tuple[Look, Look]:
-    """Looks once after the first update and once `seconds` later, and ends the run. Raises HiveError, BenchError."""
+    """Sample after the first update and again `seconds` later, then end the run. Raises HiveError, BenchError."""
     with closing(connected(directory, process)) as client:
         first_update(client, process)
         first = _look(client)
         time.sleep(seconds)
         last = _look(client)
-        client.down("the bench has seen enough")
+        client.down("the bench has finished")
         return first, last
 
 
 def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> None:
-    """Waits for it. Raises BenchError."""
+    """Wait for the first update. Raises BenchError after `START_S`, or where the run exits."""
     limit = time.monotonic() + START_S
     while not results_of(client.status()).get("updates"):
         if time.monotonic() > limit or process.poll() is not None:
@@ -147,18 +149,18 @@ def first_update(client: ControlClient, process: subprocess.Popen[bytes]) -> Non
 
 
 def connected(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:
-    """A line to its supervisor, as soon as it listens. Raises BenchError."""
+    """Connect to the run's supervisor as soon as it listens. Raises BenchError."""
     limit = time.monotonic() + START_S
     while time.monotonic() < limit and process.poll() is None:
         try:
             return open_control(Path(read_run_facts(directory).socket_folder))
         except HiveError:
             time.sleep(POLL_S)
-    raise BenchError("the run did not begin")
+    raise BenchError("the run did not start")
 
 
-def last_words(folder: Path, directory: RunDirectory) -> str:
-    """What the view and the supervisor wrote, for an error: the folder goes with the run."""
+def last_output(folder: Path, directory: RunDirectory) -> str:
+    """Return the end of the output of the view and the supervisor for an error, since the folder is deleted."""
     files = (folder / "output", directory.logs / "supervisor.out", directory.events_file)
     return "\n".join(tail(file.read_text()) for file in files if file.exists())
 
@@ -172,19 +174,19 @@ def _cpu_seconds(pid: int) -> float:
     try:
         used = psutil.Process(pid).cpu_times()
     except psutil.Error:
-        raise BenchError(f"process {pid} of the run is gone") from None
+        raise BenchError(f"process {pid} of the run has exited") from None
     return float(used.user + used.system)
 
 
 def processes_of(status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """Who lives in which process; several actors may share one."""
+    """Yield (name, pid) of every helper and actor. Several actors may share a process."""
     yield "supervisor", status["pid"]
     for one in (*status["helpers"], *status["actors"]):
         yield one["name"], one["pid"]
 
 
-def _tenants(status: Mapping[str, Any]) -> dict[int, list[str]]:
-    """Process -> who lives in it."""
+def _names_by_pid(status: Mapping[str, Any]) -> dict[int, list[str]]:
+    """Return the names of the helpers and actors in each process."""
     found: dict[int, list[str]] = {}
     for name, pid in processes_of(status):
         found.setdefault(pid, []).append(name)
@@ -192,7 +194,7 @@ def _tenants(status: Mapping[str, Any]) -> dict[int, list[str]]:
 
 
 def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """The counters of the actor that counts for the whole run."""
+    """Return the counters of the run's results actor; empty before it has begun."""
     return next((a["counters"] for a in status["actors"] if a["name"] == status["results_actor"]), {})
 
 
@@ -200,7 +202,7 @@ def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def figures_between(first: Look, last: Look) -> dict[str, Any]:
-    """What happened between two looks; the module says how each figure is meant. `phases_ms` are those of an update."""
+    """Return the figures between two samples, as the module defines them. `phases_ms` are per update."""
     wall = last.at - first.at
     before = {actor["name"]: actor for actor in first.status["actors"]}
     spent = {actor["name"]: _spent(before[actor["name"]], actor) for actor in last.status["actors"]}
@@ -215,7 +217,8 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
         "runtime_cpu_share": _runtime_cpu_share(first, last, spent),
         "cpu_cores": sum(last.cpu[pid] - first.cpu[pid] for pid in last.cpu) / wall,
         "cpu_cores_of": {
-            " + ".join(names): (last.cpu[pid] - first.cpu[pid]) / wall for pid, names in _tenants(last.status).items()
+            " + ".join(names): (last.cpu[pid] - first.cpu[pid]) / wall
+            for pid, names in _names_by_pid(last.status).items()
         },
         "slots_per_s": slots / wall,
         "messages_per_s": messages / wall,
@@ -230,17 +233,17 @@ def figures_between(first: Look, last: Look) -> dict[str, Any]:
 
 
 def _spent(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of one actor by kind of phase. Pages give the shares of its whole life, and the seconds of all phases."""
-    life = [sum(actor["phases"].values()) for actor in (before, after)]
+    """Return one actor's seconds by kind of phase. The status has shares since its start, and seconds of all phases."""
+    total = [sum(actor["phases"].values()) for actor in (before, after)]
     return {
-        kind: max(after[kind] * life[1] - before[kind] * life[0], 0.0)
+        kind: max(after[kind] * total[1] - before[kind] * total[0], 0.0)
         for kind in ("busy", "wait_in", "wait_out", "runtime")
     }
 
 
 def _runtime_cpu_share(first: Look, last: Look, spent: Mapping[str, Mapping[str, float]]) -> float:
     total = runtime = 0.0
-    for pid, names in _tenants(last.status).items():
+    for pid, names in _names_by_pid(last.status).items():
         cpu = last.cpu[pid] - first.cpu[pid]
         busy = sum(spent[name]["busy"] for name in names if name in spent)
         own = spent[names[0]]["runtime"] if len(names) == 1 and names[0] in spent else last.at - first.at - busy
@@ -251,7 +254,7 @@ def _runtime_cpu_share(first: Look, last: Look, spent: Mapping[str, Mapping[str,
 
 
 def _carried(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, int]:
-    """Slots and messages that channels carried. Those of messages have their account on the producer's page."""
+    """Return (slots, messages) carried by channels. Only message channels have an account on the producer's page."""
     counted = {name.removesuffix(":produced") for actor in last["actors"] for name in actor["counters"]}
     slots = messages = 0
     for name, account in last["channels"].items():
@@ -264,7 +267,7 @@ def _carried(first: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, in
 
 
 def lags_of(records: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The mean lags over the lines of metrics.jsonl; None where no line has them."""
+    """Return the mean lags in versions over the lines of metrics.jsonl; None where no line has them."""
     found: dict[str, float | None] = {}
     for name in ("policy", "gradient"):
         values = [record[f"lag/{name}_mean"] for record in records if f"lag/{name}_mean" in record]

@@ -1,4 +1,4 @@
-"""What a bench ran on: a figure without its machine says nothing."""
+"""Describe the machine of a bench, without which its figures have no meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine_facts() -> dict[str, object]:
-    """Processor, cores, kernel, versions, commit and the load before the bench began."""
+    """Return processor, cores, kernel, versions, commit and the load before the bench began."""
     return {
         "cpu": cpu_model(Path("/proc/cpuinfo").read_text()),
         "cores": cores(),
@@ -34,30 +34,30 @@ def machine_facts() -> dict[str, object]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def load_average() -> list[float]:
-    """Runnable processes over 1, 5 and 15 minutes; more than 0 before a bench means that something else was running."""
+    """Return the mean number of runnable processes over 1, 5 and 15 minutes; above 0 before a bench, others ran."""
     return [round(value, 2) for value in os.getloadavg()]
 
 
 class CpuMeter:
-    """How much CPU others had: what all processors did, less what this process and its ended children did."""
+    """Measures the CPU time of other programs: of all processors, less this process and its ended children."""
 
     def __init__(self) -> None:
         self.start = time.monotonic(), taken_cpu_s(Path("/proc/stat").read_text()), _own_cpu_s()
 
     def others_cores(self) -> float:
-        """CPU seconds per second since the meter was made, those that a hypervisor kept for others included."""
+        """Return CPU seconds per second since the meter was created, including time that the hypervisor withheld."""
         at, taken, own = self.start
         others = taken_cpu_s(Path("/proc/stat").read_text()) - taken - (_own_cpu_s() - own)
         return max(others, 0.0) / max(time.monotonic() - at, 1e-9)
 
 
 def taken_cpu_s(stat: str) -> float:
-    """CPU seconds since the start of the machine in which a processor was not idle, from /proc/stat."""
+    """Return the CPU seconds since boot in which a processor was not idle. `stat`: text of /proc/stat."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.split("\n", 1)[0].split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
@@ -68,7 +68,7 @@ def _own_cpu_s() -> float:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model in /proc/cpuinfo, or what the architecture is called where that names none."""
+    """Return the model name in the text of /proc/cpuinfo, or the architecture where it has none."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
@@ -84,7 +84,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the tree, with `+` where it has changes; None outside a repository."""
+    """Return the commit of the tree, with `+` if it has changes; None outside a repository."""
     git = ["git", "--no-optional-locks", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)

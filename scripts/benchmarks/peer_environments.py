@@ -1,11 +1,11 @@
-"""A virtual environment for each peer, made once and kept.
+"""Create a virtual environment for each peer once, and keep it.
 
     $XDG_CACHE_HOME/hive-bench/sb3-<digest>/       ~/.cache/hive-bench where that is not set
         bin/python ...
-        ready.json                                 what was asked for; written last
+        ready.json                                 the requirements; written last
 
-The digest is of the requirements and of the Python, so other requirements get another environment. One whose making was
-broken off has no ready.json and is made anew. Nothing here is shared with the environment that hive runs in.
+The digest covers the requirements and the version of Python, so other requirements get another environment. One whose
+creation was interrupted has no ready.json and is created again. Nothing is shared with hive's own environment.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from benchmarks.programs import BenchError, tail
 __all__ = ["REQUIREMENTS", "cache_folder", "environment_folder", "peer_python"]
 
 REQUIREMENTS = {"sb3": ("stable-baselines3>=2.4,<3", "torch>=2.6,<2.14"), "ray": ("ray>=2.40,<3", "numpy")}
-"""Peer -> what pip installs for it. torch in the range that hive itself allows."""
+"""The packages that pip installs for each peer. torch is in the range that hive itself allows."""
 
-INSTALL_S = 1800.0  # torch is large
+INSTALL_S = 1800.0  # time limit of an installation in seconds: torch is large
 
 
 def cache_folder() -> Path:
@@ -34,19 +34,19 @@ def cache_folder() -> Path:
 
 
 def environment_folder(cache: Path, peer: str, requirements: Sequence[str]) -> Path:
-    """Where the environment of these requirements lies."""
+    """Return the folder of the environment with these requirements."""
     asked = "\n".join([sys.version, *requirements])
     return cache / f"{peer}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
 
 
 def peer_python(peer: str, cache: Path) -> Path:
-    """The Python of a peer's environment, which is made at first use. Raises BenchError."""
+    """Return the Python of a peer's environment, which is created at first use. Raises BenchError."""
     requirements = REQUIREMENTS[peer]
     folder = environment_folder(cache.absolute(), peer, requirements)
     python, ready = folder / "bin" / "python", folder / "ready.json"
     if ready.exists():
         return python
-    print(f"making {folder} for {', '.join(requirements)}; once, it takes a while", file=sys.stderr)
+    print(f"creating {folder} with {', '.join(requirements)}; this takes a while, but only once", file=sys.stderr)
     venv.create(folder, clear=True, with_pip=True)
     command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
     try:
@@ -54,6 +54,6 @@ def peer_python(peer: str, cache: Path) -> Path:
     except subprocess.TimeoutExpired:
         raise BenchError(f"installing {peer} took more than {INSTALL_S:.0f} s") from None
     if done.returncode != 0:
-        raise BenchError(f"{peer} cannot be installed (--no-peers goes without)\n{tail(done.stderr)}")
+        raise BenchError(f"{peer} cannot be installed (--no-peers leaves it out)\n{tail(done.stderr)}")
     ready.write_text(json.dumps({"requirements": requirements}))
     return python

@@ -1,5 +1,5 @@
-/* What memory allows: K blocks read side by side, one written, nothing else. No norm, no finite check, no order to
-   keep. `bench accumulator` compiles it for the processor it runs on and compares everything with it. */
+/* The limit of the memory: reads K blocks side by side and writes one. No norm, no finite check, no order to keep.
+   `bench accumulator` compiles it for the processor it runs on and compares every way with it. */
 #include <stddef.h>
 
 #define SUM(K)                                                                              \

@@ -1,6 +1,6 @@
-"""Programs that a bench runs: each is a process group of its own that prints one JSON object as its last line.
+"""Run the programs of a bench: each is a separate process group that prints one JSON object as its last line.
 
-A program that takes too long is killed with all its children; what it wrote to stderr goes into the error.
+A program that takes too long is killed with all its children. An error quotes the end of the program's stderr.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 __all__ = ["BenchError", "here", "last_json", "run_program", "tail"]
 
-START_S = 60.0  # for a program to import torch and end again on a machine that is busy
-SHOWN_LINES = 20  # of stderr in an error: enough for a traceback
+START_S = 60.0  # seconds for a program to import torch and to exit on a busy machine
+SHOWN_LINES = 20  # lines of stderr in an error: enough for a traceback
 
 
 class BenchError(Exception):
@@ -27,9 +27,12 @@ class BenchError(Exception):
 def run_program(
     command: Sequence[object], seconds: float, variables: Mapping[str, str] | None = None, rate: str = "steps_per_s"
 ) -> dict[str, Any]:
-    """What the program prints last, `rate` among it. It measures for `seconds`. Raises BenchError."""
+    """Run a program that measures for `seconds`; return the JSON object that it prints last. Raises BenchError.
+
+    rate: the key of the object whose value must be above 0.
+    """
     words = [str(word) for word in command]
-    with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:  # what it leaves in $TMPDIR goes with it
+    with tempfile.TemporaryDirectory(prefix="hive-bench-") as folder:  # removes files that it leaves in $TMPDIR
         process = subprocess.Popen(
             words,
             env={**os.environ, "TMPDIR": folder, **(variables or {})},
@@ -54,7 +57,7 @@ def run_program(
 
 
 def last_json(text: str, who: str, rate: str = "steps_per_s") -> dict[str, Any]:
-    """The object in the last line of `text`, with a rate above 0. Raises BenchError."""
+    """Return the JSON object in the last line of `text`. Raises BenchError if its `rate` is not above 0."""
     try:
         found = json.loads(text.strip().rpartition("\n")[2])
         if found[rate] > 0:
@@ -65,9 +68,10 @@ def last_json(text: str, who: str, rate: str = "steps_per_s") -> dict[str, Any]:
 
 
 def tail(text: str) -> str:
+    """Return the last `SHOWN_LINES` lines."""
     return "\n".join(text.strip().splitlines()[-SHOWN_LINES:])
 
 
 def here(*parts: str) -> Path:
-    """A file beside this one."""
+    """Return the path of a file in this folder."""
     return Path(__file__).resolve().parent.joinpath(*parts)

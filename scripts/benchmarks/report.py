@@ -1,16 +1,16 @@
-"""The report of `bench throughput`: the document, the table and the checks, from what was measured.
+"""The report of `bench throughput`: the document, the tables and the checks, computed from the measurements.
 
-Pure: measurements in, data and text out. The promises that are checked, each where what it compares was measured:
+Pure functions of the measurements. These are checked where both sides were measured:
 
     hive >= 0.8 x the sketch in the same arrangement           (b), (c), (d)
     the best of hive's arrangements > the sketch's fused rate
     hive > the peer
-    a collector that binds the run spends >= 85 % of its time in environment + policy       (c)
+    a collector that is the bottleneck spends >= 85 % of its time in environment + policy   (c)
     the runtime takes <= 5 % of the CPU                                                     (b), (c), (d)
 
-A collector binds a run if it waits for others less than 10 % of its time. Elsewhere the share says what the others
-cost, not what the collector does beside its work, and is not judged. Neither is the CPU of the runtime where all cores
-were taken and the upper bound that hive_run.py measures is too high: it says little there.
+A collector is the bottleneck of a run if it waits for others less than 10 % of its time. Otherwise its share depends on
+the others' cost and not on its own overhead, and is not checked. The CPU share of the runtime that hive_run.py measures
+is an upper bound; where all cores were in use, a share above 5 % therefore does not fail the check.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = ["Check", "checks_of", "document_of", "text_of"]
 LEAST_OF_SKETCH = 0.8
 LEAST_OF_COLLECTOR = 0.85
 MOST_OF_CPU = 0.05
-QUIET_CORES = 0.1  # of CPU that others may take before the report says so: a kernel takes some
-SPARE_BELOW = 0.95  # of all cores in use: above, processes take turns
-BINDS_BELOW = 0.10  # of its time waiting: a collector that nobody holds up waits for next to nothing
+QUIET_CORES = 0.1  # cores that other programs may use without a warning in the report: the kernel uses some
+SPARE_BELOW = 0.95  # share of all cores in use above which processes share cores
+BINDS_BELOW = 0.10  # share of its time that a collector waits, below which it is the bottleneck
 
 SHAPES = {"single": "sketch-fused", "1-collector": "sketch-1-collector", "2-collectors": "sketch-2-collectors"}
-"""hive's arrangements -> the sketch's."""
+"""The sketch's arrangement for each of hive's."""
 
-RIVALS = ("sketch-fused", "sb3")  # what the best of hive's arrangements is to beat
+RIVALS = ("sketch-fused", "sb3")  # contenders that the best of hive's arrangements must beat
 
 SCALARS = (
     *("collector_share", "collector_wait_share", "runtime_cpu_share", "cpu_cores"),
     *("slots_per_s", "messages_per_s", "policy_lag", "gradient_lag", "updates_per_s", "others_cores"),
 )
 
-Results = Mapping[str, Sequence[Measurement]]  # name of a contender -> one of each repetition
-Pair = tuple[str, str]  # the shape of a contender, and that which it is compared with
+Results = Mapping[str, Sequence[Measurement]]  # name of a contender -> its measurements, one for each repetition
+Pair = tuple[str, str]  # the shapes of a contender and of the one that it is compared with
 
 
 @dataclass(frozen=True)
 class Check:
-    """One promise and what was measured of it. `passed` is None where it was not to be judged."""
+    """One promise and its measurement. `passed` is None where the measurement allows no verdict."""
 
     promise: str
     measured: str
@@ -61,13 +61,13 @@ def rates(results: Results, name: str) -> list[float]:
 
 
 def hive_rates(results: Results, setting: Setting) -> dict[str, list[float]]:
-    """hive's arrangements that were measured in this setting -> their rates."""
+    """Return the rates of hive's arrangements that were measured in this setting."""
     found = {shape: rates(results, f"{setting.name}/{shape}") for shape in SHAPES}
     return {shape: measured for shape, measured in found.items() if measured}
 
 
 def ratios_of(results: Results, setting: Setting) -> dict[Pair, Spread]:
-    """(shape, compared with) -> ratio, of everything that was measured in one setting."""
+    """Return the ratio of every pair of shapes that were both measured in one setting."""
     ours = hive_rates(results, setting)
     pairs = [(shape, other) for shape in ours for other in ("bare", SHAPES[shape])]
     pairs += [(best_of(ours), other) for other in RIVALS] if ours else []
@@ -76,12 +76,12 @@ def ratios_of(results: Results, setting: Setting) -> dict[Pair, Spread]:
 
 
 def scalars(measurements: Sequence[Measurement]) -> dict[str, float | None]:
-    """The medians of the figures beside the rate."""
+    """Return the medians of all figures but the rate."""
     return medians([{key: measurement.get(key) for key in SCALARS} for measurement in measurements])
 
 
 def checks_of(results: Results, cores: int) -> list[Check]:
-    """The promises of which something was measured, on a machine of so many cores."""
+    """Return the checks whose contenders were measured. `cores`: of the machine."""
     found = []
     for setting in SETTINGS:
         ours, ratios = hive_rates(results, setting), ratios_of(results, setting)
@@ -107,9 +107,9 @@ def _share_checks(results: Results, setting: Setting, cores: int) -> list[Check]
     one = scalars(results.get(f"{setting.name}/1-collector", ()))
     share, wait = one.get("collector_share"), one.get("collector_wait_share")
     if share is not None and wait is not None:
-        text = f"{setting.name}: a collector that binds spends >= {LEAST_OF_COLLECTOR:.0%} in environment + policy"
+        text = f"{setting.name}: a bottleneck collector spends >= {LEAST_OF_COLLECTOR:.0%} in environment + policy"
         binds = wait < BINDS_BELOW
-        measured = percent(share) + ("" if binds else f", waits {percent(wait)}: does not bind")
+        measured = percent(share) + ("" if binds else f", waits {percent(wait)}: not the bottleneck")
         found.append(Check(text, measured, share >= LEAST_OF_COLLECTOR if binds else None))
     for shape in SHAPES:
         beside = scalars(results.get(f"{setting.name}/{shape}", ()))
@@ -117,15 +117,15 @@ def _share_checks(results: Results, setting: Setting, cores: int) -> list[Check]
         if cpu is not None and used is not None and others is not None:
             text = f"{setting.name}: the runtime of hive {shape} takes <= {MOST_OF_CPU:.0%} of the CPU"
             spare = used + others <= SPARE_BELOW * cores
-            measured = percent(cpu) + ("" if spare else ", no core to spare: an upper bound")
+            measured = percent(cpu) + ("" if spare else ", all cores in use: an upper bound")
             found.append(Check(text, measured, cpu <= MOST_OF_CPU if spare or cpu <= MOST_OF_CPU else None))
     return found
 
 
 def document_of(
-    those: Sequence[Contender], results: Results, repetitions: int, seconds: float, machine: Mapping[str, object]
+    measured: Sequence[Contender], results: Results, repetitions: int, seconds: float, machine: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Everything as one JSON document with stable keys. `machine` as `machine_facts` tells it."""
+    """Return all results as one JSON document with stable keys. `machine` comes from `machine_facts`."""
     cores = int(str(machine["cores"]))
     return {
         "bench": "throughput",
@@ -141,7 +141,7 @@ def document_of(
                 "medians": scalars(results[contender.name]),
                 "measurements": list(results[contender.name]),
             }
-            for contender in those
+            for contender in measured
         ],
         "ratios": [
             {"setting": setting.name, "of": one, "to": other, **dataclasses.asdict(spread)}
@@ -155,16 +155,16 @@ def document_of(
 HEAD = ("", "steps/s", "least..most", "x bare", "x sketch", "collector", "runtime", "slots/s", "messages/s", "lag")
 
 
-def text_of(those: Sequence[Contender], results: Results, repetitions: int, seconds: float, cores: int) -> str:
-    """The table and the checks, for people."""
+def text_of(measured: Sequence[Contender], results: Results, repetitions: int, seconds: float, cores: int) -> str:
+    """Return the tables and the checks as text."""
     lines = [
         f"Environment steps per second trained: medians of {repetitions} interleaved repetitions, {seconds:g} s each.",
-        "x bare, x sketch: ratio to (a), and to the line below. collector: its time in environment + policy, of all.",
-        "runtime: its part of the CPU time. slots/s, messages/s: what channels carried in shared memory, over sockets.",
+        "x bare, x sketch: ratio to (a), and to the line below. collector: share of its time in environment + policy.",
+        "runtime: its share of the CPU time. slots/s, messages/s: carried by channels in shared memory, over sockets.",
         "lag: of the policy / of the gradients, in versions.",
     ]
     for setting in SETTINGS:
-        mine = [contender for contender in those if contender.setting == setting]
+        mine = [contender for contender in measured if contender.setting == setting]
         if mine:
             ratios = ratios_of(results, setting)
             lines += ["", setting.title, *aligned(HEAD, [_row(c, results, ratios) for c in mine])]
@@ -176,7 +176,7 @@ def text_of(those: Sequence[Contender], results: Results, repetitions: int, seco
     others = spread_of([one["others_cores"] for measurements in results.values() for one in measurements])
     if others.most > QUIET_CORES:
         text = f"{others.median:.2f} ({others.least:.2f}..{others.most:.2f})"
-        lines += ["", f"Not a quiet machine: while this was measured, other programs took {text} cores of CPU."]
+        lines += ["", f"Warning: during the measurements, other programs used {text} cores of CPU."]
     return "\n".join(lines)
 
 

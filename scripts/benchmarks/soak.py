@@ -1,13 +1,13 @@
-"""`scripts/soak`: a run at full speed for long, of which neither memory nor the number of descriptors may grow.
+"""`scripts/soak`: check that neither memory nor the number of descriptors grows in a long run at full speed.
 
     hive up -d CONFIG ...  ->  every 10 s: memory and descriptors of each process  ->  hive down  ->  table, JSON
 
-Everything of the run is sampled: supervisor, fork server and the processes of actors. Its goal is out of reach, so that
-it is `hive down` that ends it. Exit codes: 0 it is flat · 1 it is not, or the run died · 2 usage.
+It samples every process of the run: supervisor, fork server and the processes of actors. The goal of the run is out of
+reach, so that `hive down` ends it. Exit codes: 0 no growth · 1 growth, or the run failed · 2 usage.
 
     scripts/soak --minutes 30 --config examples/cartpole.toml --json soak.json
 
-What is judged, and how the figures come about, is told in soak_figures.py.
+soak_figures.py defines the checks and the figures.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from hive.runtime.control import ControlClient, open_control
 
 __all__ = ["main", "parser", "sampled", "soak"]
 
-EVERY_S = 10.0
-SAMPLES_OF_A_WORD = 6  # one line a minute says that it lives
-LEAST_MINUTES = 1.0  # a line through fewer than four points of the second half says nothing
+EVERY_S = 10.0  # seconds between samples
+SAMPLES_PER_LINE = 6  # samples for each line of progress: one line a minute
+LEAST_MINUTES = 1.0  # gives four samples in the second half, the least for a slope
 NAME = "soak"
-ENDLESS = ("run.steps=1_000_000_000_000", "run.stop_at_return=1e12")  # it is `hive down` that ends the run
-KB_IN_MB = 1024 / 1e6  # the kernel's kB has 1024 bytes
-END_S = 120.0  # for `hive down`: four times supervision.drain_s
+ENDLESS = ("run.steps=1_000_000_000_000", "run.stop_at_return=1e12")  # `hive down` ends the run, not its goal
+KB_IN_MB = 1024 / 1e6  # a kB of the kernel, 1024 bytes, in MB
+END_S = 120.0  # seconds for `hive down`: four times supervision.drain_s
 
 
 def parser() -> argparse.ArgumentParser:
     one = argparse.ArgumentParser(
         prog="soak",
-        description="Runs a config for long and says whether memory or descriptors grow.",
+        description="Runs a config for a long time and reports whether memory or descriptors grow.",
         epilog="example: scripts/soak --minutes 30 --config examples/cartpole.toml --json soak.json",
     )
     one.add_argument("--config", type=Path, required=True, help="a TOML file")
     one.add_argument("--minutes", type=_minutes, default=30.0, help="default %(default)g")
     one.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key (repeat)")
-    one.add_argument("--json", type=Path, metavar="FILE", help="all samples, and what follows from them")
+    one.add_argument("--json", type=Path, metavar="FILE", help="write all samples and figures to this file")
     return one
 
 
@@ -62,12 +62,12 @@ def _minutes(text: str) -> float:
     except ValueError:
         minutes = 0.0
     if not LEAST_MINUTES <= minutes <= 7 * 24 * 60:
-        raise argparse.ArgumentTypeError(f"expected minutes, {LEAST_MINUTES:g} or more and at most a week's")
+        raise argparse.ArgumentTypeError(f"expected minutes from {LEAST_MINUTES:g} to 10080, a week; got `{text}`")
     return minutes
 
 
 def soak(config: Path, overrides: list[str], minutes: float, say: Callable[[str], None]) -> list[Sample]:
-    """The samples of a run of `config` for so long. Raises BenchError when it cannot begin, or dies."""
+    """Run `config` for `minutes` and return the samples. Raises BenchError when it cannot start, or fails."""
     with tempfile.TemporaryDirectory(prefix="hive-soak-") as name:
         home = Path(name)
         directory = RunDirectory(home / f"{NAME}-1")
@@ -82,7 +82,7 @@ def soak(config: Path, overrides: list[str], minutes: float, say: Callable[[str]
 
 @contextmanager
 def _running(home: Path, config: Path, overrides: list[str]) -> Iterator[ControlClient]:
-    """`hive up -d` in a home of its own, and a line to it. Whatever happens, the run ends with the block."""
+    """Start `hive up -d` with a separate HIVE_HOME and connect to it. The run always ends with the block."""
     keys = [f"--set={key}" for key in (*overrides, *ENDLESS)]
     _hive(home, "up", config.resolve(), "-d", "--name", NAME, *keys)
     try:
@@ -116,21 +116,21 @@ def _samples(client: ControlClient, minutes: float, say: Callable[[str], None]) 
         at = time.monotonic() - begun
         sample = Sample(at, {name: sampled(pid) for name, pid in _by_process(status).items()})
         yield sample
-        if number % SAMPLES_OF_A_WORD == 0:
+        if number % SAMPLES_PER_LINE == 0:
             updates = int(results_of(status).get("updates", 0))
             say(f"{at / 60:5.1f} min  {sample.mb:8.1f} MB  {updates:,} updates")
 
 
 def _by_process(status: dict[str, Any]) -> dict[str, int]:
-    """Who lives in a process -> its pid; several actors may share one."""
-    tenants: dict[int, list[str]] = {}
+    """Return the pid of each process by the names in it, joined by " + ": several actors may share a process."""
+    names_by_pid: dict[int, list[str]] = {}
     for name, pid in processes_of(status):
-        tenants.setdefault(pid, []).append(name)
-    return {" + ".join(names): pid for pid, names in tenants.items()}
+        names_by_pid.setdefault(pid, []).append(name)
+    return {" + ".join(names): pid for pid, names in names_by_pid.items()}
 
 
 def sampled(pid: int) -> Measured:
-    """What a process takes now. Raises BenchError when it is gone."""
+    """Measure the memory and descriptors of a process. Raises BenchError when it has exited."""
     folder = Path("/proc") / str(pid)
     try:
         text = (folder / "smaps_rollup").read_text()
@@ -138,7 +138,7 @@ def sampled(pid: int) -> Measured:
         files = kilobytes(text, "Pss_File")
         return Measured(pid, memory * KB_IN_MB, len(os.listdir(folder / "fd")), files * KB_IN_MB)
     except (OSError, KeyError) as error:
-        raise BenchError(f"process {pid} of the run is gone ({error})") from None
+        raise BenchError(f"process {pid} of the run has exited ({error})") from None
 
 
 def say(line: str) -> None:

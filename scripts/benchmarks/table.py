@@ -1,4 +1,4 @@
-"""Plain tables: columns as wide as they must be, text to the left, numbers to the right."""
+"""Format plain tables: columns as wide as their cells, text aligned to the left and numbers to the right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from benchmarks.figures import Spread
 
 __all__ = ["WIDTH", "aligned", "number", "percent", "ratio", "spread_text"]
 
-WIDTH = 120  # a table fits into so many columns: that of a terminal beside an editor
-NOTHING = "–"  # of what was not measured
+WIDTH = 120  # maximum width of a table in columns
+NOTHING = "–"  # cell of a value that was not measured
 GAP = "  "
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table whose first column is text and whose others are numbers."""
+    """Return the lines of a table whose first column is text and whose other columns are numbers."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     return [
         GAP.join(
@@ -37,5 +37,5 @@ def ratio(value: float | None) -> str:
 
 
 def spread_text(spread: Spread) -> str:
-    """`1.33 (1.10..1.60)`: the median, and the least and the greatest."""
+    """Return `1.33 (1.10..1.60)`: the median, the least and the greatest value."""
     return f"{spread.median:.2f} ({spread.least:.2f}..{spread.most:.2f})"

@@ -1,6 +1,6 @@
 """`bench throughput`: environment steps per second trained, hive beside a reference and a peer, in one run.
 
-    (a) bare loop       environments + policy in one process, nothing learned: what a collector can reach
+    (a) bare loop       environments + policy in one process, without learning: the limit of a collector
     (b) single          hive, scheme `single`: one training process
     (c) 1 collector     hive: 1 collector + 1 gradient worker + learner, pipelined
     (d) 2 collectors    hive: 2 collectors + 1 gradient worker + learner, pipelined
@@ -8,10 +8,10 @@
                         in the arrangements of (b), (c) and (d); it prints one JSON line with steps_per_s
     sb3 A2C             Stable-Baselines3's A2C, one process, one thread
 
-with 16 environments in Python and with the 64 of Gymnasium's vectorised CartPole, per collector. All train by A2C with
-the same network, optimizer and losses on rollouts of 32 steps. Where they differ: in (d) hive makes one update of both
-collectors' rollouts, the sketch one of each; hive counts valid steps only, the sketch and the vectorised environment's
-resets too, one in an episode; SB3's networks share no layer.
+Each is measured with 16 environments in Python and with 64 of Gymnasium's vectorised CartPole, per collector. All train
+by A2C with the same network, optimizer and losses on rollouts of 32 steps. They differ in three ways. In (d) hive makes
+one update from both collectors' rollouts, the sketch one from each. hive counts valid steps only; the sketch and the
+vectorised environment also count resets, one per episode. SB3's policy and value networks share no layer.
 
 Every repetition measures every contender once, in the same order.
 """
@@ -33,15 +33,15 @@ from benchmarks.programs import here, run_program
 
 __all__ = ["SETTINGS", "Contender", "Measurement", "Setting", "chosen", "config_of", "contenders", "measure"]
 
-ROLLOUT = 32  # steps per environment, of all contenders
+ROLLOUT = 32  # steps per environment in a rollout, for all contenders
 ENDLESS_STEPS = 10**12  # the bench ends a run, not its budget
 
-Measurement = dict[str, Any]  # steps_per_s, and what else the contender tells
+Measurement = dict[str, Any]  # steps_per_s, and further figures of the contender
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the environments are stepped, `envs` of them per collector."""
+    """The kind of vectorised environment, and how many environments each collector steps."""
 
     name: str
     title: str
@@ -57,7 +57,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Contender:
-    """What is measured: `shape` is one of bare, single, 1-collector, 2-collectors, sketch-fused, ... and sb3."""
+    """One program to measure. `shape`: bare, single, 1-collector, 2-collectors, sketch-fused, ... or sb3."""
 
     setting: Setting
     shape: str
@@ -109,7 +109,7 @@ communication = "synchronous"
 
 
 def config_of(setting: Setting, collectors: int) -> str:
-    """The config of a run with so many collectors; 0: scheme `single`. What is not said is hive's default."""
+    """Return the config of a run with this many collectors; 0: scheme `single`. Other keys keep hive's defaults."""
     return CONFIG.format(
         scheme="a2c" if collectors else "single",
         steps=ENDLESS_STEPS,
@@ -120,7 +120,7 @@ def config_of(setting: Setting, collectors: int) -> str:
 
 
 def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[Contender]:
-    """All of them, in the order in which they are measured: those that are compared stand beside each other."""
+    """Return all contenders in the order of measurement: those that are compared follow each other."""
     found = []
     for setting in SETTINGS:
         found.append(Contender(setting, "bare", "(a) bare loop", _bare(setting)))
@@ -138,7 +138,7 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
 
 
 def chosen(all_of_them: Sequence[Contender], patterns: Sequence[str]) -> list[Contender]:
-    """Those whose name fits one of the shell patterns; without a pattern all."""
+    """Return the contenders whose name matches one of the shell patterns; all if there is no pattern."""
     return [c for c in all_of_them if not patterns or any(fnmatch.fnmatchcase(c.name, p) for p in patterns)]
 
 
@@ -172,19 +172,19 @@ def _sb3(setting: Setting, cache: Path) -> Callable[[float], Measurement]:
 
 
 def measure(
-    those: Sequence[Contender], repetitions: int, seconds: float, say: Callable[[str], None]
+    selected: Sequence[Contender], repetitions: int, seconds: float, say: Callable[[str], None]
 ) -> dict[str, list[Measurement]]:
-    """Name of a contender -> its measurements, one of each repetition. Raises BenchError.
+    """Return the measurements of each contender by name, one for each repetition. Raises BenchError.
 
-    Each says in `others_cores` how much CPU other programs had meanwhile, starting and ending included.
+    `others_cores` of a measurement is how many cores other programs used meanwhile, start and end included.
     """
-    found: dict[str, list[Measurement]] = {contender.name: [] for contender in those}
+    found: dict[str, list[Measurement]] = {contender.name: [] for contender in selected}
     for repetition in range(repetitions):
-        for contender in those:
+        for contender in selected:
             meter = CpuMeter()
             measurement = contender.measure(seconds)
             others = meter.others_cores()
             rate = f"{measurement['steps_per_s']:>9,.0f} steps/s"
-            say(f"{repetition + 1}/{repetitions}  {contender.name:<28} {rate}  (others took {others:.2f} cores)")
+            say(f"{repetition + 1}/{repetitions}  {contender.name:<28} {rate}  (others used {others:.2f} cores)")
             found[contender.name].append({**measurement, "others_cores": others})
     return found

@@ -1,21 +1,21 @@
-"""A learner that writes down when it did what, and the scheme of the built-in trainer with it. No figures here.
+"""A learner that records the times of its work, and the built-in trainer's scheme with this learner.
 
-`run.scheme = "benchmarks.timed_learner:topology"`. What it does is appended to `times.bin` of the run as records of
-six numbers, each by one write, so that they outlive a kill:
+Use it as `run.scheme = "benchmarks.timed_learner:topology"`. It appends records of six 64-bit integers to `times.bin`
+of the run, each in one write, so that a kill leaves every earlier record:
 
     kind    turn    start    end    cpu    mark
 
-Start and end are in ns of the monotonic clock, which all processes share; cpu is what the learner's thread had of a
-processor between them, in ns: where there are fewer cores than processes, the rest is mostly others' turn on them.
+Start and end are in ns of the monotonic clock, which all processes share. cpu is the CPU time of the learner's thread
+between them, in ns; with fewer cores than processes, other processes used the core for most of the rest.
 
-    BORN        from the beginning of the constructor to its end
-    SETUP       the first look at the state; of a successor: taking up where the dead one committed
+    BORN        the constructor
+    SETUP       reading the state; for a successor: taking up the state that its predecessor committed
     TURN        gradients to new weights; mark 1 while the recorder has a checkpoint to write
-    CHECKPOINT  the look whether one is due, and the handing over if so; mark 1 if one was handed over
-    PUBLISH     one copy of the weights into the behaviour board, where one was due
-    UNIT        a plain copy of as many bytes from the same place, after every tenth PUBLISH: what to compare with
+    CHECKPOINT  the check whether a checkpoint is due, and handing it over; mark 1 if one was handed over
+    PUBLISH     one copy of the weights into the behaviour board, where a publication was due
+    UNIT        a plain copy of the same number of bytes from the same place, after every tenth PUBLISH, for comparison
 
-A record costs four looks at clocks and a write, some 3 us.
+A record reads four clocks and makes one write, which takes some 3 us.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
 TIMES = "times.bin"
 BORN, SETUP, TURN, CHECKPOINT, PUBLISH, UNIT = range(6)
 LAYOUT = struct.Struct("<6q")
-PUBLICATIONS_OF_A_UNIT = 10  # a plain copy takes the learner's time, so there are few
+PUBLICATIONS_PER_UNIT = 10  # publications for each plain copy: few copies, because they take the learner's time
 
 
 @dataclass(frozen=True)
 class Record:
-    """One thing that a learner did. Times in ns."""
+    """One timed piece of a learner's work. Times in ns."""
 
     kind: int
     turn: int
@@ -74,18 +74,18 @@ class Record:
 
 
 def records_in(data: bytes) -> list[Record]:
-    """The records in `times.bin`, in the order in which they ended. Half a record at the end is none."""
+    """Return the records in the bytes of `times.bin`, in the order of their ends, without an incomplete last one."""
     whole = len(data) // LAYOUT.size * LAYOUT.size
     return [Record(*fields) for fields in LAYOUT.iter_unpack(data[:whole])]
 
 
 def now() -> tuple[int, int]:
-    """The time, and the CPU time of this thread, in ns."""
+    """Return (monotonic time, CPU time of this thread) in ns."""
     return time.monotonic_ns(), time.thread_time_ns()
 
 
 def topology(config: Config, directory: Path) -> Topology:
-    """The built-in trainer with a learner that is timed."""
+    """Build the trainer's topology with `TimedLearner` as its learner."""
     made = trainer(config, directory)
     learner = made["learner"]
     learner.cls = TimedLearner
@@ -99,9 +99,9 @@ class TimedLearner(LearnerActor):
     def __init__(self, blueprint: Blueprint, times: Path) -> None:
         start = now()
         self.times = os.open(times, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self.turn = -1  # unknown before the state was looked at
+        self.turn = -1  # unknown until the state is read
         self.publications = 0
-        self.spare = np.ones(blueprint.flat.block_bytes, np.uint8)  # written to: its pages are there
+        self.spare = np.ones(blueprint.flat.block_bytes, np.uint8)  # np.ones touches the pages, np.empty would not
         super().__init__(blueprint)
         self._record(BORN, start)
 
@@ -110,7 +110,7 @@ class TimedLearner(LearnerActor):
         os.write(self.times, LAYOUT.pack(kind, self.turn, start[0], end, cpu - start[1], mark))
 
     def _is_written(self) -> bool:
-        """Whether the recorder has a checkpoint to write: the learner pins its blocks in the recorder's name."""
+        """Return whether the recorder has a checkpoint to write: the learner pins its blocks for the recorder."""
         return bool(self.weights.board.view.words.pinned(len(self.gradients.producers)))
 
     async def setup(self) -> None:
@@ -135,7 +135,7 @@ class TimedLearner(LearnerActor):
             return
         self._record(PUBLISH, start)
         self.publications += 1
-        if self.publications % PUBLICATIONS_OF_A_UNIT == 0:
+        if self.publications % PUBLICATIONS_PER_UNIT == 0:
             start = now()
             self.spare[:] = self.weights.board.read(self.turn)[: len(self.spare)]
             self._record(UNIT, start)

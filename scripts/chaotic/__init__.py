@@ -1,10 +1,11 @@
-"""Chaos: real runs whose processes are killed and stopped at random, and what must hold even so.
+"""Chaos: real runs whose processes are killed and stopped at random, and the promises that must hold nevertheless.
 
 command     the command line, and the runs one after another
-house       a private place for runs, and what they leave behind
-strikes     who is hit, how and when: one seeded generator; and hitting
-looks       what is seen of a run from outside: control socket, status pages, events, /proc
+sandbox     a private folder for runs, and the processes and files that they leave behind
+strikes     the choice of victim, signal and time by one seeded generator
+watched     a run observed from outside: control socket, status pages, event log
+leaks       memory, descriptors and processes of a run, and whether they grow
 trial       one run under chaos
-promises    what must hold, judged from what was observed
-report      the table, the document
+promises    the promises, judged by the observations
+report      the table and the JSON document
 """

@@ -1,16 +1,16 @@
-"""What a run holds while it runs: descriptors of the supervisor, memory and processes; and whether they grow.
+"""Sample the descriptors, memory and processes of a run, and judge whether they grow.
 
     descriptors   entries in the supervisor's /proc/<pid>/fd
-    rss           resident memory, summed over all processes of the run, shared pages counted for each
-    pss           the same with pages that n of them share counted 1 / n for each: what the run takes of the machine
-    strangers     children of the supervisor or the fork server that nobody knows: alive, and in no list of the run
+    rss           resident memory, summed over all processes of the run; shared pages count fully in each
+    pss           the same, but a page that n processes share counts 1 / n in each: the memory that the run uses
+    strangers     live descendants of the supervisor that the run's status does not list
 
-Growth of memory is judged by RSS. PSS says more of a moment and less of a leak: an actor shares torch's pages with the
-fork server that forked it, so after each death of a fork server one more copy of them is there until the last actor of
-the old one is gone. With eight processes the sum swings between one and some five copies, 150 MiB each.
+Growth of memory is judged by RSS, although PSS is the better measure of one moment. An actor shares torch's pages with
+the fork server that forked it. After each kill of a fork server there is one more copy of these pages, until the last
+actor of the old fork server has exited. With eight processes PSS varies between one and about five copies of 150 MiB.
 
-A sample is *calm* if everybody was there when it was taken: whoever is dead at the moment holds nothing. Growth is
-judged by the medians of the calm samples of the second and the last quarter of the run; the first one fills caches.
+A sample is *calm* if every process was running when it was taken, because a killed one uses no memory. Growth compares
+the medians of the calm samples in the second and in the last quarter of the run. The first quarter fills caches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 __all__ = ["Growth", "Sample", "growth_of", "sample"]
 
-LEAST_SAMPLES = 3  # calm ones in a quarter: a median of fewer says little
+LEAST_SAMPLES = 3  # minimum calm samples in a quarter for a meaningful median
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Sample:
 
 @dataclass(frozen=True)
 class Growth:
-    """Medians of the second and the last quarter; None where there were too few calm samples."""
+    """The medians of a quantity in the second and in the last quarter."""
 
     second: float
     last: float
 
     @property
     def share(self) -> float:
-        """0.05 for 5 % more."""
+        """The relative growth: 0.05 for 5 % more."""
         return self.last / self.second - 1.0
 
 
 def sample(supervisor: int, known: Iterable[int], at_s: float, calm: bool) -> Sample:
-    """Looks at a supervisor and all its descendants. Raises OSError when it is gone."""
+    """Sample a supervisor and all its descendants. Raises OSError when the supervisor has exited."""
     descriptors = sum(1 for _ in Path(f"/proc/{supervisor}/fd").iterdir())
     family = descendants(supervisor)
     friends = {supervisor, *known}
@@ -62,19 +62,19 @@ def sample(supervisor: int, known: Iterable[int], at_s: float, calm: bool) -> Sa
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below this one."""
+    """Return the pids of all descendants of a process."""
     found: list[int] = []
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 found += [int(child), *descendants(int(child))]
     except OSError:
-        pass  # gone meanwhile
+        pass  # the process has exited meanwhile
     return found
 
 
 def name_of(pid: int) -> str:
-    """The name of a living process; "" of one that is gone or a zombie."""
+    """Return the name of a live process; "" for one that has exited or is a zombie."""
     try:
         head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
         return "" if tail.split()[0] in "ZX" else head.partition("(")[2]
@@ -83,7 +83,7 @@ def name_of(pid: int) -> str:
 
 
 def memory_of(pid: int) -> tuple[int, int]:
-    """PSS and RSS in bytes; 0 of a process that is gone."""
+    """Return (PSS, RSS) in bytes; zeros for a process that has exited."""
     try:
         return memory_in(Path(f"/proc/{pid}/smaps_rollup").read_text())
     except OSError:
@@ -91,7 +91,7 @@ def memory_of(pid: int) -> tuple[int, int]:
 
 
 def memory_in(rollup: str) -> tuple[int, int]:
-    """`Pss:     1234 kB` and `Rss:` of /proc/<pid>/smaps_rollup, in bytes."""
+    """Return (PSS, RSS) in bytes from the text of /proc/<pid>/smaps_rollup (`Pss:     1234 kB`)."""
     found = {
         name: int(rest.split()[0]) * 1024
         for name, _, rest in (line.partition(":") for line in rollup.splitlines())
@@ -101,7 +101,7 @@ def memory_in(rollup: str) -> tuple[int, int]:
 
 
 def growth_of(samples: Sequence[Sample], what: str) -> Growth | None:
-    """Of a field of the samples, over the time from the first to the last sample."""
+    """Return the growth of a field of the samples; None if a quarter has too few calm samples."""
     if not samples:
         return None
     begun, span = samples[0].at_s, samples[-1].at_s - samples[0].at_s

@@ -1,7 +1,7 @@
-"""What must hold under chaos, judged from what was observed. Pure: an outcome in, promises out.
+"""Judge the promises that must hold under chaos, by the observations of a run. Pure functions of an outcome.
 
-A promise that could not be judged (too few samples, no summary) is neither kept nor broken, and says why. Only those
-about the end of a run need its summary; a run without one has broken the first of them.
+A promise that could not be judged (too few samples, no summary) is neither kept nor broken, and its text gives the
+reason. Only promises about the end of a run need its summary; a run without one has broken the first of them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from chaotic.trial import Observation
 
 __all__ = ["BACK_S", "Outcome", "Promise", "promises_of"]
 
-BACK_S = 30.0  # for one process to come back: a fork server imports torch first, and may be hit again meanwhile
-MOST_GROWTH = 0.05
-SHOWN = 3  # examples in a line
-WITHOUT_TRACE = frozenset({"learner", "evaluator", "recorder", "fork-server"})  # their deaths change no weights
-LOST_UPDATES = 1  # a kill of the learner may cost the one in progress
+BACK_S = 30.0  # seconds for a process to recover: a fork server imports torch, and may be struck again meanwhile
+MOST_GROWTH = 0.05  # relative growth of memory that is allowed
+SHOWN = 3  # examples printed in a line
+WITHOUT_TRACE = frozenset({"learner", "evaluator", "recorder", "fork-server"})  # roles whose loss changes no weights
+LOST_UPDATES = 1  # updates that a kill of the learner may lose: the one in progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run under chaos, from outside, when it is over. `summary` is None where there is none."""
+    """The observations of one run under chaos after its end. `summary` is None where there is none."""
 
     config: str
     sets: list[str]
-    target: int  # steps
+    target: int  # environment steps
     calm_steps_per_s: float
     seen: Observation
     summary: dict[str, Any] | None
@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Promise:
-    """`kept` is None where it could not be judged."""
+    """One promise and its measurement. `kept` is None where it could not be judged."""
 
     text: str
     measured: str
@@ -47,7 +47,7 @@ class Promise:
 
 
 def promises_of(outcome: Outcome) -> list[Promise]:
-    """All of them, in the order of the report."""
+    """Return all promises in the order of the report."""
     return [
         *_of_the_end(outcome),
         *_of_strikes(outcome.seen, outcome.strikes_wanted),
@@ -65,12 +65,12 @@ def _of_the_end(outcome: Outcome) -> list[Promise]:
     reached = summary is not None and summary["state"] == "finished" and summary["env_steps"] >= outcome.target
     found = [
         Promise("the run does not hang", seen.hung or "it did not", not seen.hung),
-        Promise(f"it ends at its target of {outcome.target:,} steps", ended, reached),
+        Promise(f"the run reaches its target of {outcome.target:,} steps", ended, reached),
     ]
     wrong = wrong_accounts(summary["channels"]) if summary is not None else []
     measured = listed(wrong) if summary is not None else "no summary.json"
-    found.append(Promise("every channel's account holds, nothing in flight", measured, _kept(wrong, summary)))
-    found.append(Promise("live accounts hold", listed(seen.accounts), not seen.accounts))
+    found.append(Promise("every channel's account balances, nothing in flight", measured, _kept(wrong, summary)))
+    found.append(Promise("accounts balance during the run", listed(seen.accounts), not seen.accounts))
     found.append(Promise("the supervisor answers", listed(seen.silent), not seen.silent))
     left = [f"{what}: {', '.join(items)}" for what, items in outcome.left.items() if items]
     found.append(Promise("no process, socket or segment is left", listed(left), not left))
@@ -82,7 +82,7 @@ def _kept(wrong: Sequence[str], known: object) -> bool | None:
 
 
 def wrong_accounts(channels: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """produced == consumed + dropped + in flight, and nothing in flight once the run has ended."""
+    """Return channels of an ended run with produced != consumed + dropped + in flight, or messages in flight."""
     return [
         f"{name} {dict(account)}"
         for name, account in channels.items()
@@ -101,18 +101,18 @@ def _of_strikes(seen: Observation, wanted: int) -> list[Promise]:
     struck = {strike.victim.pid for strike in seen.strikes}
     others = [f"{event['text']}" for event in seen.deaths if event.get("pid", 0) not in struck and "actor" in event]
     found = [
-        Promise(f"whoever is hit is back within {BACK_S:.0f} s", listed(away), not away),
-        Promise("nobody else dies", listed(others), not others),
-        Promise("versions and counters never go back", listed(seen.back), not seen.back),
+        Promise(f"every victim recovers within {BACK_S:.0f} s", listed(away), not away),
+        Promise("no other process dies", listed(others), not others),
+        Promise("versions and counters never decrease", listed(seen.back), not seen.back),
     ]
     if wanted:
         text = f"{len(seen.strikes)} of {wanted}"
-        found.append(Promise("as many strikes as asked for", text, len(seen.strikes) >= wanted))
+        found.append(Promise("all requested strikes were made", text, len(seen.strikes) >= wanted))
     if seen.lost_updates:
         most = max(seen.lost_updates)
         measured = f"at most {most}, in {len(seen.lost_updates)} kills that could be followed"
         found.append(
-            Promise(f"a kill of the learner costs at most {LOST_UPDATES} update", measured, most <= LOST_UPDATES)
+            Promise(f"a kill of the learner loses at most {LOST_UPDATES} update", measured, most <= LOST_UPDATES)
         )
     return found
 
@@ -141,7 +141,7 @@ def _of_leaks(outcome: Outcome) -> list[Promise]:
 
 
 def _of_learning(outcome: Outcome) -> list[Promise]:
-    """Beside an undisturbed run: the same weights, where nobody was hit whose death may change them."""
+    """Compare with an undisturbed run: weights must be equal if no victim's loss may change them."""
     summary, beside = outcome.summary, outcome.beside
     if summary is None or beside is None:
         return []
@@ -149,12 +149,12 @@ def _of_learning(outcome: Outcome) -> list[Promise]:
     roles = {strike.victim.role for strike in outcome.seen.strikes}
     same = bool(summary["weights_sha256"] == beside["weights_sha256"])
     judged = roles <= WITHOUT_TRACE and beside["exact"]
-    measured = f"{'the same' if same else 'others'}; {returns}"
+    measured = f"{'equal' if same else 'different'}; {returns}"
     return [Promise("the weights are those of an undisturbed run", measured, same if judged else None)]
 
 
 def lasting_strangers(seen: Observation) -> list[str]:
-    """Processes that nobody knew in two samples running: in one alone they may be about to be announced."""
+    """Return strangers in two consecutive samples; in one sample alone, a new process may not be listed yet."""
     found: dict[int, str] = {}
     for one, following in zip(seen.samples, seen.samples[1:], strict=False):
         for pid in one.strangers.keys() & following.strangers.keys():
@@ -163,6 +163,6 @@ def lasting_strangers(seen: Observation) -> list[str]:
 
 
 def listed(items: Sequence[str]) -> str:
-    """The first few of what is wrong."""
+    """Join the first `SHOWN` items and the number of the others; "all" (hold) if there are none."""
     more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
     return "; ".join(items[:SHOWN]) + more if items else "all"

@@ -1,4 +1,4 @@
-"""The report: times to recover as a table, promises, figures; the same as one JSON document. Pure."""
+"""The report: times to recover as a table, promises and figures, as text and as one JSON document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = "all"
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """One line of the table. Times in ms; `alone`: of those during which nobody else was awaited. None: nobody."""
+    """One line of the table. Times in ms, None without strikes; `alone`: no other process was recovering meanwhile."""
 
     role: str
     signal: str
@@ -36,13 +36,13 @@ class Recovery:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """The least of the values that is not below `share` of them (nearest rank); None of none."""
+    """Return the quantile `share` of the values by nearest rank; None if there are none."""
     ordered = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else None
 
 
 def recoveries_of(strikes: Sequence[Strike]) -> list[Recovery]:
-    """One line for every role and signal that occurred, and one for all of them."""
+    """Return one line for every role and signal that occurred, and one for all together if there are several."""
     kinds = sorted({(strike.victim.role, strike.signal) for strike in strikes})
     lines = [_recovery(*kind, [s for s in strikes if (s.victim.role, s.signal) == kind]) for kind in kinds]
     return [*lines, _recovery(ALL, "", strikes)] if len(lines) > 1 else lines
@@ -65,7 +65,7 @@ def _recovery(role: str, signal: str, strikes: Sequence[Strike]) -> Recovery:
 
 
 def outcome_of(outcome: Outcome) -> dict[str, Any]:
-    """One run as data."""
+    """Return the results of one run as data."""
     seen, summary, beside = outcome.seen, outcome.summary, outcome.beside
     return {
         "config": outcome.config,
@@ -104,7 +104,7 @@ def _growth(outcome: Outcome, what: str) -> dict[str, float] | None:
 def document_of(
     outcomes: Sequence[Outcome], options: Mapping[str, Any], machine: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Everything, with stable keys. `machine` as benchmarks.machine.machine_facts tells it."""
+    """Return all results as one JSON document with stable keys. `machine` comes from `machine_facts`."""
     broken = [
         f"{outcome.config}: {promise.text}: {promise.measured}"
         for outcome in outcomes
@@ -121,12 +121,12 @@ def document_of(
 
 
 def text_of(outcome: Outcome) -> str:
-    """One run, for people."""
+    """Return the results of one run as text."""
     seen, summary = outcome.seen, outcome.summary
     lines = [
         f"{outcome.config}: {len(seen.strikes)} strikes in {seen.chaos_s:.0f} s of chaos",
         *aligned(HEAD, [_row(line) for line in recoveries_of(seen.strikes)]),
-        "back: of these, the others saw the run's end first. alone: of those during which nobody else was awaited.",
+        "back: recovered before the run's end. alone: no other process was recovering meanwhile.",
         "",
         *aligned(("promise", ""), [(promise.text, WORDS[promise.kept]) for promise in promises_of(outcome)]),
         "",

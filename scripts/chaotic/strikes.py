@@ -1,10 +1,10 @@
-"""Strikes: who is hit, with which signal, and when. One seeded generator decides, so a seed is a rhythm.
+"""Choose the victim, signal and time of each strike with one seeded generator.
 
-What a seed cannot repeat is the run that is hit: its processes go their own way. Of each strike exactly three numbers
-are drawn (pause, signal, victim), whatever the run does, so the rhythm stays the same.
+The run itself is not reproducible, because its processes run freely. Each strike draws exactly three numbers (pause,
+signal, victim) whatever the run does, so the same seed always gives the same sequence of draws.
 
-Whoever is alive may be hit, also one that is just coming back. The first strikes go through all roles once, in random
-order, so that a short run meets each; after that every process is equally likely.
+Every live process may be struck, even one that is just recovering. The first strikes go through all roles once, in
+random order, so that a short run covers each; after that every process is equally likely.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 
 
 def role_of(name: str) -> str:
-    """`gradient-worker-1` -> `gradient-worker`; `fork-server` is its own role."""
+    """Return the name without its number; the role of `fork-server` is `fork-server`."""
     head, _, tail = name.rpartition("-")
     return head if tail.isdecimal() else name
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A process that may be hit, by the name of an actor that lives in it."""
+    """A process that may be struck, named after an actor that it hosts."""
 
     name: str
     pid: int
-    incarnation: int  # of the actor; -1 of a helper, which has none
+    incarnation: int  # incarnation of the actor; -1 for a helper
 
     @property
     def role(self) -> str:
@@ -45,19 +45,19 @@ class Strike:
     victim: Victim
     signal: str  # "SIGKILL" or "SIGSTOP"
     at_s: float
-    wall: float  # seconds since 1970, to be compared with events
-    alone: bool = True  # whether everybody else was there until it was back; a dead fork server forks nobody
-    back_ms: float | None = None  # until its next incarnation was running
-    over: bool = False  # the run came to its end first
+    wall: float  # seconds since 1970, comparable with the times of events
+    alone: bool = True  # whether no other victim was recovering meanwhile, such as the fork server, which it needs
+    back_ms: float | None = None  # time until its next incarnation was running
+    over: bool = False  # whether the run ended before that
 
     @property
     def pending(self) -> bool:
-        """Whether it is still being waited for."""
+        """Whether its victim is still expected to recover."""
         return self.back_ms is None and not self.over
 
 
 class Rhythm:
-    """Draws strikes. `pause_s`: least and most seconds between two."""
+    """Draws strikes. `pause_s`: least and greatest number of seconds between two; `only`: roles, empty for all."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Rhythm:
         self.pause_s = pause_s
         self.signals = tuple(signals)
         self.only = frozenset(only)
-        self.unseen: list[str] | None = None  # roles whose first time is still to come
+        self.unseen: list[str] | None = None  # roles not struck yet; None before the first strike
 
     def pause(self) -> float:
-        """Seconds until the next strike."""
+        """Draw the seconds until the next strike."""
         return self.random.uniform(*self.pause_s)
 
     def choose(self, there: Sequence[Victim]) -> tuple[Victim, signal.Signals] | None:
-        """One of those that are there, and what to send. None when none of them may be hit."""
+        """Draw a victim among the live processes `there`, and a signal. None when none of them may be struck."""
         number, place = self.random.choice(self.signals), self.random.random()
         victims = sorted(self.eligible(there), key=lambda victim: victim.name)
         if self.unseen is None:
@@ -94,7 +94,7 @@ class Rhythm:
 
 
 def victims_of(status: Mapping[str, object]) -> list[Victim]:
-    """All processes but the supervisor's, as the supervisor's status tells of them."""
+    """Return all processes in the supervisor's status but the supervisor."""
     helpers, actors = status["helpers"], status["actors"]
     assert isinstance(helpers, Sequence)
     assert isinstance(actors, Sequence)

@@ -1,15 +1,15 @@
-"""One run under chaos: strikes, looks and samples in one loop, until the run has ended or hangs.
+"""Observe and strike one run under chaos in one loop, until the run has ended or hangs.
 
-    every look     are those who were hit back; did a version or a counter go back; does every account hold
-    every pause    a strike, while the chaos lasts and the run is running
-    every sample   descriptors, memory, processes
+    every observation    which victims have recovered; whether versions or counters decreased; whether accounts balance
+    every pause          a strike, while the chaos lasts and the run is running
+    every sample         descriptors, memory, processes
 
-The chaos ends after its seconds, or its number of strikes; the run ends at its step target, whichever comes first. A
-run that makes no step for `HANG_S` is given up: what it looked like is kept, and it is ended.
+The chaos ends after its seconds, or its number of strikes, and the run ends at its step target. A run without a step
+for `HANG_S` is ended, after its state is recorded.
 
-Time to recover is from the signal until the next incarnation is in state `running`, as the supervisor says when asked
-(every few ms while somebody is awaited); for the fork server until its event says that it is back, which is when it
-can fork again. A stopped process is found by the supervisor first, which looks every 0.25 s.
+The time to recover lasts from the signal until the supervisor reports the next incarnation as `running`; its status is
+requested every few ms while a process recovers. For the fork server it lasts until the event that it can fork again. A
+stopped process must first be detected by the supervisor, which checks every 0.25 s.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pathlib import Path
 from typing import Any
 
 from chaotic.leaks import Sample, sample
-from chaotic.looks import Watched, results_of
 from chaotic.strikes import Rhythm, Strike, Victim, victims_of
+from chaotic.watched import Watched, results_of
 from hive.errors import UsageError
 from hive.records import RunDirectory, is_alive
 from hive.runtime.stacks import read_stacks
 
 __all__ = ["Limits", "Observation", "Trial", "pidfd_of"]
 
-LOOK_S = 0.02  # between two looks while everybody is there
-LOOK_AWAITING_S = 0.002  # and while somebody is awaited: the precision of a time to recover, with the asking itself
-SPIN_S = 0.0002  # between two readings of the learner's page after it was killed: shorter than any update
-SPIN_LIMIT_S = 0.5  # a successor takes some 50 ms, unless the fork server is away as well
-HANG_S = 45.0  # without one step: ten times what a dead fork server and all that waits for it take
-RECENT = 64  # strikes among which the awaited ones are looked for: a minute of them; older ones are given up
-LAST_EVENTS = 40  # of a run that hangs: what led to it
+LOOK_S = 0.02  # seconds between observations while every process is running
+LOOK_AWAITING_S = 0.002  # seconds between observations while a process recovers: the resolution of times to recover
+SPIN_S = 0.0002  # seconds between readings of a killed learner's page: shorter than any update
+SPIN_LIMIT_S = 0.5  # time limit for a successor: it takes some 50 ms, unless the fork server is recovering too
+HANG_S = 45.0  # seconds without a step: ten times what the recovery of a fork server and all that need it takes
+RECENT = 64  # latest strikes whose recovery is still expected: about a minute of them
+LAST_EVENTS = 40  # events that are recorded of a run that hangs
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When the chaos ends: after so many seconds, or strikes (0: no limit). `sample_s`: between two samples."""
+    """The chaos ends after `seconds` or `strikes` (0: no limit). `sample_s`: seconds between two samples."""
 
     seconds: float
     strikes: int
@@ -54,25 +54,25 @@ class Limits:
 
 @dataclass
 class Observation:
-    """All that was seen of one run."""
+    """All observations of one run."""
 
     strikes: list[Strike] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
-    back: list[str] = field(default_factory=list)  # versions and counters that went back
-    accounts: list[str] = field(default_factory=list)  # live accounts that did not hold
-    lost_updates: list[int] = field(default_factory=list)  # for each kill of the learner that could be followed
-    updates_before: list[int] = field(default_factory=list)
-    deaths: list[dict[str, Any]] = field(default_factory=list)  # events
-    kinds: dict[str, int] = field(default_factory=dict)  # of event -> how many
-    silent: list[str] = field(default_factory=list)  # when the supervisor did not answer
+    back: list[str] = field(default_factory=list)  # versions and counters that decreased
+    accounts: list[str] = field(default_factory=list)  # accounts that did not balance during the run
+    lost_updates: list[int] = field(default_factory=list)  # updates lost by each followed kill of the learner
+    updates_before: list[int] = field(default_factory=list)  # updates of the learner before each such kill
+    deaths: list[dict[str, Any]] = field(default_factory=list)  # events of kind "died"
+    kinds: dict[str, int] = field(default_factory=dict)  # number of events of each kind
+    silent: list[str] = field(default_factory=list)  # times at which the supervisor did not answer
     chaos_s: float = 0.0
-    missed: int = 0  # strikes whose victim was gone when they came
-    hung: str = ""
-    scene: dict[str, Any] = field(default_factory=dict)  # of a run that hung
+    missed: int = 0  # strikes whose victim had already exited
+    hung: str = ""  # why the run counts as hung
+    scene: dict[str, Any] = field(default_factory=dict)  # state of a run that hung
 
 
 class Trial:
-    """See the module. `run` is all of it."""
+    """One run under chaos; see the module. `run` does everything and returns the observations."""
 
     def __init__(self, directory: RunDirectory, rhythm: Rhythm, limits: Limits) -> None:
         self.watched = Watched(directory)
@@ -84,7 +84,7 @@ class Trial:
         self.next_strike = self.begun + rhythm.pause()
         self.next_sample = self.begun
         self.highest: dict[str, tuple[float, float]] = {}  # actor -> (version, updates)
-        self.progress = (self.begun, -1.0)  # when the last step was seen, and how many there were
+        self.progress = (self.begun, -1.0)  # time of the last step, and the number of steps then
 
     def run(self) -> Observation:
         with closing(self.watched):
@@ -106,7 +106,7 @@ class Trial:
         return self.seen
 
     def _status(self) -> dict[str, Any] | None:
-        """The supervisor's answer; None once it has ended. One that does not answer is noted, and asked again."""
+        """Return the supervisor's status; None once it has exited. A missing answer is noted and requested again."""
         limit = time.monotonic() + HANG_S
         while True:
             try:
@@ -161,7 +161,7 @@ class Trial:
         return self.watched.pages.read(self.watched.number("learner-0"))
 
     def _follow_learner(self, line: int, name: str, before: int) -> None:
-        """Compares what the dead learner had applied with the least that its successor says it has."""
+        """Compare the updates of the killed learner with the least that its successor reports."""
         if not select.select([line], [], [], SPIN_LIMIT_S)[0]:
             return
         page = self._learner()
@@ -172,7 +172,7 @@ class Trial:
             if page.incarnation != dead:
                 updates = int(page.counters["updates"])
                 least = updates if least is None else min(least, updates)
-                turns = updates - before  # it is at work again, well past the one that was in progress
+                turns = updates - before  # 2: it works again, beyond the update that was in progress
             time.sleep(SPIN_S)
         if least is not None and turns >= 1:
             self.seen.updates_before.append(before)
@@ -197,7 +197,7 @@ class Trial:
                 self.seen.accounts.append(f"at {now - self.begun:.1f} s: {channel} {account}")
 
     def _compare(self, name: str, number: int, now: float) -> None:
-        """Versions and updates never go back, in no actor and over all its incarnations."""
+        """Record a version or number of updates that is less than in an earlier observation of the same actor."""
         page = self.watched.pages.read(number)
         is_now = float(page.version), float(page.counters.get("updates", 0.0))
         before = self.highest.get(name, is_now)
@@ -223,7 +223,7 @@ class Trial:
         try:
             self.seen.samples.append(sample(self.supervisor, known, now - self.begun, calm))
         except OSError:
-            pass  # it has ended this moment
+            pass  # the run has just ended
 
     def _give_up(self, status: Mapping[str, Any], now: float) -> None:
         self.seen.hung = f"no step for {now - self.progress[0]:.0f} s, since {self.progress[0] - self.begun:.1f} s"
@@ -235,13 +235,13 @@ class Trial:
         }
 
     def _stacks(self, status: Mapping[str, Any]) -> dict[str, str]:
-        """What everybody is executing, from the processes themselves; "" of one that does not answer."""
+        """Return the stack of every running actor, written by its own process; "" if it does not respond."""
         pids = {actor["name"]: actor["pid"] for actor in status["actors"] if actor["state"] == "running"}
         return asyncio.run(read_stacks(self.watched.directory.logs, pids))
 
 
 def pidfd_of(victim: Victim, supervisor: int) -> int | None:
-    """A descriptor of the victim's process; None if it is gone, or its number is another's by now."""
+    """Open a descriptor of the victim's process; None if it has exited, or if its pid was reused."""
     try:
         line = os.pidfd_open(victim.pid)
     except OSError:

@@ -1,9 +1,9 @@
-"""The built-in trainer in the simulator: the real scheme, actors, supervisor, slots; workers that take no time.
+"""Simulate the built-in trainer: the real scheme, actors, supervisor and slots, with workers that take no time.
 
-`schedule(seed)` draws a config (mode, lags, counts, placement, cuts) and the faults it meets; `run` simulates it and
-says which promises were broken. What is simulated is only what costs time and changes no order: environments, networks
-and gradients. A rollout is one step that ends an episode, whose return is the rollout's own number; gradients hand the
-returns of episodes on to the learner, so what a turn was made of can be read from what the learner got.
+`schedule(seed)` draws a config (modes, lags, counts, placement, resume barriers) and the faults; `run` simulates it and
+lists the promises that were broken. Only parts that take time and change no order are replaced: environments, networks
+and gradients. A rollout is one step that ends an episode, whose return is the rollout's number. Gradients pass the
+returns of episodes on to the learner, which therefore shows the rollouts that each turn was made from.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ __all__ = ["Schedule", "run", "schedule"]
 
 KILLED_AT_THE_END = "recorder failed at the end: it was killed before it had finished"
 ROUNDS = 2
-MOST = 64  # collectors, and gradient workers
-FLOATS = 16  # parameters of the network
-WITH_TARGET = 0.3  # of the schedules have a target network
-STEP = 0.5  # every element of every gradient: weights move with each update, so that targets differ
-PER_COLLECTOR = 1 << 16  # rollout r of collector c is number c * PER_COLLECTOR + r: exact as a float32
+MOST = 64  # maximum number of collectors, and of gradient workers
+FLOATS = 16  # number of parameters of the network
+WITH_TARGET = 0.3  # share of schedules with a target network
+STEP = 0.5  # value of every gradient element: not 0, so that each update moves the weights and targets differ
+PER_COLLECTOR = 1 << 16  # rollout r of collector c has number c * PER_COLLECTOR + r, which float32 represents exactly
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """One thing to simulate."""
+    """One config with faults to simulate."""
 
     seed: int
     sets: tuple[str, ...]  # as for `hive up --set`
@@ -66,7 +66,7 @@ class Schedule:
 
 
 def schedule(seed: int, most: int = MOST) -> Schedule:
-    """What seed `seed` stands for."""
+    """Draw the schedule of a seed, with at most `most` collectors and gradient workers."""
     chance = random.Random(seed)
     collectors, workers = (round(math.exp(chance.uniform(0.0, math.log(most)))) for _ in range(2))
     modes = [chance.choice(("synchronous", "pipelined", "asynchronous")) for _ in range(2)]
@@ -102,10 +102,10 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         stops=int(chance.random() < 0.1),
         after=round(math.exp(chance.uniform(math.log(20), math.log(200 + 60 * total * per_round)))),
         full=chance.choice((0.0, 0.0, 0.1)),
-        away=chance.choice((0.0, 0.02, 0.2)),
-        unsaid=chance.choice((0.0, 0.2)),
+        preempted=chance.choice((0.0, 0.02, 0.2)),
+        lost_starts=chance.choice((0.0, 0.2)),
     )
-    if chance.random() < WITH_TARGET:  # last, so that all the other choices of a seed are what they were
+    if chance.random() < WITH_TARGET:  # drawn last, so that seeds keep the choices that they gave before it was added
         sets += ["algorithm.name=nstep-q", f"algorithm.target_interval={chance.randint(1, 3)}"]
         if chance.random() < 0.5:
             sets.append("algorithm.target_rate=0.25")
@@ -114,14 +114,14 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
 
 @dataclass
 class World:
-    """What the simulated workers tell about what they did."""
+    """The records of the simulated workers."""
 
-    turns: dict[tuple[int, ...], list[int]]  # gradients applied before a turn, by worker -> the rollouts it was made of
+    turns: dict[tuple[int, ...], list[int]]  # gradients applied before a turn, by worker -> the turn's rollouts
     wrong: list[str]
 
 
 class _Collector:
-    """Collects nothing, correctly labelled."""
+    """Fills rollouts with one labelled step, without an environment."""
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -146,7 +146,7 @@ class _Collector:
 
 
 class _Algorithm:
-    """As many gradients of a round as asked for."""
+    """Makes the scheduled number of gradients per round."""
 
     statistics = ("loss",)
     behaviour_log_probs = False
@@ -157,14 +157,14 @@ class _Algorithm:
 
 
 class _GradientWorker:
-    """Gradients of nothing, made of the right rollouts."""
+    """Makes constant gradients, labelled with their rollouts."""
 
     def __init__(self, algorithm: _Algorithm) -> None:
         self.algorithm = algorithm
 
     def bind(self, weights: NDArray[np.uint8]) -> None: ...
 
-    def let_go(self) -> None: ...
+    def clear_residual(self) -> None: ...
 
     def compute(
         self,
@@ -191,7 +191,7 @@ class _GradientWorker:
 
 
 class _GradientWorkerActor(GradientWorkerActor):
-    """The real actor around a worker that computes nothing."""
+    """The real actor with a worker that computes nothing."""
 
     blueprint: SimulatedBlueprint
 
@@ -200,7 +200,7 @@ class _GradientWorkerActor(GradientWorkerActor):
 
 
 class _Learner(Learner):
-    """The real one, and a note of what each turn was made of."""
+    """The real learner, which also records the rollouts of each turn."""
 
     world: World
 
@@ -213,7 +213,7 @@ class _Learner(Learner):
         return turn
 
     def _judge_target(self, turn: LearnerStep, before: Any, after: Any, optimizer_state: Any) -> None:
-        """The target moves at the updates that its schedule names, and else stays, whoever was killed before."""
+        """Check that the target moves only at the updates of its schedule, also after kills."""
         layout, config = self.shared.layout, self.config
         if not isinstance(config, TargetConfig):
             return
@@ -224,11 +224,11 @@ class _Learner(Learner):
         expected = (np.float32(1.0) - rate) * old + rate * layout.parameters(after)
         version = 1 + updates // config.target_interval * config.target_interval
         if not np.allclose(new, expected, rtol=1e-5) or layout.target_version(after).item() != version:
-            self.world.wrong.append(f"the target of update {updates} is not what its schedule names")
+            self.world.wrong.append(f"the target after update {updates} does not follow its schedule")
 
 
 class _Recorder(Actor):
-    """Takes what the recorder takes, and lets go of what the learner holds for it."""
+    """Receives the recorder's messages and unpins the blocks that the learner holds for it, without writing files."""
 
     role = "recorder"
     numbered = False
@@ -267,7 +267,7 @@ def _network() -> nn.Module:
 
 
 class SimulatedBlueprint(Blueprint):
-    """A blueprint without environments and networks."""
+    """A blueprint whose workers use neither environments nor real networks."""
 
     def __init__(self, config: Config, per_round: int, moments: bool, world: World) -> None:
         self.config = config
@@ -284,7 +284,7 @@ class SimulatedBlueprint(Blueprint):
     def algorithm(self, *, alone: bool = False) -> Any:
         return self._algorithm
 
-    # Whatever else the real ones are given changes nothing here.
+    # Further arguments of the real methods have no effect here.
 
     def vector(self, *given: Any, **more: Any) -> Any:
         return None
@@ -312,7 +312,7 @@ class SimulatedBlueprint(Blueprint):
 
 
 def run(planned: Schedule) -> Simulation:
-    """Simulates one schedule; `wrong` of the result lists every broken promise."""
+    """Simulate one schedule. `wrong` of the result lists every broken promise."""
     config = load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
     world = World({}, [])
     blueprint = SimulatedBlueprint(config, planned.gradients_per_round, planned.moments, world)
@@ -325,19 +325,19 @@ def run(planned: Schedule) -> Simulation:
     return simulation
 
 
-def _recorder_was_hunted(simulation: Simulation) -> bool:
-    """Whether it was killed in all of its tries to save at the end, which fails the run, as it should."""
+def _recorder_failed_every_try(simulation: Simulation) -> bool:
+    """Return whether the recorder was killed in every try to save at the end; the run must then fail."""
     outcome = simulation.outcome
     assert outcome is not None
-    killed = sum(f" {word} recorder-" in line for line in simulation.story for word in ("killed", "start of"))
+    killed = sum(f" {word} recorder-" in line for line in simulation.history for word in ("killed", "start of"))
     return outcome.error == KILLED_AT_THE_END and killed > LAST_TRIES
 
 
 def _judge(simulation: Simulation, planned: Schedule, config: Config, world: World) -> None:
-    """What must be true of every schedule, whatever went wrong on the way."""
+    """Check the promises that every schedule must keep, whatever faults it had."""
     wrong, outcome = simulation.wrong, simulation.outcome
     assert outcome is not None
-    if outcome.state != "finished" and not _recorder_was_hunted(simulation):
+    if outcome.state != "finished" and not _recorder_failed_every_try(simulation):
         wrong.append(f"the run ended as {outcome.state}: {outcome.reason} {outcome.error}")
         return
     wrong += [f"an actor raised {error!r}" for error in simulation.errors]

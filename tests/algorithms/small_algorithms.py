@@ -1,4 +1,4 @@
-"""What tests of algorithms share: a small network, random rollouts, and a receiver that records every gradient."""
+"""A small network, random rollouts, and a receiver that records every gradient, for the tests of algorithms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hive.workers import CollectorsElsewhere, GWorker
 
 Arrays = dict[str, NDArray[Any]]
 
-SIZE = 3  # of an observation
+SIZE = 3  # elements of an observation
 SPECS: dict[str, Any] = {
     "discrete": Discrete(4),
     "multi-discrete": MultiDiscrete((3, 2)),
@@ -297,7 +297,7 @@ def bind(worker: GWorker, network: nn.Module, target: nn.Module | None = None) -
 
 
 def slot_of(worker: GWorker) -> Arrays:
-    """A gradient slot that still holds what was in it before."""
+    """A gradient slot that still holds an earlier gradient."""
     statistics, parameters = len(worker.algo.statistics), len(worker.flat.parameters)
     layout = gradient_layout(worker.flat.parameter_elements, parameters, statistics, 200)
     block = aligned_block(layout.bytes)

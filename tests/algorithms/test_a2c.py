@@ -39,7 +39,7 @@ from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
 
 
 def reference_values(network: Plain, rollout: Rollout, t: int, b: int) -> tuple[Tensor, Tensor, bool]:
-    """The value at (t, b), that of what follows, and whether the episode goes on within the rollout."""
+    """The value at (t, b), the value after it, and whether the episode continues within the rollout."""
 
     def value(observation: NDArray[np.float32]) -> Tensor:
         return network(torch.tensor(observation, dtype=torch.float64)[None])[1][0]
@@ -150,7 +150,7 @@ def test_two_rollouts_are_one_of_all_environments(kind: str, normalize: bool) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_weighted_by_samples_are_the_gradient_of_all(kind: str) -> None:
-    """What the learner relies on when it averages over workers."""
+    """The mean of the workers' gradients, weighted by samples, is the gradient of all rollouts."""
     config, network = A2CConfig(), network_for(kind)
     rollouts = [random_rollout(kind, 20 + n, steps=n + 5, envs=n + 1, length=n + 4) for n in range(4)]
     whole = made(kind, config, network, rollouts)
@@ -244,7 +244,7 @@ class Brightness(nn.Module):
         return self.logits.expand(len(pictures), 4), pictures.float().mean((1, 2, 3))
 
 
-def test_inputs_are_the_rollout_itself_where_nothing_was_cut() -> None:
+def test_inputs_are_the_rollout_itself_without_truncations() -> None:
     """No copy is made, and bytes stay bytes."""
     layout = rollout_layout(4, 2, ((5, 5, 1), "uint8"), ((), "int64"), 2)
     arrays = layout.views(np.zeros(layout.bytes, np.uint8))

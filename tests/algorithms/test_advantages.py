@@ -19,7 +19,7 @@ numbers = st.lists(st.floats(-1e4, 1e4, width=32), max_size=40)
 
 
 def rollout(seed: int = 1, steps: int = 6, envs: int = 3, length: int | None = None) -> Rollout:
-    """Episodes end both ways, some steps are not valid; whatever nobody may read is NaN or out of range."""
+    """Episodes terminate and are truncated, some steps are not valid, and values that must not be read are NaN."""
     generator, length = np.random.default_rng(seed), steps if length is None else length
     layout = rollout_layout(steps, envs, ((1,), "float32"), ((), "int64"), steps * envs)
     arrays: dict[str, NDArray[Any]] = layout.views(np.full(layout.bytes, 0xFF, np.uint8))  # NaN, -1, true
@@ -36,7 +36,7 @@ def rollout(seed: int = 1, steps: int = 6, envs: int = 3, length: int | None = N
 
 
 def holding(values: list[float], valid: list[int] | None = None) -> Rollout:
-    """One environment with so many steps, of which only `valid` is looked at."""
+    """One environment with this many steps, of which only `valid` is read."""
     layout = rollout_layout(len(values), 1, ((1,), "float32"), ((), "int64"), 1)
     arrays = layout.views(np.zeros(layout.bytes, np.uint8))
     arrays["header"][LENGTH] = len(values)
@@ -105,7 +105,7 @@ def test_moments_are_added_up_in_double_precision() -> None:
 
 @given(st.lists(numbers, min_size=1, max_size=5))
 def test_merged_are_mean_and_deviation_of_all(parts: list[list[float]]) -> None:
-    """Of however many, in whatever parts, also empty ones."""
+    """The moments of any number of parts, also empty ones, are those of the whole."""
     together = np.array([value for part in parts for value in part], np.float64)
     mean, deviation = merged([moments(part) for part in parts])
     if not len(together):
@@ -145,7 +145,7 @@ def test_normalized_have_mean_zero_and_deviation_one() -> None:
     np.testing.assert_allclose(made, (values - values.mean()) / values.std(), rtol=1e-4, atol=1e-5)
 
 
-def test_normalized_by_what_others_have() -> None:
+def test_normalized_by_the_moments_of_all_workers() -> None:
     assert normalized(np.float32([1.0, 5.0]), (3.0, 2.0)).tolist() == pytest.approx([-1.0, 1.0])
     assert normalized(np.float32([4.0, 4.0]), (4.0, 0.0)).tolist() == [0.0, 0.0]
     untouched = np.float32([1.0, -7.0])

@@ -106,7 +106,7 @@ def test_a_custom_algorithm_makes_gradients() -> None:
 
 
 def test_gradients_of_a_round_are_made_one_after_the_other() -> None:
-    """Each with the weights that are bound when it is asked for; the first carries the counts of the whole round."""
+    """Each gradient uses the weights bound when it is computed; the first carries the counts of the whole round."""
     first, second = values_for(3), values_for(4)
     worker = worker_for(Reinforce(gradients=2), first)
     outs = [computed(worker, SHARE, 0)]
@@ -191,11 +191,11 @@ def unnamed_statistics(own: As, rollouts: Sequence[Rollout], noise: np.random.Ge
     ("schedule", "cause"),
     [
         (two_in_one, "a second gradient was made before a yield"),
-        (without_samples, "does not say of how many samples"),
+        (without_samples, "the number of samples is missing"),
         (unnamed_statistics, "reports 3 statistics, the algorithm names 2"),
     ],
 )
-def test_what_a_gradient_slot_cannot_hold_is_refused(schedule: Any, cause: str) -> None:
+def test_an_invalid_gradient_is_refused(schedule: Any, cause: str) -> None:
     worker = worker_for(As(schedule), values_for(3))
     with pytest.raises(NetworkError, match=cause) as caught:
         computed(worker, SHARE)
@@ -205,7 +205,7 @@ def test_what_a_gradient_slot_cannot_hold_is_refused(schedule: Any, cause: str) 
 def test_a_gradient_outside_of_a_round_is_refused() -> None:
     algorithm = Reinforce()
     worker_for(algorithm, values_for(3))
-    with pytest.raises(NetworkError, match="no gradient is wanted now"):
+    with pytest.raises(NetworkError, match="no gradient slot is open"):
         algorithm.learn(Rollout(SHARE[0]))
 
 
@@ -242,7 +242,7 @@ class Separate(Reinforce):
 
 
 def separate_gradients(network: Apart, inputs: torch.Tensor) -> list[Any]:
-    """Of each parameter, from the loss of its own part alone."""
+    """Return the gradient of each parameter, from the loss of its own part alone."""
     actions, values = network.actor(inputs), network.critic(inputs).squeeze(-1)
     critic_loss, actor_loss = (actions.sum(1) - values).square().mean(), -(actions[:, 0] * values).mean()
     actor = torch.autograd.grad(actor_loss, list(network.actor.parameters()), retain_graph=True)
@@ -272,7 +272,7 @@ def test_a_joint_gradient_of_zero_samples_is_not_computed() -> None:
     out = computed(worker_for(algorithm, network), SHARE[:1])
     assert (out["header"][SAMPLES], out["mask"].any()) == (0, False)
     algorithm.connect(network)
-    assert len(list(algorithm.gradients([]))) == 1  # and needs no optimizer in a script
+    assert len(list(algorithm.gradients([]))) == 1  # a bare yield needs no optimizer
 
 
 def test_several_networks_take_their_steps_together_in_a_script() -> None:

@@ -161,7 +161,7 @@ def test_on_policy_value_targets_are_a2cs_with_any_lambda() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_weighted_by_samples_are_the_gradient_of_all(kind: str) -> None:
-    """What the learner relies on when it averages over workers."""
+    """The mean of the workers' gradients, weighted by samples, is the gradient of all rollouts."""
     algorithm, network = impala(kind, IMPALAConfig()), network_for(kind)
     rollouts = [random_rollout(kind, 20 + n, steps=n + 5, envs=n + 1, length=n + 4) for n in range(4)]
     whole = made(algorithm, network, rollouts)

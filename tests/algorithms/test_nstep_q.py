@@ -174,7 +174,7 @@ def test_nothing_valid_is_no_gradient() -> None:
 
 
 def test_gradients_weighted_by_samples_are_the_gradient_of_all() -> None:
-    """What the learner relies on when it averages over workers."""
+    """The mean of the workers' gradients, weighted by samples, is the gradient of all rollouts."""
     online, target = values_for(3), values_for(4)
     rollouts = [random_rollout("discrete", 20 + n, steps=n + 5, envs=n + 1, length=n + 4) for n in range(4)]
     whole = made(NStepQConfig(), online, target, rollouts)
@@ -244,6 +244,6 @@ def test_exploration_steps_are_those_of_all_collectors(values: dict[str, Any], r
 
 def test_only_single_choices_have_action_values() -> None:
     for kind in ("multi-discrete", "box"):
-        with pytest.raises(TopologyError, match="not a single choice") as caught:
+        with pytest.raises(TopologyError, match="needs a single discrete action") as caught:
             NStepQ(NStepQConfig(), distribution_for(SPECS[kind]))
         assert "ppo" in caught.value.hint

@@ -96,8 +96,8 @@ def turned(learner: Learner) -> list[float]:
     gradient["mask"][:] = True
     gradient["header"][SAMPLES] = 1
     weights, out = aligned_block(state.bytes), aligned_block(state.bytes)
-    ledgers = [aligned_block(learner.layout.bytes) for _ in range(2)]
-    learner.turn([gradient], weights, ledgers[0], out, ledgers[1])
+    optimizer_states = [aligned_block(learner.layout.bytes) for _ in range(2)]
+    learner.turn([gradient], weights, optimizer_states[0], out, optimizer_states[1])
     changed: list[float] = state.parameters(out)[:2].tolist()
     return changed
 
@@ -114,7 +114,7 @@ def test_a_learner_steps_by_the_new_rate_and_clip() -> None:
     assert learner.shared.optimizer.settings.weight_decay == 0.1
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_change_changes_nothing() -> None:
     made = PPO(PPOConfig(), ACTIONS)
     for name, value in (("clip_rage", 0.1), ("clip_range", -1), ("clip_range", None), ("minibatches", 2)):
         with pytest.raises(ConfigError):
@@ -122,11 +122,11 @@ def test_what_is_refused_changes_nothing() -> None:
     assert made.config == PPOConfig()
 
 
-def test_an_algorithm_of_ones_own_says_whether_it_takes_changes() -> None:
+def test_a_user_defined_algorithm_may_not_be_configurable() -> None:
     class Own:
         def __init__(self) -> None:
             self.config = A2CConfig()
 
-    with pytest.raises(ConfigError, match=r"Own takes no change of `discount`") as caught:
+    with pytest.raises(ConfigError, match=r"`discount` of Own cannot be changed") as caught:
         update_parameter(Own(), "discount", 0.5)  # type: ignore[arg-type]
     assert "Configured" in caught.value.hint

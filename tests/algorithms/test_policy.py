@@ -41,7 +41,7 @@ ACTIONS: dict[str, ActionSpec] = {
 NETWORK = NetworkConfig(middleware=(8,))
 
 
-HEADS = ("policy", "value")  # of descriptions that name none
+HEADS = ("policy", "value")  # default heads of a description
 
 
 def trained(
@@ -130,7 +130,7 @@ def test_a_description_without_heads_is_of_a_policy_and_a_value(tmp_path: Path) 
     np.testing.assert_array_equal(hive.load(str(place))(rows(5)), expected)
 
 
-def test_it_says_what_it_is_of(tmp_path: Path) -> None:
+def test_a_policy_reports_the_progress_of_its_run(tmp_path: Path) -> None:
     policy = hive.load(str(saved(tmp_path)[0]))
     assert (policy.updates, policy.env_steps, policy.mean_return) == (5, 64, 1.5)
     assert (policy.observation, policy.action) == (SEEN, ACTIONS["discrete"])
@@ -150,7 +150,7 @@ def test_of_a_run_the_newest_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 1, 3)])
 def test_observations_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
     policy = hive.load(str(saved(tmp_path)[0]))
-    text = re.escape(f"observations of shape {list(shape)}, expected [3] or a batch of those")
+    text = re.escape(f"got observations of shape {list(shape)}, expected [3] or a batch of these")
     with pytest.raises(ValueError, match=text):
         policy(np.zeros(shape, np.float32))
 
@@ -184,7 +184,7 @@ def test_pictures_stay_bytes(tmp_path: Path) -> None:
 OWN = NetworkConfig(module="small_policy:Own")
 
 
-def test_code_of_ones_own_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_defined_code_requires_own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_policy.py").write_text(
         "import torch\n"
         "class Own(torch.nn.Module):\n"
@@ -198,7 +198,7 @@ def test_code_of_ones_own_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(tmp_path))
     place, module = saved(tmp_path, network=OWN)
     monkeypatch.delitem(sys.modules, "small_policy")
-    with pytest.raises(RecordError, match=r"is made of `small_policy:Own`, which would be imported") as caught:
+    with pytest.raises(RecordError, match=r"uses `small_policy:Own`, which would be imported") as caught:
         hive.load(str(place))
     assert "own_code=True" in caught.value.hint
     assert "small_policy" not in sys.modules

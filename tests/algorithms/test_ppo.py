@@ -65,7 +65,7 @@ class Exact:
     targets: Tensor
 
     def loss(self, kind: str, config: PPOConfig, network: Plain, picked: Any) -> tuple[Tensor, list[float]]:
-        """Of some of the samples, with its statistics."""
+        """Return the loss of some samples, with its statistics."""
         policy, values = network(self.observations[picked])
         actions, advantages = self.actions[picked], self.advantages[picked]
         parts = distributions(kind, policy)
@@ -139,7 +139,7 @@ CONFIGS = {
 @pytest.mark.parametrize("settings", CONFIGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_and_gradients_are_those_of_the_reference(kind: str, settings: str, share: str) -> None:
-    """Of every slice of every epoch; each has clipped samples and others, and all together both kinds of ends."""
+    """Every slice of every epoch has clipped and unclipped samples; the rollouts have both kinds of ends."""
     config, network, rollouts = CONFIGS[settings], network_for(kind), share_of(kind, share)
     exact_network = copy.deepcopy(network).double()
     samples = exact(config, exact_network, rollouts)
@@ -187,9 +187,7 @@ def by_hand(arrays: Arrays, **settings: Any) -> tuple[tuple[float, ...], NDArray
         (0.9, -2.0, 0.9 * -2, 0),
     ],
 )
-def test_the_clip_takes_away_what_would_be_gained_only(
-    ratio: float, advantage: float, gained: float, clipped: int
-) -> None:
+def test_the_clip_only_limits_gains(ratio: float, advantage: float, gained: float, clipped: int) -> None:
     """Beyond the clip there is no gradient in the direction of the advantage; in the other there is."""
     arrays = one_environment([advantage], [0.0, 0.0])
     arrays["log_probs"][:] = math.log(0.25 / ratio)
@@ -271,7 +269,7 @@ def test_an_epoch_is_every_valid_sample_once(epochs: int, minibatches: int) -> N
 
 
 def orders(noise: np.random.Generator | None) -> list[bytes]:
-    """What each of two epochs goes through."""
+    """Return the order of the samples in each of two epochs."""
     algorithm = ppo("discrete", PPOConfig(epochs=2, minibatches=2))
     gradients = gradients_of(algorithm, network_for("discrete"), [ROLLOUT], noise)
     rows = [gradient.inputs.numpy().tobytes() for gradient in gradients]
@@ -301,7 +299,7 @@ def test_without_a_stream_the_order_is_always_the_same() -> None:
 
 
 def test_more_slices_than_samples() -> None:
-    """Those that are left over are gradients of no samples: every worker has the same number of slices."""
+    """Surplus slices are gradients of zero samples: every worker has the same number of slices."""
     algorithm = ppo("discrete", PPOConfig(epochs=2, minibatches=5))
     share = [Rollout(one_environment([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0]))]
     assert [gradient.samples for gradient in gradients_of(algorithm, Reads(), share)] == [1, 1, 1, 0, 0] * 2
@@ -334,7 +332,7 @@ def test_advantages_are_those_of_the_weights_that_the_round_began_with() -> None
     ("workers", "normalize", "expected"), [(1, True, 12), (1, False, 12), (2, True, 13), (2, False, 12), (5, True, 13)]
 )
 def test_gradients_per_round(workers: int, normalize: bool, expected: int) -> None:
-    """One more where workers tell each other what they have."""
+    """There is one gradient more if workers share their moments."""
     config = PPOConfig(epochs=3, minibatches=4, normalize_advantages=normalize)
     algorithm = ppo("discrete", config, workers)
     assert algorithm.gradients_per_round == expected
@@ -379,7 +377,7 @@ def test_several_workers_are_one(name: str, workers: int) -> None:
         asked.append(mine)
         return merged(asked)
 
-    for share in shares:  # first everybody is asked
+    for share in shares:  # request the moments of all workers first
         gradients_of(algorithm, network, share, answer=ask)
     assert len(asked) == (workers if algorithm.asks_for_moments else 0)
     together = merged(asked)
@@ -393,7 +391,7 @@ def test_several_workers_are_one(name: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c normalised"])
-def test_what_the_others_have_makes_a_difference(name: str) -> None:
+def test_the_moments_of_other_workers_matter(name: str) -> None:
     """So that the above says something: normalised by their own moments, two workers are not one."""
     network, shares, algorithm = network_for("discrete"), shares_of(2), MAKERS[name](2)
     parts = [gradients_of(algorithm, network, share, answer=lambda mine: merged([mine]))[0] for share in shares]
@@ -445,7 +443,7 @@ def test_a_round_in_the_gradient_worker() -> None:
         assert out["mask"].all()
 
 
-def test_what_a_round_counts_stands_on_its_first_gradient_only() -> None:
+def test_a_rounds_counts_are_in_its_first_gradient_only() -> None:
     worker = ppo_worker(PPOConfig(epochs=2, minibatches=2))
     outs = [computed(worker, SHARE, sequence) for sequence in range(8)]
     headers = np.array([out["header"] for out in outs])
@@ -483,7 +481,7 @@ def test_with_several_workers_the_first_gradient_is_their_moments() -> None:
 
 @pytest.mark.parametrize("begins", [1, 3, 4])
 def test_a_successor_in_the_middle_of_a_round_makes_gradients_of_no_samples(begins: int) -> None:
-    """What the dead one began is lost; the next round is the same as if nothing had happened."""
+    """The round of the killed worker is lost; the next round is unaffected."""
     config = PPOConfig(epochs=2, minibatches=2)
     successor, undisturbed = ppo_worker(config, workers=2), ppo_worker(config, workers=2)
     moments = {1: (0.0, 1.0), 6: (0.5, 2.0)}
@@ -520,7 +518,7 @@ def test_more_slices_than_samples_in_the_gradient_worker() -> None:
 
 
 def test_each_gradient_is_made_with_the_weights_that_are_bound() -> None:
-    """The first weights are asked for values, the others only for gradients."""
+    """The first weights compute the values, the later ones only gradients."""
     config = PPOConfig(epochs=2, minibatches=1)
     worker, network, other = ppo_worker(config), network_for("discrete"), network_for("discrete", 4)
     _, later = gradients_of(

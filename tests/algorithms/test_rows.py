@@ -46,7 +46,7 @@ def three() -> list[Rollout]:
     ]
 
 
-ACTED = [*range(6), *range(13, 19)]  # of three()
+ACTED = [*range(6), *range(13, 19)]  # indices of the acted rows of three()
 
 
 def test_inputs_are_rows_then_final_observations_of_each_rollout() -> None:
@@ -100,7 +100,7 @@ def test_unflat_undoes_flat_without_a_copy(make: Any) -> None:
         assert np.shares_memory(part, rows) or not part.size
 
 
-def test_values_and_what_followed() -> None:
+def test_values_of_states_and_their_successors() -> None:
     rollouts = three()
     values = np.arange(21, dtype=np.float32) * 10
     (first, mine, following), (_, empty, nothing), (_, last, after) = values_of(rollouts, values)

@@ -1,4 +1,4 @@
-"""An update from the loss to the checkpoint: the stages and their order, what is refused, what is restored."""
+"""An update from the loss to the checkpoint: the stages and their order, errors, and restored states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hive.networks import FlatParameters
 
 
 class Kept:
-    """A writer that keeps what it is given."""
+    """A writer that records its calls."""
 
     def __init__(self, log_dir: str = "runs") -> None:
         self.log_dir = log_dir
@@ -105,7 +105,7 @@ def test_no_grad_keeps_the_mode_and_eval_evaluates() -> None:
 
 
 def test_the_order_of_a_step_is_the_one_documented() -> None:
-    """Every stage writes what it finds into one list."""
+    """Every stage appends its observations to one list."""
     events: list[str] = []
     model = line()
 
@@ -234,7 +234,7 @@ def test_a_gradient_that_is_not_finite_can_be_skipped_or_let_through() -> None:
     assert math.isnan(weight_of(accepting))
 
 
-def test_a_grad_scaler_is_unscaled_before_clipping_and_skips_what_overflows() -> None:
+def test_a_grad_scaler_is_unscaled_before_clipping_and_skips_an_overflow() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     a = approximation(1.0, clip_grad=10.0, scaler=scaler)
     a.reinforce(loss(a, 1.0))
@@ -250,7 +250,7 @@ def test_a_grad_scaler_is_unscaled_before_clipping_and_skips_what_overflows() ->
     assert weight_of(a) == 0.0
 
 
-def test_what_the_optimizer_holds_is_what_is_clipped() -> None:
+def test_all_parameters_of_the_optimizer_are_clipped() -> None:
     """The gradient is the one that the step applies, also where the optimizer holds more than the model."""
     model, stranger = line(), nn.Parameter(torch.zeros(1))
     a = Approximation(model, torch.optim.SGD([*model.parameters(), stranger], lr=1.0), clip_grad=1.0)
@@ -259,7 +259,7 @@ def test_what_the_optimizer_holds_is_what_is_clipped() -> None:
     assert float(stranger.detach()) == pytest.approx(-0.8, abs=1e-5)
 
 
-def test_without_an_optimizer_it_can_be_asked_but_not_trained() -> None:
+def test_without_an_optimizer_it_can_be_called_but_not_trained() -> None:
     a = Approximation(line(2.0), name="fixed")
     assert float(a.eval(torch.ones(1, 1))) == 2.0
     loss(a).backward()
@@ -289,7 +289,7 @@ def test_without_an_optimizer_it_is_refused_before_it_leaves_a_gradient(steps: i
 def test_a_weight_that_is_refused_leaves_no_gradient(weight: float) -> None:
     a = approximation()
     for call in (lambda: a.accumulate(loss(a), weight), lambda: accumulate_jointly([(a, loss(a))], weight=weight)):
-        with pytest.raises(NetworkError, match="weight of a loss is positive"):
+        with pytest.raises(NetworkError, match="weight of a loss must be positive"):
             call()
         assert a.model.weight.grad is None  # type: ignore[union-attr]
 
@@ -318,11 +318,11 @@ def test_a_scaling_that_would_do_nothing_is_refused() -> None:
         (lambda a: a.reinforce(1.0), "is given a loss 1.0"),
         (lambda a: a.reinforce(torch.tensor(1.0)), "depends on no parameter"),
         (lambda a: a.reinforce(a(torch.ones(2, 1))), r"of shape \[2, 1\]"),
-        (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss is positive, got 0.0"),
-        (lambda a: a.accumulate(loss(a), math.nan), "weight of a loss is positive, got nan"),
+        (lambda a: a.accumulate(loss(a), 0.0), "weight of a loss must be positive and finite, got 0.0"),
+        (lambda a: a.accumulate(loss(a), math.nan), "weight of a loss must be positive and finite, got nan"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(call: Any, cause: str) -> None:
+def test_invalid_losses_are_refused(call: Any, cause: str) -> None:
     a = approximation()
     with pytest.raises(NetworkError, match=cause):
         call(a)
@@ -346,7 +346,7 @@ def test_what_cannot_be_learned_from_is_refused(call: Any, cause: str) -> None:
         ({"accumulate_steps": 0}, "accumulate_steps = 0"),
         ({"accumulate_steps": 1.5}, "accumulate_steps = 1.5"),
         ({"non_finite": "ignore"}, "non_finite = 'ignore'"),
-        ({"device": "meta"}, "is on cpu, device says meta"),
+        ({"device": "meta"}, "is on cpu, but device is meta"),
         ({"optimizer": torch.optim.LBFGS(line().parameters())}, "LBFGS"),
         ({"model": nn.ReLU()}, "has no parameters"),
     ],
@@ -381,7 +381,7 @@ def test_the_device_is_where_the_model_is_now() -> None:
     assert Approximation(nn.BatchNorm1d(1, affine=False)).device == torch.device("cpu")
 
 
-def test_a_writer_that_says_where_gets_checkpoints_every_200_updates(tmp_path: Path) -> None:
+def test_with_a_writer_checkpoints_are_saved_every_200_updates(tmp_path: Path) -> None:
     a = approximation(writer=Kept(str(tmp_path)), name="q")
     assert isinstance(a.checkpointer, PeriodicCheckpointer)
     assert a.checkpointer.frequency == 200

@@ -1,4 +1,4 @@
-"""Checkpointers: when they save, what, how it survives a death, and how it comes back."""
+"""Checkpointers: when and what they save, killed writers, and restored states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_dummy_saves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_it_saves_after_every_so_many_updates(tmp_path: Path, background: bool) -> None:
+def test_it_saves_after_every_frequency_updates(tmp_path: Path, background: bool) -> None:
     model = filled(0.0)
     saving = checkpointer(tmp_path / "runs", model, frequency=3, background=background)
     assert not (tmp_path / "runs").exists(), "init writes nothing"
@@ -77,7 +77,7 @@ def test_the_newest_and_the_best_stay(tmp_path: Path) -> None:
     assert updates_in(tmp_path) == [3, 5, 6]
 
 
-def test_restoring_goes_on_from_the_newest_intact_one(tmp_path: Path) -> None:
+def test_restoring_continues_from_the_newest_intact_checkpoint(tmp_path: Path) -> None:
     model = filled(1.0)
     saving = checkpointer(tmp_path, model)
     for value in (1.0, 2.0, 3.0):
@@ -124,7 +124,7 @@ def test_two_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "q" / "000001")["model"]["bias"].tolist() == [2.0]
 
 
-def test_a_name_is_free_again_when_its_owner_is_gone(tmp_path: Path) -> None:
+def test_a_name_can_be_reused_when_its_owner_is_collected(tmp_path: Path) -> None:
     first = checkpointer(tmp_path, filled(1.0))
     second = checkpointer(tmp_path, filled(2.0))
     del second
@@ -133,8 +133,8 @@ def test_a_name_is_free_again_when_its_owner_is_gone(tmp_path: Path) -> None:
     assert updates_in(tmp_path) == [1]
 
 
-class DyingFiles(Files):
-    """Dies at the n-th operation and does nothing from then on, as a killed process."""
+class KilledFiles(Files):
+    """Fails at the n-th operation and all later ones, as the files of a killed process do."""
 
     def __init__(self, operations: int) -> None:
         self.left = operations
@@ -165,12 +165,12 @@ class DyingFiles(Files):
         super().remove(path)
 
 
-def test_a_death_at_any_operation_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_operation_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     deaths = 0
     for operations in range(100):
         folder = tmp_path / str(operations)
         checkpointer(folder, filled(1.0), keep=1)()
-        dying = checkpointer(folder, filled(2.0), keep=1, files=DyingFiles(operations))
+        dying = checkpointer(folder, filled(2.0), keep=1, files=KilledFiles(operations))
         dying.restore()
         dying._whole = checkpointer(folder / "elsewhere", filled(2.0))._whole
         try:
@@ -191,7 +191,7 @@ class FullDisk(Files):
         raise OSError(28, "No space left on device")
 
 
-def test_what_the_thread_could_not_write_is_told_at_the_next_save(tmp_path: Path) -> None:
+def test_an_error_of_the_thread_is_raised_by_the_next_save(tmp_path: Path) -> None:
     saving = checkpointer(tmp_path, filled(1.0), background=True, files=FullDisk())
     saving()
     with pytest.raises(RecordError, match="no space left on device"):
@@ -209,7 +209,7 @@ def test_impossible_numbers_are_refused(setting: dict[str, int]) -> None:
 
 
 def test_it_must_know_a_model() -> None:
-    with pytest.raises(NetworkError, match="given no model"):
+    with pytest.raises(NetworkError, match="has no model yet"):
         PeriodicCheckpointer(1)()
 
 
@@ -221,7 +221,7 @@ def test_a_pickle_is_not_read(tmp_path: Path) -> None:
     assert "pickle" in refused.value.hint
 
 
-def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path: Path) -> None:
+def test_foreign_folders_and_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError):
         load_checkpoint(tmp_path / "nothing")
     for number, state in enumerate(({}, {"format": 1}, {"format": 1, "tree": {"dict": [["model", 3]]}})):

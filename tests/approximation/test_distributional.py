@@ -85,7 +85,7 @@ def test_a_distribution_on_the_support_stays_as_it_is(v_min: float, v_max: float
 
 
 @pytest.mark.parametrize(("shift", "end"), [(1000.0, -1), (-1000.0, 0), (torch.inf, -1)])
-def test_what_lies_beyond_goes_to_the_end(shift: float, end: int) -> None:
+def test_mass_beyond_an_end_moves_to_that_end(shift: float, end: int) -> None:
     q = q_dist(1, 51, -10, 10)
     uniform = torch.full((3, 51), 1 / 51)
     if shift == torch.inf:
@@ -155,8 +155,8 @@ def test_the_support_is_part_of_the_state_and_moves_with_the_model() -> None:
     [
         ({"v_min": 1, "v_max": 2}, r"value 0 is not within the support from 1 to 2"),
         ({"v_min": -2, "v_max": -1}, r"value 0 is not within the support"),
-        ({"v_min": 2, "v_max": -2}, "no support of 5 atoms from 2 to -2"),
-        ({"n_atoms": 1}, "no support of 1 atoms"),
+        ({"v_min": 2, "v_max": -2}, "invalid support of 5 atoms from 2 to -2"),
+        ({"n_atoms": 1}, "invalid support of 1 atoms"),
         ({"n_actions": 0}, "n_actions = 0"),
     ],
 )

@@ -13,7 +13,7 @@ from hive.approximation import Approximation, FeatureNetwork, FixedTarget, QNetw
 from hive.errors import NetworkError
 
 STATES = torch.linspace(-1, 1, 40).reshape(8, 5)
-SCALES = (1.0, 0.5, 3.0)  # of the features, v and q
+SCALES = (1.0, 0.5, 3.0)  # loss_scaling of the features, v and q
 
 
 def filled(inputs: int, outputs: int, phase: float) -> nn.Linear:
@@ -127,7 +127,7 @@ def test_states_keep_their_mask_and_get_features() -> None:
     assert torch.equal(features.eval(STATES), features.target(STATES))
 
 
-def test_what_nobody_holds_is_let_go() -> None:
+def test_features_without_references_are_released() -> None:
     features, _, _ = family(cache_size=2)
     for _ in range(50):
         features(STATES)  # inference by the wrong door
@@ -136,9 +136,9 @@ def test_what_nobody_holds_is_let_go() -> None:
     assert len(features._waiting) == 1
 
 
-def test_what_a_loss_holds_waits_and_learns() -> None:
+def test_features_in_the_graph_of_a_loss_wait_and_learn() -> None:
     features, v, _ = family()
-    loss = loss_of(v(features(STATES)))  # nobody but the graph holds the leaf
+    loss = loss_of(v(features(STATES)))  # only the graph refers to the leaf
     for _ in range(3):
         features(STATES)
     gc.collect()
@@ -150,7 +150,7 @@ def test_what_a_loss_holds_waits_and_learns() -> None:
     assert not torch.equal(weights(features)[0], before)
 
 
-def test_too_many_that_wait_are_an_error_that_says_the_way_out() -> None:
+def test_too_many_waiting_passes_raise_an_error_with_a_hint() -> None:
     features, v, _ = family(cache_size=3)
     held = [features(STATES) for _ in range(3)]
     with pytest.raises(NetworkError, match="3 forward passes of `feature` wait for reinforce") as refused:
@@ -175,17 +175,17 @@ def test_without_a_graph_nothing_waits() -> None:
 
 def test_no_gradient_from_a_head_is_an_error() -> None:
     features, _, _ = family()
-    with pytest.raises(NetworkError, match="no gradient has come to `feature`"):
+    with pytest.raises(NetworkError, match="no gradient has reached `feature`"):
         features.reinforce()
     shared = features(STATES)
-    with pytest.raises(NetworkError, match="no gradient has come"):
+    with pytest.raises(NetworkError, match="no gradient has reached"):
         features.reinforce()
     shared.sum().backward()
     features.reinforce()
 
 
-@pytest.mark.parametrize(("style", "cause"), [("detached", "takes its gradient from the heads"), ("shared", "no loss")])
-def test_each_style_says_what_it_wants(style: Any, cause: str) -> None:
+@pytest.mark.parametrize(("style", "cause"), [("detached", "its gradient comes from the heads"), ("shared", "no loss")])
+def test_each_style_refuses_the_arguments_of_the_other(style: Any, cause: str) -> None:
     features, v, _ = family(style=style)
     loss = loss_of(v(features(STATES)))
     with pytest.raises(NetworkError, match=cause):
@@ -244,7 +244,7 @@ def test_where_there_is_nothing_to_learn_the_heads_learn(kind: str, style: Any) 
     assert (features.updates, features._waiting) == (0, [])
 
 
-def test_a_gradient_passes_through_what_is_frozen_and_learns_below() -> None:
+def test_a_gradient_passes_through_a_frozen_model_to_the_modules_below() -> None:
     below, _, _ = family((1.0, 1.0, 1.0))
     frozen = FeatureNetwork(filled(6, 6, 3.0).requires_grad_(False))
     v = VNetwork(head := filled(6, 1, 1.0), sgd(head))
@@ -257,7 +257,7 @@ def test_a_gradient_passes_through_what_is_frozen_and_learns_below() -> None:
     assert not torch.equal(weights(below)[0], before)
 
 
-def test_what_is_no_longer_frozen_learns() -> None:
+def test_a_model_that_is_no_longer_frozen_learns() -> None:
     trunk, head, _ = modules()
     features, v = FeatureNetwork(trunk.requires_grad_(False), sgd(trunk)), VNetwork(head, sgd(head))
     for expected in (0, 1):
@@ -286,6 +286,6 @@ def test_its_settings_are_checked() -> None:
         family(style="joint")
     with pytest.raises(NetworkError, match="cache_size = 0"):
         family(cache_size=0)
-    with pytest.raises(NetworkError, match="whose gradient the heads have scaled"):
+    with pytest.raises(NetworkError, match="the heads scale the gradient"):
         family(scaler=torch.amp.GradScaler("cpu"))
     assert isinstance(family(target=FixedTarget(2))[0].target_network, FixedTarget)

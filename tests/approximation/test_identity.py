@@ -1,4 +1,4 @@
-"""The identity: answers with its input and learns nothing."""
+"""The identity: returns its input and learns nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive.approximation import FixedTarget, Identity
 from hive.errors import NetworkError
 
 
-def test_everything_it_is_asked_is_its_input() -> None:
+def test_every_forward_pass_returns_its_input() -> None:
     identity = Identity("cpu", target=FixedTarget(1))
     states = {"observation": torch.ones(2, 3)}
     for answer in (identity, identity.no_grad, identity.eval, identity.target):

@@ -13,7 +13,7 @@ from hive.errors import NetworkError
 from hive.losses import LossValue
 
 STATES = torch.linspace(-1, 1, 12).reshape(4, 3)
-SCALES = (0.5, 2.0, 0.25)  # of the features, and of two heads
+SCALES = (0.5, 2.0, 0.25)  # loss_scaling of the features and of two heads
 
 
 def layer(inputs: int, outputs: int, phase: float) -> nn.Linear:
@@ -84,12 +84,12 @@ def test_a_head_may_have_several_losses_and_steps_once() -> None:
 
 def test_features_that_cannot_get_a_gradient_leave_none_in_the_heads() -> None:
     features, head, _ = family("detached")
-    with pytest.raises(NetworkError, match="no gradient has come"):
+    with pytest.raises(NetworkError, match="no gradient has reached"):
         reinforce_jointly([(head, head(torch.ones(2, 4)).sum())], [features])
     assert all(parameter.grad is None for parameter in head.model.parameters())
 
 
-def test_what_cannot_be_joined_is_refused() -> None:
+def test_invalid_arguments_of_a_joint_update_are_refused() -> None:
     with pytest.raises(NetworkError, match="no losses"):
         reinforce_jointly([])
     _, head, _ = family("shared")
@@ -97,7 +97,7 @@ def test_what_cannot_be_joined_is_refused() -> None:
     for pairs, features, cause in (
         ([head], [], "a list of pairs"),
         ([(loss, head)], [], "a list of pairs"),
-        ([(head, loss)], head, "features are given as a list"),
+        ([(head, loss)], head, "features must be a list"),
         ([(head, None)], [], "is given a loss None"),
     ):
         with pytest.raises(NetworkError, match=cause):
@@ -132,7 +132,7 @@ def pair(**settings: Any) -> tuple[VNetwork, VNetwork, list[Any]]:
     return made[0], made[1], events
 
 
-def test_each_loss_reaches_only_its_own_approximation() -> None:
+def test_each_loss_reaches_only_its_approximation() -> None:
     """As in DDPG, whose actor's loss is the critic's value of its actions."""
     critic, actor, _ = pair()
     alone, same, _ = pair()
@@ -210,7 +210,7 @@ class Somebody:
 
 
 @pytest.mark.parametrize("call", [jointly, lambda *parts: reinforce_jointly(list(parts))], ids=["each", "shared"])
-def test_what_cannot_learn_together_is_refused_before_any_backward_pass(call: Any) -> None:
+def test_approximations_that_cannot_learn_jointly_are_refused_before_any_backward_pass(call: Any) -> None:
     first, second, events = pair()
     shared = VNetwork(first.model.model, torch.optim.SGD(first.model.parameters(), lr=0.1), "shared")
     fixed, of_a_run = VNetwork(layer(3, 1, 3.0), None, "fixed"), VNetwork(layer(3, 1, 3.0), Somebody(), "run")
@@ -226,6 +226,6 @@ def test_what_cannot_learn_together_is_refused_before_any_backward_pass(call: An
     assert events == []
 
 
-def test_no_loss_is_no_joint_update() -> None:
+def test_a_joint_update_without_losses_is_refused() -> None:
     with pytest.raises(NetworkError, match="no losses"):
         jointly()

@@ -1,4 +1,4 @@
-"""The mean of several backward passes, and what it leaves in `.grad`."""
+"""The mean of several backward passes, and `.grad` after it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_own_backward_passes_are_counted_with_their_weight() -> None:
     assert weight(a) == [-RATE * 7.0, 0.0, 0.0]
 
 
-def test_zero_grad_forgets_what_was_accumulated() -> None:
+def test_zero_grad_clears_accumulated_gradients() -> None:
     a = approximation(vector())
     a.accumulate(push(a, 100.0, 0.0, 0.0), 3.0)
     a.zero_grad()
@@ -123,7 +123,7 @@ def test_a_loss_that_reaches_no_parameter_of_the_optimizer_is_refused() -> None:
         a.accumulate(push(a, 1.0, 0.0, 0.0))
 
 
-def test_a_model_that_has_moved_is_accumulated_anew() -> None:
+def test_a_model_of_another_dtype_gets_a_new_accumulator() -> None:
     a = approximation(vector())
     a.accumulate(push(a, 1.0, 0.0, 0.0)).step()
     a.model.double()
@@ -132,7 +132,7 @@ def test_a_model_that_has_moved_is_accumulated_anew() -> None:
     assert weight(a) == [-2 * RATE, -RATE, -RATE]
 
 
-def test_a_copy_goes_on_from_its_own_sums() -> None:
+def test_a_copy_continues_with_separate_sums() -> None:
     a = approximation(vector())
     a.accumulate(push(a, 1.0, 0.0, 0.0))
     b = copy.deepcopy(a)

@@ -1,4 +1,4 @@
-"""An Approximation of a run: it hands losses over, and steps nothing."""
+"""An Approximation of a run: it passes losses to its receiver and makes no steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONES = torch.ones(4, 1)
 
 
 class Received:
-    """A receiver, as the slot of a gradient worker is one, that keeps what it is given.
+    """A receiver that records its calls, in place of a gradient worker's slot.
 
     Makes the backward passes at once, as a slot does; `rows` are (losses, samples, statistics).
     """
@@ -128,7 +128,7 @@ STEPS: dict[str, Callable[[Approximation], Any]] = {
 
 
 @pytest.mark.parametrize("call", STEPS.values(), ids=STEPS.keys())
-def test_what_only_an_optimizer_can_do_is_refused(call: Callable[[Approximation], Any]) -> None:
+def test_calls_that_need_an_optimizer_are_refused(call: Callable[[Approximation], Any]) -> None:
     receiver, model = Received(), line()
     with pytest.raises(NetworkError, match="the learner of the run steps `q`") as error:
         call(Approximation(model, receiver, name="q"))
@@ -155,7 +155,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS.items(), ids=SETTINGS.keys())
 def test_settings_of_a_step_are_refused_in_a_run(name: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(NetworkError, match=f"`q` is stepped by the learner of a run, and its {name} would do nothing"):
+    with pytest.raises(NetworkError, match=f"stepped by the learner of a run, so its {name} would have no effect"):
         QNetwork(line(), Received(), **settings)
     model = line()
     QNetwork(model, torch.optim.SGD(model.parameters()), **settings)
@@ -164,7 +164,7 @@ def test_settings_of_a_step_are_refused_in_a_run(name: str, settings: dict[str, 
 def test_a_scheduler_is_refused_too() -> None:
     model = line()
     scheduler = torch.optim.lr_scheduler.ExponentialLR(torch.optim.SGD(model.parameters()), 0.5)
-    with pytest.raises(NetworkError, match="its scheduler would do nothing"):
+    with pytest.raises(NetworkError, match="its scheduler would have no effect"):
         Approximation(model, Received(), scheduler=scheduler)
 
 

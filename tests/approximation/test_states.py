@@ -91,7 +91,7 @@ def test_a_single_library_state_has_a_number_for_mask() -> None:
     assert torch.equal(masked(torch.ones(3), LibraryState(observation=torch.ones(3), mask=0)), torch.zeros(3))
 
 
-def test_a_terminal_row_replaces_what_the_model_says() -> None:
+def test_a_terminal_row_replaces_the_output_of_the_model() -> None:
     values = masked(torch.full((4, 2), 5.0), FORMS[0], torch.tensor([7.0, 8.0]))
     assert values.tolist() == [[5, 5], [7, 8], [5, 5], [5, 5]]
 
@@ -102,11 +102,11 @@ def test_a_terminal_row_replaces_what_the_model_says() -> None:
         (None, "NoneType"),
         ({"image": ROWS}, "dict"),
         ({"observation": [1.0]}, "list as `observation`"),
-        (torch.tensor(1.0), "no axis that counts states"),
+        (torch.tensor(1.0), "no axis of states"),
         ({"observation": ROWS, "mask": torch.ones(3)}, r"mask \[3\] does not fit observations \[4, 3\]"),
     ],
 )
-def test_what_is_no_states_is_refused(states: Any, cause: str) -> None:
+def test_invalid_states_are_refused(states: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         leading_shape(states)
 
@@ -117,11 +117,11 @@ def test_a_model_that_loses_rows_is_refused(result: Any) -> None:
         over_states(lambda observation: result, ROWS)
 
 
-def test_an_object_that_cannot_be_changed_says_so() -> None:
+def test_an_object_whose_observations_cannot_be_replaced_is_refused() -> None:
     class Fixed:
         observation = ROWS
 
-    with pytest.raises(NetworkError, match="`Fixed` cannot be given other observations"):
+    with pytest.raises(NetworkError, match="observations of a `Fixed` cannot be replaced"):
         with_observation(Fixed(), ROWS)
 
 
@@ -142,7 +142,7 @@ def test_actions_are_a_tensor_or_a_list(actions: Any) -> None:
 
 @pytest.mark.parametrize("actions", [[0, 1], torch.zeros(3, 1, dtype=torch.int64), torch.zeros((), dtype=torch.int64)])
 def test_another_number_of_actions_is_refused_instead_of_broadcast(actions: Any) -> None:
-    with pytest.raises(NetworkError, match=r"other states than the \[3\]"):
+    with pytest.raises(NetworkError, match=r"actions do not fit states \[3\]"):
         action_tensor(actions, torch.Size([3]), torch.device("cpu"))
 
 

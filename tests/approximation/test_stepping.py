@@ -36,7 +36,7 @@ def test_the_norm_is_that_of_all_gradients_together() -> None:
     assert float(gradient_norm(parameters(3.0, -4.0))) == 5.0
 
 
-def test_squares_that_overflow_are_no_infinity() -> None:
+def test_the_norm_is_finite_even_if_squares_overflow() -> None:
     made = parameters(3e30, 4e30)
     norm = gradient_norm(made)
     assert float(norm) == pytest.approx(5e30)
@@ -50,7 +50,7 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm(bad: float) -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1.0, [0.6, -0.8]), (5.5, [3.0, -4.0])])
-def test_clipping_shortens_what_is_longer(limit: float, expected: list[float]) -> None:
+def test_clipping_scales_down_gradients_above_the_limit(limit: float, expected: list[float]) -> None:
     made = parameters(3.0, -4.0)
     after = clip_gradients(made, limit, gradient_norm(made))
     assert gradients_of(made) == pytest.approx(expected, abs=1e-5)
@@ -71,13 +71,13 @@ def test_scaling() -> None:
     assert gradients_of(made) == [1.5, -2.0]
 
 
-def test_only_what_a_backward_pass_reached_counts() -> None:
+def test_only_parameters_with_gradients_count() -> None:
     made = parameters(1.0)
     optimizer = torch.optim.SGD([*made, nn.Parameter(torch.zeros(1))], lr=0.1)
     assert parameters_with_gradients(optimizer) == made
 
 
-def test_what_is_not_finite_is_named_also_outside_of_the_model() -> None:
+def test_a_non_finite_gradient_is_named_also_outside_of_the_model() -> None:
     model = nn.Linear(1, 1)
     stranger = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([{"params": list(model.parameters())}, {"params": [stranger]}], lr=0.1)

@@ -1,4 +1,4 @@
-"""State dictionaries through arrays and JSON: nothing changes on the way, and garbage is an error."""
+"""State dictionaries converted to arrays and JSON and back: nothing changes, and garbage is an error."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Own:
         ({"a": torch.eye(2).to_sparse()}, "`a` is torch.sparse_coo"),
     ],
 )
-def test_what_cannot_be_kept_is_named(state: Any, cause: str) -> None:
+def test_values_that_cannot_be_stored_are_named(state: Any, cause: str) -> None:
     with pytest.raises(RecordError, match=cause):
         to_record(state)
 

@@ -1,4 +1,4 @@
-"""Target networks: when they move, how far, and in which mode they answer."""
+"""Target networks: when and how far they move, and the mode of their forward pass."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_trivial_target_is_the_network_without_a_graph() -> None:
 
 
 @pytest.mark.parametrize("frequency", [1, 3])
-def test_a_fixed_target_is_made_equal_every_so_many_updates(frequency: int) -> None:
+def test_a_fixed_target_is_replaced_every_update_frequency_updates(frequency: int) -> None:
     layer, target = network(0.0), FixedTarget(frequency)
     target.init(layer)
     seen = []
@@ -97,7 +97,7 @@ def test_buffers_follow_by_their_policy(buffers: Any, mean: float) -> None:
     assert int(state["num_batches_tracked"]) == (0 if buffers == "ignore" else 7)
 
 
-def test_a_fixed_target_copies_buffers_unless_told_to_ignore_them() -> None:
+def test_a_fixed_target_copies_buffers_except_with_buffers_ignore() -> None:
     for buffers, mean in (("copy", 8.0), ("ignore", 0.0)):
         layer, target = nn.BatchNorm1d(1), FixedTarget(1, buffers=buffers)  # type: ignore[arg-type]
         target.init(layer)
@@ -107,7 +107,7 @@ def test_a_fixed_target_copies_buffers_unless_told_to_ignore_them() -> None:
 
 
 @pytest.mark.parametrize("kind", [TrivialTarget, lambda **k: FixedTarget(1, **k), lambda **k: PolyakTarget(0.5, **k)])
-def test_targets_answer_in_evaluation_mode_unless_told_to_train(kind: Any) -> None:
+def test_targets_are_in_evaluation_mode_except_with_mode_train(kind: Any) -> None:
     dropout = nn.Dropout(0.5)
     for mode in ("eval", "train"):
         target = kind(mode=mode)
@@ -117,7 +117,7 @@ def test_targets_answer_in_evaluation_mode_unless_told_to_train(kind: Any) -> No
         assert dropout.training
 
 
-def test_environment_steps_can_be_what_is_counted() -> None:
+def test_a_target_can_count_environment_steps() -> None:
     layer, fixed, polyak = network(0.0), FixedTarget(10, counts="env_steps"), PolyakTarget(0.5, counts="env_steps")
     fixed.init(layer)
     polyak.init(layer)
@@ -157,7 +157,7 @@ def test_a_copy_follows_its_network_to_another_device() -> None:
     assert target(ONE.to("meta")).device.type == "meta"
 
 
-def test_a_network_that_remembers_a_graph_is_copied() -> None:
+def test_a_network_with_a_stored_graph_is_copied() -> None:
     class Remembering(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -215,18 +215,18 @@ def test_the_same_numbers_as_a_network_wrapper() -> None:
     [
         (lambda: FixedTarget(0), "update_frequency = 0"),
         (lambda: FixedTarget(1.5), "update_frequency = 1.5 is not a whole number"),  # type: ignore[arg-type]
-        (lambda: PolyakTarget(1.5), "between 0 and 1, got 1.5"),
+        (lambda: PolyakTarget(1.5), "from 0 to 1, got 1.5"),
         (lambda: PolyakTarget("0.5"), "rate = '0.5' is not a finite number"),  # type: ignore[arg-type]
         (lambda: FixedTarget(1, counts="env_steps").advance(float("nan")), "env_steps = nan"),  # type: ignore[arg-type]
         (lambda: PolyakTarget(0.5, buffers="sum"), "buffers = 'sum'"),  # type: ignore[arg-type]
         (lambda: TrivialTarget(mode="test"), "mode = 'test'"),  # type: ignore[arg-type]
-        (lambda: FixedTarget(1)(ONE), "given no network"),
+        (lambda: FixedTarget(1)(ONE), "has no network yet"),
         (lambda: FixedTarget(1).advance(1), "counts updates"),
         (lambda: FixedTarget(1, counts="env_steps").advance(-1), "env_steps = -1 is not a whole number"),
-        (lambda: TrivialTarget().load_state_dict({"model": {}}), "keeps no state, and is given model"),
+        (lambda: TrivialTarget().load_state_dict({"model": {}}), "has no state, but is given model"),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, cause: str) -> None:
+def test_invalid_arguments_are_refused(make: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         make()
 
@@ -242,7 +242,7 @@ def pair_of_networks() -> tuple[nn.Module, nn.Module]:
     return copies.online_network.module, copies.target_network.module
 
 
-def test_a_shared_target_answers_with_the_weights_of_its_own_network() -> None:
+def test_a_shared_target_uses_the_weights_of_the_target_network() -> None:
     online, following = pair_of_networks()
     q = QNetwork(SingleOutput(online), target=SharedTarget(online, following))
     states = {"observation": torch.ones(2, 3), "mask": torch.tensor([1.0, 0.0])}
@@ -272,5 +272,5 @@ def test_a_model_without_the_online_network_is_refused() -> None:
     online, following = pair_of_networks()
     with pytest.raises(NetworkError, match="the model does not contain the online network of this target"):
         QNetwork(network(), target=SharedTarget(online, following))
-    with pytest.raises(NetworkError, match="given no network"):
+    with pytest.raises(NetworkError, match="has no network yet"):
         SharedTarget(online, following)(ONE)

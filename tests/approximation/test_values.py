@@ -1,4 +1,4 @@
-"""Values of states and actions: shapes, masks, and what is refused."""
+"""Values of states and actions: shapes, masks, and errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_names_and_targets_are_the_pages() -> None:
     [
         (lambda: VNetwork(Sum(2), None)(STATES), r"values \[3, 2\] for states \[3\]"),
         (lambda: QNetwork(Sum())(STATES), r"values \[3\] for states \[3\]"),
-        (lambda: QNetwork(Sum(2))(STATES, [0, 1]), r"other states than the \[3\]"),
+        (lambda: QNetwork(Sum(2))(STATES, [0, 1]), r"actions do not fit states \[3\]"),
         (lambda: QNetwork(Sum(2))(STATES, [0, 2, 1]), "actions from 0 to 2 are not all among 2"),
         (lambda: QNetwork(Sum(2))(STATES, torch.tensor([0, -1, 1])), "actions from -1 to 1 are not all among 2"),
         (lambda: QDist(Sum(6), None, 2, 3, -1.0, 1.0)(STATES, [0, 2, 1]), "not all among 2"),
@@ -171,7 +171,7 @@ def test_the_names_and_targets_are_the_pages() -> None:
         (lambda: QContinuous(Sum(), None)(STATES, torch.ones(2, 1)), r"actions \[2, 1\] do not fit states \[3\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(call: Any, cause: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(call: Any, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         call()
 

@@ -1,4 +1,4 @@
-"""Writers: what becomes of losses and learning rates."""
+"""Writers: the records of losses and learning rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place for commands: a working folder, runs made by hand, and supervisors that say what a test tells them to."""
+"""A folder for commands, with runs made by hand and scripted supervisors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 
 @dataclass
 class Done:
-    """How a command ended, and what it said."""
+    """The exit code and output of a command."""
 
     code: int | str | None
     out: str

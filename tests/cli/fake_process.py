@@ -1,4 +1,4 @@
-"""Stand-ins for a supervisor's process and for the line to it, and what a supervisor leaves that cannot start a run."""
+"""Fakes of a supervisor's process and its connection, and the files of a supervisor that cannot start a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FakeProcess:
         return self.returncode
 
     def wait(self) -> int:
-        """Does what is left of the script, then it has ended."""
+        """Run the rest of the script; then the process has ended."""
         while self.poll() is None:
             pass
         return self.code
@@ -69,6 +69,6 @@ def interrupt() -> None:
 
 
 def fail(run: RunDirectory, error: HiveError, traceback: str = "") -> None:
-    """What a supervisor writes that could not start the run."""
+    """Write the file of a supervisor that could not start the run."""
     failure = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
     (run.path / "failure.json").write_text(json.dumps(failure))

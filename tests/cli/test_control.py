@@ -1,4 +1,4 @@
-"""Commands that steer a live run, by a supervisor that does what a test says."""
+"""Commands that control a live run, with a scripted supervisor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits between two looks, and everybody says at once what he waits for."""
-    monkeypatch.setattr(control, "LOOK_S", 0.0)
-    monkeypatch.setattr(control, "SAY_S", 0.0)
+    """Commands poll without pauses and report every wait at once."""
+    monkeypatch.setattr(control, "POLL_S", 0.0)
+    monkeypatch.setattr(control, "REPORT_S", 0.0)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_pause_waits_until_the_run_rests(place: Place) -> None:
     ("then", "why"),
     [
         (status(state="draining", reason="500,000 steps", pausing=None), "it is draining (500,000 steps)"),
-        (status(pausing=None), "somebody resumed it"),
+        (status(pausing=None), "another command resumed it"),
     ],
 )
 def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: str) -> None:
@@ -75,7 +75,7 @@ def test_a_pause_that_comes_to_nothing(place: Place, then: dict[str, Any], why: 
     assert (done.code, done.out, done.err) == (2, "", f"error: cartpole-1 did not pause: {why}\n")
 
 
-def test_a_paused_run_is_resumed_and_goes_on(place: Place) -> None:
+def test_a_paused_run_is_resumed(place: Place) -> None:
     place.live(status(state="paused", pausing=[]))
     done = place.hive("resume", "cart")
     assert (done.code, done.out, done.err) == (0, "cartpole-1 running\n", "")
@@ -83,13 +83,13 @@ def test_a_paused_run_is_resumed_and_goes_on(place: Place) -> None:
 
 
 @pytest.mark.parametrize("words", [("--exact",), ("--set", "run.seed=3")])
-def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> None:
+def test_a_paused_run_can_only_continue_unchanged(place: Place, words: tuple[str, ...]) -> None:
     place.live(status(state="paused", pausing=[]))
     done = place.hive("resume", "cartpole-1", *words)
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "error: cartpole-1 is paused and goes on as it is\n\n"
-        "hint: to change something: hive down cartpole-1, then resume it with --set\n"
+        "error: cartpole-1 is paused and can only continue unchanged\n\n"
+        "hint: to change it: hive down cartpole-1, then resume it with --exact or --set\n"
     )
     assert place.supervisors[0].steered == []
 
@@ -97,20 +97,20 @@ def test_a_paused_run_goes_on_as_it_is(place: Place, words: tuple[str, ...]) -> 
 def test_a_run_that_runs_is_not_resumed(place: Place) -> None:
     place.live(status(pausing=None))
     done = place.hive("resume", "cartpole-1")
-    assert done.err == "error: cartpole-1 is running\n\nhint: look at it: hive ps cartpole-1\n"
+    assert done.err == "error: cartpole-1 is running\n\nhint: inspect it: hive ps cartpole-1\n"
 
 
 @pytest.mark.parametrize("command", ["pause", "save", "stack"])
-def test_only_what_lives_is_steered(place: Place, command: str) -> None:
+def test_only_live_runs_are_controlled(place: Place, command: str) -> None:
     place.ended()
     done = place.hive(command)
     assert done.code == 2
-    assert done.err.startswith("error: nothing is running - last: cartpole-1 (finished ")
+    assert done.err.startswith("error: no run is live - last: cartpole-1 (finished ")
     done = place.hive(command, "cartpole-1")
     assert (done.code, done.err) == (2, "error: cartpole-1 is not running: it finished\n")
 
 
-def test_a_refusal_is_told(place: Place) -> None:
+def test_a_refusal_is_reported(place: Place) -> None:
     place.live(status())
     place.supervisors[0].refusal = "nothing would stop"
     for command in ("pause", "save"):
@@ -154,7 +154,7 @@ def test_a_run_that_ends_before_it_is_saved(place: Place, stand_in: subprocess.P
     assert (done.code, done.err.splitlines()[-1]) == (2, "error: cartpole-1 ended before it was saved")
 
 
-def test_a_run_that_ends_with_what_was_asked_for(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
+def test_a_run_that_ends_before_the_request_is_done(place: Place, stand_in: subprocess.Popen[bytes]) -> None:
     run = place.live(status(), pid=stand_in.pid)
 
     def die() -> None:
@@ -173,7 +173,7 @@ def test_a_change_is_asked_for(place: Place) -> None:
     place.live(status())
     done = place.hive("set", "cartpole-1", "algorithm.learning_rate=1e-4", "algorithm.discount=0.9")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "cartpole-1 goes on with algorithm.learning_rate=1e-4 algorithm.discount=0.9\n"
+    assert done.out == "cartpole-1 continues with algorithm.learning_rate=1e-4 algorithm.discount=0.9\n"
     assert place.supervisors[0].steered == ["set algorithm.learning_rate=1e-4 algorithm.discount=0.9"]
     place.supervisors[0].refusal = "it has that already"
     assert place.hive("set", "cartpole-1", "algorithm.discount=0.9").err == "error: it has that already\n"
@@ -195,11 +195,11 @@ def test_a_scaled_run_is_waited_for(place: Place) -> None:
     assert place.supervisors[0].scaled == [("collection.workers=4",)]
 
 
-def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
+def test_a_run_that_cannot_be_scaled_continues(place: Place) -> None:
     place.live(scaled())
     saying(place, scaled(), scaled(stage=1, refused="there is no room"))
     done = place.hive("scale", "cartpole-1", "collection.workers=4")
-    assert (done.code, done.err) == (2, "error: cartpole-1 goes on as it was: there is no room\n")
+    assert (done.code, done.err) == (2, "error: cartpole-1 continues unchanged: there is no room\n")
 
 
 # --- down
@@ -209,7 +209,7 @@ def test_a_run_that_cannot_be_scaled_goes_on(place: Place) -> None:
 def test_down_asks_and_waits(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(control, "SAY_S", 60.0)
+    monkeypatch.setattr(control, "REPORT_S", 60.0)
     run = place.live(status(), pid=stand_in.pid)
     (supervisor,) = place.supervisors
 
@@ -224,10 +224,10 @@ def test_down_asks_and_waits(
     assert Summary.read(run.summary_file).state == "stopped"
 
 
-def test_down_says_whom_it_waits_for(
+def test_down_names_the_actors_that_it_waits_for(
     place: Place, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "SAY_S", 0.0)
+    monkeypatch.setattr(control, "REPORT_S", 0.0)
     run = place.live(status(), pid=stand_in.pid)
     stuck = status(actor("collector-0", state="draining", activity="env", since_s=11.2), actor("l-0", state="finished"))
     place.supervisors[0].script = [stuck]
@@ -256,7 +256,7 @@ def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subproce
 
 
 def test_down_where_nothing_runs(place: Place) -> None:
-    assert place.hive("down").err == "error: nothing is running\n"
+    assert place.hive("down").err == "error: no run is live\n"
     place.ended()
     done = place.hive("down", "cartpole-1")
     assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 is not running: it finished\n")
@@ -267,5 +267,5 @@ def test_down_of_one_of_several(place: Place) -> None:
     place.live(status(), "a", started=1.0)
     place.live(status(), "b", started=2.0)
     done = place.hive("down")
-    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: say which one\n")
+    assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: add the name of one\n")
     assert [supervisor.asked for supervisor in place.supervisors] == [[], []]

@@ -1,4 +1,4 @@
-"""What the doctor finds wrong: with this machine, and with runs in every state."""
+"""The findings of `hive doctor`: of this machine, and of runs in every state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who watches is told again and again."""
+    """Supervisors push their status often."""
     monkeypatch.setattr(control_server, "PUSH_S", 0.01)
 
 
@@ -52,21 +52,23 @@ def test_this_machine(place: Place) -> None:
     assert done.code == int(any(finding["level"] == BAD for finding in told))
 
 
-def test_what_is_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_are_not_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert machine("torch") == Finding(BAD, "torch", "is not installed", "pip install torch")
-    assert machine("mujoco") == Finding(OK, "mujoco", "is not installed; it is for MuJoCo")
+    assert machine("mujoco") == Finding(OK, "mujoco", "is not installed; only needed for MuJoCo")
     assert place.hive("doctor").code == 1
 
 
-@pytest.mark.parametrize(("hard", "level", "text"), [(256, WARN, "256"), (-1, OK, "any number"), (4096, OK, "4,096")])
+@pytest.mark.parametrize(
+    ("hard", "level", "text"), [(256, WARN, "at most 256"), (-1, OK, "unlimited"), (4096, OK, "at most 4,096")]
+)
 def test_limits(place: Place, monkeypatch: pytest.MonkeyPatch, hard: int, level: str, text: str) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (16, hard))
     found = machine("descriptors")
-    assert (found.level, found.text) == (level, f"at most {text}")
+    assert (found.level, found.text) == (level, text)
     assert bool(found.hint) == (level == WARN)
 
 
@@ -97,11 +99,11 @@ def test_runs_that_are_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
     run = place.lost()
     place.never_begun("empty")
     place.ended("pong")
-    assert machine("cartpole-1") == Finding(WARN, "cartpole-1", "is lost: its supervisor was killed", "")
+    assert machine("cartpole-1") == Finding(WARN, "cartpole-1", "was lost: its supervisor was killed", "")
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={"weights": b"x"}, state={})
     found = [finding for finding in machine_findings() if finding.subject.endswith("-1")]
     assert found == [
-        Finding(WARN, "cartpole-1", "is lost: its supervisor was killed", "hive resume cartpole-1"),
+        Finding(WARN, "cartpole-1", "was lost: its supervisor was killed", "hive resume cartpole-1"),
     ]
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert machine("runs").level == BAD
@@ -121,11 +123,13 @@ def test_leftovers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         assert machine("leftovers") == Finding(OK, "leftovers", "none; live runs: 1")
         monkeypatch.setattr(doctor, "live_owners", list)
         monkeypatch.setattr(doctor, "GRACE_S", 0.1)
-        assert machine("leftovers") == Finding(BAD, "leftovers", f"processes of no run: {process.pid}", "kill -9 them")
+        assert machine("leftovers") == Finding(
+            BAD, "leftovers", f"processes without a run: {process.pid}", "kill -9 them"
+        )
         process.send_signal(signal.SIGKILL)
 
 
-def test_who_is_on_its_way_is_no_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_being_forked_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork server sweeps when its supervisor has ended; what is half forked is not the supervisor's child yet."""
     looks = iter([[(7, 1), (8, 6)], [(7, 1), (8, 5)], [(7, 1), (9, 6)], [(9, 6)]])
     monkeypatch.setattr(doctor, "_actors", lambda: iter(next(looks)))
@@ -133,21 +137,19 @@ def test_who_is_on_its_way_is_no_leftover(place: Place, monkeypatch: pytest.Monk
     assert next(looks, None) is None
     monkeypatch.setattr(doctor, "GRACE_S", 0.1)
     monkeypatch.setattr(doctor, "_actors", lambda: iter([(7, 1)]))
-    assert machine("leftovers").text == "processes of no run: 7"
+    assert machine("leftovers").text == "processes without a run: 7"
 
 
-def test_a_run_with_another_folder_for_its_sockets_is_no_leftover(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_another_socket_folder_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.supervise"]
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()
         monkeypatch.setattr(doctor, "_actors", lambda: iter([(7, supervisor.pid), (8, 1)]))
         monkeypatch.setattr(doctor, "GRACE_S", 0.1)
-        assert machine("leftovers").text == "processes of no run: 8"
+        assert machine("leftovers").text == "processes without a run: 8"
         supervisor.send_signal(signal.SIGKILL)
-    assert machine("leftovers").text == "processes of no run: 7, 8"
+    assert machine("leftovers").text == "processes without a run: 7, 8"
 
 
 # --- a run
@@ -165,7 +167,7 @@ def test_a_healthy_run(place: Place) -> None:
     assert done.code == 0
     assert {line.split()[0] for line in done.out.splitlines()} == {OK}
     assert "running, 20,480 of 500,000 steps" in done.out
-    assert "the newest of 1 is of update 40" in done.out
+    assert "1, the newest of update 40" in done.out
 
 
 def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +187,7 @@ def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
         WARN, "collector-0", "in `env` for 42 s", "hive stack cartpole-1 collector-0"
     )
     assert found["collector-1"].text.startswith("was restarted 2 times")
-    assert found["learner-0"] == Finding(WARN, "learner-0", "is failed", "hive story cartpole-1 learner-0")
+    assert found["learner-0"] == Finding(WARN, "learner-0", "is failed", "hive history cartpole-1 learner-0")
     assert found["rollouts"].text == "4 of 40 messages were dropped: 3 stale, 1 consumer_died"
     assert found["crash"].text == "collector-1 failed: it broke"
     assert found["not finite"].text == "1 gradients were NaN or infinite"

@@ -83,13 +83,13 @@ def test_everything_is_in_the_picture_and_within_its_edge(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_no_two_boxes_lie_on_each_other(name: str) -> None:
+def test_boxes_do_not_overlap(name: str) -> None:
     root = ElementTree.fromstring(svg_of(PLANS[name], name))
     boxes = [(float(box.attrib["x"]), float(box.attrib["y"])) for box in root.iter(f"{SVG}rect") if "x" in box.attrib]
     assert len(boxes) == len(set(boxes)) == len({actor.group for actor in PLANS[name].actors})
 
 
-def test_many_of_a_group_are_one_box_that_says_so() -> None:
+def test_a_group_of_actors_is_one_box_with_their_number() -> None:
     assert "writers × 64" in svg_of(PLANS["wide"], "x")
     assert "64 processes" in svg_of(PLANS["wide"], "x")
     assert "in learner-0" in svg_of(PLANS["all in one"], "x")

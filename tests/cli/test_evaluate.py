@@ -1,4 +1,4 @@
-"""`hive eval`: which checkpoints, what is played and how it is told."""
+"""`hive eval`: the selection of checkpoints, the episodes played, and the output."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_which_checkpoints(run: RunDirectory, which: str, updates: list[int]) ->
 
 
 @pytest.mark.parametrize("which", ["400", "-1", "", "oldest", "../000100"])
-def test_one_that_is_not_there(run: RunDirectory, which: str) -> None:
+def test_an_unknown_checkpoint(run: RunDirectory, which: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"cartpole-1 has no checkpoint `{which}`")) as error:
         checkpoints_of(run, which)
-    assert error.value.hint == "newest, best, all, or one of 000100, 000200, 000300"
+    assert error.value.hint == "use newest, best, all, or one of 000100, 000200, 000300"
 
 
-def test_a_damaged_checkpoint_is_none(run: RunDirectory) -> None:
+def test_a_damaged_checkpoint_is_ignored(run: RunDirectory) -> None:
     (run.checkpoints / "000300" / "state.json").write_text("{}")
     assert [checkpoint.update for checkpoint in checkpoints_of(run, "newest")] == [200]
 
@@ -86,16 +86,21 @@ def test_for_programs(place: Place, run: RunDirectory) -> None:
 def test_keys_of_the_environment_can_be_set(place: Place, run: RunDirectory) -> None:
     done = place.hive("eval", "-s", "env.id=Acrobot-v1")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: the policy has other observations than `Acrobot-v1`: shape (4,), not (6,)\n")
+    assert done.err.startswith(
+        "error: the observations of the policy and of `Acrobot-v1` differ in shape: (4,) and (6,)\n"
+    )
     assert "unknown key" in place.hive("eval", "-s", "env.nothing=1").err
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--episodes", "0"), "argument --episodes: `0` is no number of episodes"),
-        (("--episodes", "many"), "argument --episodes: `many` is no number of episodes"),
-        (("--seed", "-1"), "argument --seed: `-1` is no seed"),
+        (("--episodes", "0"), "argument --episodes: invalid number of episodes `0`: expected a whole number >= 1"),
+        (
+            ("--episodes", "many"),
+            "argument --episodes: invalid number of episodes `many`: expected a whole number >= 1",
+        ),
+        (("--seed", "-1"), "argument --seed: invalid seed `-1`: expected a whole number >= 0"),
         (("--checkpoint", "9"), "cartpole-1 has no checkpoint `9`"),
         (("nobody",), "no run matches `nobody`"),
     ],
@@ -115,4 +120,4 @@ def test_a_run_without_a_checkpoint(place: Place) -> None:
 def test_none_of_its_checkpoints_knows_a_return(place: Place, run: RunDirectory) -> None:
     for name in ("000100", "000200"):
         (run.checkpoints / name / "DONE").unlink()
-    assert "knows a training return" in place.hive("eval", "--checkpoint", "best").err
+    assert "has a training return" in place.hive("eval", "--checkpoint", "best").err

@@ -43,7 +43,7 @@ def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     assert config == load_config("new.toml", [f"run.scheme={scheme}"], text='env.id = "CartPole-v1"\n')
 
 
-def test_init_of_things_of_ones_own(place: Place) -> None:
+def test_init_with_custom_code(place: Place) -> None:
     (place.folder / "mine_for_init.py").write_text(OWN)
     done = place.hive("init", "mine_for_init:Own", "--scheme", "mine_for_init:topology", "-o", "new.toml")
     assert (done.code, done.err) == (0, "")
@@ -55,7 +55,7 @@ def test_init_overwrites_nothing(place: Place) -> None:
     (place.folder / "new.toml").write_text("precious")
     done = place.hive("init", "CartPole-v1", "-o", "new.toml")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: `new.toml` is there already\n\nhint: choose another name with -o\n"
+    assert done.err == "error: `new.toml` already exists\n\nhint: choose another name with -o\n"
     assert (place.folder / "new.toml").read_text() == "precious"
 
 
@@ -67,7 +67,7 @@ def test_init_overwrites_nothing(place: Place) -> None:
         (["CartPole-v1", "--scheme", "impla"], "error: 1 problem in `template`"),
     ],
 )
-def test_init_of_what_is_not_there_writes_nothing(place: Place, words: list[str], error: str) -> None:
+def test_init_of_an_unknown_environment_writes_nothing(place: Place, words: list[str], error: str) -> None:
     done = place.hive("init", *words, "-o", "new.toml")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(error)
@@ -75,7 +75,7 @@ def test_init_of_what_is_not_there_writes_nothing(place: Place, words: list[str]
     assert not (place.folder / "new.toml").exists()
 
 
-def test_a_slip_in_a_scheme_is_told(place: Place) -> None:
+def test_a_misspelled_scheme_gets_a_suggestion(place: Place) -> None:
     assert "did you mean `impala`?" in place.hive("init", "CartPole-v1", "--scheme", "impla", "-o", "a.toml").err
 
 
@@ -95,7 +95,7 @@ def test_config_is_the_resolved_config(place: Place) -> None:
     assert tomllib.loads(done.out)["algorithm"]["epochs"] == 4
 
 
-def test_config_tells_where_each_value_came_from(place: Place) -> None:
+def test_config_shows_the_origin_of_each_value(place: Place) -> None:
     path = place.config('[run]\nscheme = "ppo"\n[env]\nid = "CartPole-v1"\n')
     done = place.hive("config", path.name, "--json", "-s", "run.seed=9", "--set", "collection.envs=4")
     assert (done.code, done.err) == (0, "")
@@ -116,7 +116,7 @@ def test_config_tells_where_each_value_came_from(place: Place) -> None:
 
 
 @pytest.mark.parametrize("command", ["config", "check"])
-def test_every_problem_of_a_config_is_told(place: Place, command: str) -> None:
+def test_every_problem_of_a_config_is_reported(place: Place, command: str) -> None:
     path = place.config("[env]\n[collection]\nevns = 8\nrollout = 0\n")
     done = place.hive(command, path.name, "-s", "run.sede=1")
     assert (done.code, done.out) == (2, "")
@@ -214,7 +214,7 @@ def topology(config, directory):
 """
 
 
-def test_check_of_a_topology_of_ones_own(place: Place) -> None:
+def test_check_of_a_custom_topology(place: Place) -> None:
     (place.folder / "mine_for_check.py").write_text(TOPOLOGY)
     path = place.config('[run]\nscheme = "mine_for_check:topology"\n[env]\nid = "unknown"\n')
     done = place.hive("check", "--draw", path)
@@ -237,7 +237,7 @@ def test_check_of_a_topology_of_ones_own(place: Place) -> None:
         ("network.module=no_such_module:Layers", "error: "),
     ],
 )
-def test_check_finds_what_a_config_cannot_know(place: Place, override: str, error: str) -> None:
+def test_check_finds_errors_outside_of_the_config(place: Place, override: str, error: str) -> None:
     done = place.hive("check", "--draw", place.config(), "-s", override)
     assert done.code in (1, 2)
     assert done.out == ""
@@ -325,7 +325,7 @@ INPUT_MISTAKE, RUN_FAILED = 2, 1
         ),
     ],
 )
-def test_code_of_ones_own_that_raises_is_told_with_its_line(
+def test_errors_of_user_code_are_reported_with_their_line(
     place: Place, key: str, name: str, code: int, error: str
 ) -> None:
     file = Path(f"broken_for_check_{name.lower()}.py")
@@ -349,7 +349,7 @@ def test_code_of_ones_own_that_raises_is_told_with_its_line(
     ],
 )
 @pytest.mark.parametrize(("key", "code"), [("run.scheme", INPUT_MISTAKE), ("network.module", RUN_FAILED)])
-def test_a_module_of_ones_own_that_raises_on_import(place: Place, lines: str, error: str, key: str, code: int) -> None:
+def test_a_user_module_that_raises_on_import(place: Place, lines: str, error: str, key: str, code: int) -> None:
     module = f"unimportable_{abs(hash((lines, key)))}"
     (place.folder / f"{module}.py").write_text(lines + "\n")
     done = place.hive("check", "--draw", place.config(), "-s", f"{key}={module}:Name")
@@ -359,7 +359,7 @@ def test_a_module_of_ones_own_that_raises_on_import(place: Place, lines: str, er
     assert "Traceback" not in done.err
 
 
-def test_a_fault_of_hive_is_nobody_elses(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_hive_is_not_attributed_to_user_code(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the traceback is what helps, and no line of a user is blamed."""
     (place.folder / "innocent.py").write_text(TOPOLOGY)
 

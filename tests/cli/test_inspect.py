@@ -1,4 +1,4 @@
-"""Stacks and stories of actors, by a supervisor that does what a test says."""
+"""Stacks and histories of actors, from a scripted supervisor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def three() -> dict[str, Any]:
     return status(housed("collector-0", "nest-0", activity=""), housed("collector-1", "nest-0"), housed("learner-0"))
 
 
-def diary(run: RunDirectory, *events: dict[str, Any]) -> None:
+def log_events(run: RunDirectory, *events: dict[str, Any]) -> None:
     with run.events_file.open("a") as file:
         file.writelines(json.dumps({"t": 1.7e9, **event}) + "\n" for event in events)
 
@@ -67,64 +67,74 @@ def test_the_stack_of_one_as_data(place: Place) -> None:
     }
 
 
-def test_one_that_cannot_say(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_actor_without_a_stack(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.live(three())
     place.supervisors[0].mute = True
     done = place.hive("stack", "cartpole-1", "learner-0")
-    assert done.out.splitlines()[1] == "    it cannot say: it is starting, stopped, or gone"
+    assert done.out.splitlines()[1] == "    no stack: the process is starting, stopped or has exited"
 
 
-@pytest.mark.parametrize("command", ["stack", "story"])
+@pytest.mark.parametrize("command", ["stack", "history"])
 def test_an_actor_that_is_not_there(place: Place, command: str) -> None:
     place.live(three())
     done = place.hive(command, "cartpole-1", "lerner-0")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "error: cartpole-1 has no actor `lerner-0`; did you mean `learner-0`?\n\n"
-        "hint: there are: collector-0, collector-1, learner-0\n"
+        "hint: its actors are: collector-0, collector-1, learner-0\n"
     )
 
 
-def test_the_story_of_one(place: Place) -> None:
-    diary(place.live(three()), *EVENTS)
-    done = place.hive("story", "cartpole-1", "collector-1")
+def test_the_history_of_one(place: Place) -> None:
+    log_events(place.live(three()), *EVENTS)
+    done = place.hive("history", "cartpole-1", "collector-1")
     first, second, event = done.out.splitlines()
     assert (first, second) == ("collector-1  ready", "    starting -ready-> ready")
     assert event.endswith("collector-1        collector-1 died in `env`")
 
 
-def test_the_story_of_all(place: Place) -> None:
-    diary(place.live(three()), *EVENTS)
-    lines = place.hive("story", "-n", "2").out.splitlines()
+def test_the_history_of_all(place: Place) -> None:
+    log_events(place.live(three()), *EVENTS)
+    lines = place.hive("history", "-n", "2").out.splitlines()
     assert lines[:6:2] == ["collector-0  ready", "collector-1  ready", "learner-0  ready"]
     assert [line[9:].split()[0] for line in lines[6:]] == ["supervisor", "recorder"]
 
 
-def test_the_story_as_data(place: Place) -> None:
-    diary(place.live(three()), *EVENTS)
-    told = json.loads(place.hive("story", "--json").out)
+def test_the_history_as_data(place: Place) -> None:
+    log_events(place.live(three()), *EVENTS)
+    told = json.loads(place.hive("history", "--json").out)
     assert told["transitions"]["learner-0"] == ["starting -ready-> ready"]
     assert [event["kind"] for event in told["events"]] == ["running", "died", "restarted", "saved"]
 
 
-def test_the_story_of_the_supervisor_is_what_names_nobody(place: Place) -> None:
-    diary(place.live(three()), *EVENTS)
-    (line,) = place.hive("story", "cartpole-1", "supervisor").out.splitlines()
+def test_events_that_name_no_actor_are_the_supervisors(place: Place) -> None:
+    log_events(place.live(three()), *EVENTS)
+    (line,) = place.hive("history", "cartpole-1", "supervisor").out.splitlines()
     assert line.endswith("3 actors in 2 processes")
 
 
-def test_the_story_of_an_ended_run_is_its_diary(place: Place) -> None:
+def test_the_history_of_an_ended_run_is_the_event_log(place: Place) -> None:
     run = place.ended()
     run.log_file("collector-0").touch()
     run.log_file("collector-1").touch()
-    diary(run, *EVENTS)
-    done = place.hive("story", "cartpole-1", "collector-1")
+    log_events(run, *EVENTS)
+    done = place.hive("history", "cartpole-1", "collector-1")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
-    assert place.hive("story", "cartpole-1", "collector-0").out == ""  # it was there, and nothing happened to it
-    done = place.hive("story", "cartpole-1", "colector-0")
+    assert place.hive("history", "cartpole-1", "collector-0").out == ""  # a known actor without events
+    done = place.hive("history", "cartpole-1", "colector-0")
     assert done.err.startswith("error: cartpole-1 has no actor `colector-0`; did you mean `collector-0`?\n")
 
 
-def test_an_actor_with_a_name_that_no_terminal_should_see(place: Place) -> None:
+def test_control_characters_in_a_name_are_not_printed(place: Place) -> None:
     place.live(three())
     assert "\x1b" not in place.hive("stack", "cartpole-1", "\x1b[2Jx").err
+
+
+def test_the_old_name_of_the_history_works_with_a_note(place: Place) -> None:
+    log_events(place.live(three()), *EVENTS)
+    new, old = place.hive("history", "cartpole-1"), place.hive("story", "cartpole-1")
+    assert (old.code, old.out) == (0, new.out)
+    assert (old.err, new.err) == (
+        "note: `hive story` is now `hive history`; the next release removes the old name\n",
+        "",
+    )

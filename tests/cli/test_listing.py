@@ -250,15 +250,15 @@ def talk(place: Place) -> RunDirectory:
     return run
 
 
-def test_what_was_printed_is_pointed_at(place: Place) -> None:
+def test_files_with_printed_output_are_named(place: Place) -> None:
     """It has no times, so it is in no log. The supervisor runs nothing of a user's."""
     run = place.ended()
     for name, text in (("collector-0", "hello\n"), ("collector-1", ""), ("learner-0", "bye\n"), ("supervisor", "!")):
         (run.logs / f"{name}.out").write_text(text)
         (run.logs / f"{name}.log").write_text("")
-    of_all = f"printed besides: {run.logs / 'collector-0.out'}, {run.logs / 'learner-0.out'}\n"
+    of_all = f"printed output is in: {run.logs / 'collector-0.out'}, {run.logs / 'learner-0.out'}\n"
     assert place.hive("logs").err == of_all
-    assert place.hive("logs", "cartpole-1", "learner-0").err == f"printed besides: {run.logs / 'learner-0.out'}\n"
+    assert place.hive("logs", "cartpole-1", "learner-0").err == f"printed output is in: {run.logs / 'learner-0.out'}\n"
     assert place.hive("logs", "cartpole-1", "collector-1").err == ""
     assert place.hive("logs", "--json").err == ""
 
@@ -312,13 +312,17 @@ def test_logs_of_an_actor_that_is_not_there(
 ) -> None:
     done = place.hive("logs", "cartpole-1", word, *more)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: cartpole-1 has no log of `{word}`{near}\n\nhint: there are: learner-0, supervisor\n"
+    assert done.err == f"error: cartpole-1 has no log of `{word}`{near}\n\nhint: its logs are: learner-0, supervisor\n"
 
 
 def test_logs_of_an_actor_of_a_run_that_never_began(place: Place) -> None:
     place.never_begun()
     done = place.hive("logs", "cartpole-1", "learner-0")
-    assert (done.code, done.out, done.err) == (2, "", "error: cartpole-1 has no log of `learner-0`, nor any other\n")
+    assert (done.code, done.out, done.err) == (
+        2,
+        "",
+        "error: cartpole-1 has no log of `learner-0`, and no other logs\n",
+    )
 
 
 def test_a_rotated_log_is_read_once(place: Place, talk: RunDirectory) -> None:

@@ -1,4 +1,4 @@
-"""`python -m hive`, in a Python of its own."""
+"""`python -m hive`, in a new Python process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_commands_that_look_do_not_load_torch(place: Place) -> None:
 
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("words", [["ls"], ["--help"]])
-def test_a_reader_that_is_gone_is_no_error(place: Place, words: list[str], unbuffered: bool) -> None:
+def test_a_closed_pipe_is_not_an_error(place: Place, words: list[str], unbuffered: bool) -> None:
     """`hive logs | head`."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -1,4 +1,4 @@
-"""The command `monitor`: one snapshot as text or JSON; what needs a terminal says so."""
+"""The command `monitor`: one snapshot as text or JSON, and the error without a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTOR_KEYS = {"name", "state", "activity", "since_s", "busy", "wait_in", "wait_o
 
 @pytest.fixture(autouse=True)
 def niceness(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What this process would have been niced by: it is a test, and stays as it is."""
+    """The arguments of `os.nice`, which is replaced so that tests keep their priority."""
     asked: list[int] = []
     monkeypatch.setattr(control_server, "PUSH_S", 0.05)
     monkeypatch.setattr(os, "nice", lambda by: asked.append(by) or 0)  # type: ignore[func-returns-value]
@@ -61,11 +61,11 @@ def test_ended_and_lost_runs_are_replayed(place: Place) -> None:
     assert snapshot["supervisor"].startswith("gone since ")
 
 
-def test_without_a_terminal_it_says_what_needs_none(place: Place) -> None:
+def test_without_a_terminal_the_hint_names_the_alternatives(place: Place) -> None:
     place.ended()
     done = place.hive("monitor")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: `monitor` needs a terminal\n\nhint: `hive monitor --once` or `--json` needs none\n"
+    assert done.err == "error: `monitor` needs a terminal\n\nhint: without one, use `hive monitor --once` or `--json`\n"
 
 
 def test_a_run_that_is_not_there(place: Place) -> None:

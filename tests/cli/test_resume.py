@@ -1,4 +1,4 @@
-"""Which run goes on, from which checkpoint, and what is taken back."""
+"""Preparing a run to be resumed: the run, the checkpoint, and the records that are removed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_newest_checkpoint(run: RunDirectory, capsys: pytest.CaptureFixture[
     assert prepare("cart-1", exact=False).path == run.path
     assert chosen(run) == {"update": 150, "exact": False}
     assert updates(run) == [50, 100, 120, 150]
-    assert "resuming cart-1 from the state it was left in, update 150" in capsys.readouterr().err
+    assert "resuming cart-1 from its last saved state, update 150" in capsys.readouterr().err
 
 
 def test_the_last_cut(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,7 @@ def test_the_last_cut(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> 
     assert chosen(run) == {"update": 100, "exact": True}
     assert updates(run) == [50, 100]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [100]
-    assert "from its last cut, update 100" in capsys.readouterr().err
+    assert "from its last scheduled checkpoint, update 100" in capsys.readouterr().err
 
 
 def test_a_run_that_lost_an_actor_is_not_exact(run: RunDirectory) -> None:
@@ -99,19 +99,19 @@ def test_a_finished_run_is_refused_without_another_goal(finished: RunDirectory, 
     before = finished.resolved_file.read_bytes()
     with pytest.raises(UsageError, match=r"^cart-1 has finished: 15,000 steps$") as error:
         prepare("cart-1", exact=False, sets=sets)
-    assert error.value.hint.startswith("give it another goal: hive resume cart-1 --set run.steps=30000")
+    assert error.value.hint.startswith("set a new goal: hive resume cart-1 --set run.steps=30000")
     assert finished.resolved_file.read_bytes() == before
     assert not finished.resume_file.exists()
 
 
-def test_a_goal_that_it_has_reached_is_none(finished: RunDirectory) -> None:
-    with pytest.raises(UsageError, match=r"^cart-1 has 15,000 steps, and run\.steps = 15,000 is no more$"):
+def test_a_goal_that_is_already_reached_is_refused(finished: RunDirectory) -> None:
+    with pytest.raises(UsageError, match=r"^cart-1 already has 15,000 steps, and run\.steps is 15,000$"):
         prepare("cart-1", exact=False, sets=["run.steps=15000"])
     assert not finished.resume_file.exists()
 
 
 @pytest.mark.parametrize("change", ["run.steps=15001", "run.stop_at_return=500.0", "custom.curriculum.levels=9"])
-def test_a_finished_run_goes_on_with_another_goal(finished: RunDirectory, change: str) -> None:
+def test_a_finished_run_continues_with_a_new_goal(finished: RunDirectory, change: str) -> None:
     prepare("cart-1", exact=False, sets=[change])
     assert chosen(finished)["update"] == 150
     assert load_config(finished.resolved_file) == load_config("cart.toml", [change], text='[env]\nid = "CartPole-v1"\n')
@@ -136,12 +136,12 @@ def test_a_living_run_is_refused(run: RunDirectory) -> None:
 def test_a_run_without_checkpoints_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
     ENDED.write(RunDirectory.create(tmp_path, "bare").summary_file)
-    with pytest.raises(UsageError, match="bare-1 has no checkpoint to go on from"):
+    with pytest.raises(UsageError, match="bare-1 has no checkpoint to resume from"):
         prepare("bare-1", exact=False)
 
 
 @pytest.mark.parametrize("reason", ["scaled", "died"])
-def test_what_follows_something_inexact_is_not_exact(run: RunDirectory, reason: str) -> None:
+def test_a_run_stays_inexact_after_an_inexact_resume(run: RunDirectory, reason: str) -> None:
     run.events_file.write_text(json.dumps({"kind": reason}) + "\n")
     prepare("cart-1", exact=True)
     assert chosen(run)["exact"] is False
@@ -166,7 +166,7 @@ def config_of(run: RunDirectory) -> Config:
 @pytest.mark.parametrize(
     "change", ["run.steps=9", "record.every_s=5.0", "supervision.restarts=9", "run.stop_at_return=9.0"]
 )
-def test_what_changes_nothing_of_training_stays_exact_and_is_told(
+def test_changes_that_do_not_affect_training_stay_exact(
     run: RunDirectory, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key, _, value = change.partition("=")
@@ -186,11 +186,11 @@ def test_what_changes_nothing_of_training_stays_exact_and_is_told(
         (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
     ],
 )
-def test_what_breaks_exactness_is_refused_when_it_was_asked_for(
+def test_changes_that_break_exactness_are_refused_with_exact(
     run: RunDirectory, sets: list[str], keys: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = run.resolved_file.read_bytes()
-    with pytest.raises(UsageError, match=f"cart-1 would not go on exactly with another {keys}"):
+    with pytest.raises(UsageError, match=f"cart-1 would not be exact with another {keys}"):
         prepare("cart-1", exact=True, sets=sets)
     assert run.resolved_file.read_bytes() == before
     assert len(list_checkpoints(run.checkpoints)) == 2  # nothing was taken away
@@ -205,7 +205,7 @@ def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.Capt
     remove_folder(run.checkpoints / "000150")
     prepare("cart-1", exact=False, sets=["algorithm.learning_rate=0.1"])
     assert chosen(run) == {"update": 100, "exact": False}
-    assert "-> 0.1 (not the same run from here on)" in capsys.readouterr().err
+    assert "-> 0.1 (no longer exact from here on)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.Capt
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_weights_were_made_for_cannot_change(run: RunDirectory, change: str, key: str, exact: bool) -> None:
+def test_keys_that_the_weights_depend_on_cannot_change(run: RunDirectory, change: str, key: str, exact: bool) -> None:
     before = run.resolved_file.read_bytes()
-    with pytest.raises(UsageError, match=rf"cannot go on with another .*{key}"):
+    with pytest.raises(UsageError, match=rf"cannot continue with another .*{key}"):
         prepare("cart-1", exact=exact, sets=[change])
     assert run.resolved_file.read_bytes() == before
 

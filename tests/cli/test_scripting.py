@@ -1,4 +1,4 @@
-"""Runs from a script: what a config may be, and which functions others find. (Runs: live/test_scripting.py)"""
+"""Runs from a script: forms of configs and of functions. (live/test_scripting.py tests real runs.)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("tables", TABLES)
-def test_a_mapping_of_tables_is_the_toml_that_says_the_same(tables: dict[str, Any]) -> None:
+def test_a_mapping_of_tables_equals_its_toml(tables: dict[str, Any]) -> None:
     assert tomllib.loads(_toml(tables)) == tables
 
 
@@ -50,7 +50,7 @@ def test_a_config_may_be_a_file_a_mapping_or_a_config(tmp_path: Path) -> None:
     assert of_file.config_file.read_bytes() == file.read_bytes()
 
 
-def test_all_that_is_wrong_with_a_mapping_is_told(home: Path) -> None:
+def test_all_problems_of_a_mapping_are_reported(home: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         _prepared({"run": {"steps": "many"}, "colection": {}}, [])
     assert "run.steps: expected an integer" in str(caught.value)
@@ -72,8 +72,8 @@ def nested() -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("function", [lambda config: None, nested(), len, object()])
-def test_one_that_nobody_else_could_import_only_runs_here(function: Any) -> None:
-    with pytest.raises(TopologyError, match="cannot be imported by the processes of a run") as caught:
+def test_a_function_that_others_cannot_import_only_runs_inline(function: Any) -> None:
+    with pytest.raises(TopologyError, match="cannot be imported by other processes") as caught:
         _reference(function, inline=False)
     assert "inline=True" in caught.value.hint
     assert _reference(function, inline=True) == "inline.py:topology"

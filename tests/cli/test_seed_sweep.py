@@ -1,4 +1,4 @@
-"""Several seeds: which, one after the other, one table, and an end where somebody ends one."""
+"""Several seeds: their syntax, the runs one after another, the table, and the end when a run is stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hive.cli import seed_sweep
-from hive.cli.seed_sweep import MOST, seeds_of
+from hive.cli.seed_sweep import MAX_SEEDS, seeds_of
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.records import RunDirectory, Summary
@@ -30,15 +30,15 @@ def test_seeds(text: str, seeds: list[int]) -> None:
     assert seeds_of(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "5..1", "a..b", "1...3", "-1", "1,", f"0..{MOST}", "1..99999999999", "1 2"])
-def test_what_is_none(text: str) -> None:
-    with pytest.raises(UsageError, match="are no seeds"):
+@pytest.mark.parametrize("text", ["", "5..1", "a..b", "1...3", "-1", "1,", f"0..{MAX_SEEDS}", "1..99999999999", "1 2"])
+def test_invalid_seeds(text: str) -> None:
+    with pytest.raises(UsageError, match="invalid seeds"):
         seeds_of(text)
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds of the runs so far. Seed 3 fails, seed 4 is stopped by somebody, seed 5 ends before an episode."""
+    """The seeds of the runs so far. Seed 3 fails, seed 4 is stopped by the user, seed 5 ends before an episode."""
     seeds: list[int] = []
 
     def pretend(directory: RunDirectory) -> None:
@@ -67,12 +67,12 @@ def test_one_after_the_other_in_one_table(place: Place, ran: list[int]) -> None:
     ]
 
 
-def test_one_that_fails_does_not_keep_the_others_back(place: Place, ran: list[int]) -> None:
+def test_a_failed_run_does_not_stop_the_others(place: Place, ran: list[int]) -> None:
     done = place.hive("up", place.config(), "--seeds", "2..3")
     assert (done.code, ran) == (1, [2, 3])
 
 
-def test_one_that_is_stopped_is_the_last(place: Place, ran: list[int]) -> None:
+def test_a_stopped_run_is_the_last(place: Place, ran: list[int]) -> None:
     done = place.hive("up", place.config(), "--seeds", "1,4,2")
     assert (done.code, ran) == (0, [1, 4])
 
@@ -80,5 +80,5 @@ def test_one_that_is_stopped_is_the_last(place: Place, ran: list[int]) -> None:
 def test_bad_seeds_start_nothing(place: Place, ran: list[int]) -> None:
     done = place.hive("up", place.config(), "--seeds", "many")
     assert (done.code, ran) == (2, [])
-    assert "error: `many` are no seeds" in done.err
+    assert "error: invalid seeds `many`" in done.err
     assert not place.runs.exists()

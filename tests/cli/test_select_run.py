@@ -1,4 +1,4 @@
-"""Which run a command is about."""
+"""The run that a command applies to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
-from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, run_called, say_swept
+from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
 from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
 from hive.runtime.control import PROTOCOL
@@ -29,7 +29,7 @@ def test_the_only_live_run_is_meant(place: Place) -> None:
     assert place.hive("ps").out.startswith("old-1  running\n")
 
 
-def test_the_newest_is_looked_at_where_none_lives(place: Place) -> None:
+def test_the_newest_run_is_selected_if_none_is_live(place: Place) -> None:
     place.ended(started=1.0)
     place.ended(started=2.0)
     assert place.hive("ps").out.startswith("cartpole-2  finished\n")
@@ -48,7 +48,7 @@ def test_all_that_live_are_looked_at(place: Place) -> None:
     assert chosen_run(None).name == "b-1"
 
 
-def test_one_of_another_hive_is_told_and_the_others_are_listed(place: Place) -> None:
+def test_a_run_of_another_version_is_reported_and_the_others_are_listed(place: Place) -> None:
     place.live(status(), "a", started=3.0)
     other = place.live(status(), "b", started=4.0)
     write_run_facts(other, dataclasses.replace(read_run_facts(other), protocol=PROTOCOL + 1))
@@ -69,25 +69,25 @@ def elsewhere(place: Place, name: str) -> RunDirectory:
     return directory
 
 
-def test_what_lives_elsewhere_is_known_and_left_alone(place: Place) -> None:
+def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
     pong = elsewhere(place, "pong")
     assert [run.name for run in live_runs()] == ["pong-1"]
     alone = place.hive()
     assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "WALL", "IN"]
     assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
     assert place.hive("ps").out.startswith("pong-1  running\n")
-    assert run_called("pong") == pong
+    assert named_run("pong") == pong
     done = place.hive("down")
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: nothing is running\n\nhint: elsewhere there are: pong-1 in {pong.path.parent}\n"
+    assert done.err == f"error: no run is live\n\nhint: live elsewhere: pong-1 in {pong.path.parent}\n"
     assert place.supervisors[0].asked == []
 
 
 def test_a_name_here_goes_before_one_elsewhere(place: Place) -> None:
     elsewhere(place, "cartpole")
     here = place.ended()
-    assert run_called("cartpole-1") == here
-    assert run_called(str(place.folder / "other" / "cartpole-1")).path != here.path
+    assert named_run("cartpole-1") == here
+    assert named_run(str(place.folder / "other" / "cartpole-1")).path != here.path
 
 
 def test_a_run_that_was_removed_under_its_supervisor(place: Place) -> None:
@@ -95,7 +95,7 @@ def test_a_run_that_was_removed_under_its_supervisor(place: Place) -> None:
     assert live_runs() == []
 
 
-def test_what_lives_here_is_listed_once(place: Place) -> None:
+def test_live_runs_in_the_home_are_listed_once(place: Place) -> None:
     here = place.live(status())
     make_socket_folder(here.path)
     assert live_runs() == [here]
@@ -118,13 +118,11 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
     assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n")
 
 
-def test_no_run_lives(place: Place) -> None:
-    with pytest.raises(UsageError, match=r"^nothing is running$"):
+def test_no_run_is_live(place: Place) -> None:
+    with pytest.raises(UsageError, match=r"^no run is live$"):
         live_run(None)
     place.ended(started=time.time() - 2 * 3600)
-    with pytest.raises(
-        UsageError, match=r"^nothing is running - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"
-    ):
+    with pytest.raises(UsageError, match=r"^no run is live - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"):
         live_run(None)
     with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
         live_run("latest")
@@ -133,7 +131,7 @@ def test_no_run_lives(place: Place) -> None:
         live_run("cartpole-2")
 
 
-def test_what_is_said_of_a_lost_run(place: Place) -> None:
+def test_the_text_about_a_lost_run(place: Place) -> None:
     run = place.lost()
     with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost\)$"):  # it never began
         live_run(None)
@@ -151,10 +149,10 @@ def test_ages_are_rounded(seconds: float, text: str) -> None:
     assert _age(seconds) == text
 
 
-def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
+def test_leftovers_of_a_killed_run_are_removed_and_reported_once(place: Place) -> None:
     run = place.lost()
     learner = {"t": time.time(), "steps": 7, "return/mean_100": None}
-    evaluation = {"t": time.time(), "steps": 3, "evaluation/mean_return": 5.0}  # of an earlier version
+    evaluation = {"t": time.time(), "steps": 3, "evaluation/mean_return": 5.0}  # evaluates an earlier version
     run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in (learner, evaluation)))
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
     never = place.never_begun("pong")
@@ -163,18 +161,20 @@ def test_what_a_killed_run_left_is_removed_and_said_once(place: Place) -> None:
     done = place.hive("ls")
     assert done.out.startswith("NAME")
     assert done.err.splitlines() == [
-        "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - go on with it: hive resume cartpole-1",
+        "cleaned up after cartpole-1 (lost 0 s ago at 7 steps) - to continue it: hive resume cartpole-1",
         f"cleaned up after pong-1 ({run_state(never)})",
     ]
     assert place.hive("ls").err == ""
 
 
-def test_what_is_finished_or_cannot_be_read_does_not_go_on(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_resume_is_suggested_for_finished_or_unreadable_runs(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
     finished, unreadable = place.ended(), place.lost("pong")
     write_checkpoint(finished.checkpoints, 5, tensors={}, parts={}, state={})
     shutil.rmtree(unreadable.checkpoints)
     unreadable.checkpoints.touch()
-    say_swept([finished.path, unreadable.path, finished.path])
+    report_swept([finished.path, unreadable.path, finished.path])
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith("cleaned up after cartpole-1 (finished ")
     assert "hive resume" not in told
@@ -191,4 +191,4 @@ def test_several_runs_live(place: Place) -> None:
     place.live(None, "b", started=2.0)
     with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
         live_run(None)
-    assert caught.value.hint == "say which one"
+    assert caught.value.hint == "add the name of one"

@@ -1,4 +1,4 @@
-"""From the command until the supervisor listens: why it does not, and who interrupts it."""
+"""The start of a run until the supervisor listens: its errors and interrupts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from canned_status import starting
 from fake_process import FakeProcess, fail, interrupt, nothing
 
-from hive.cli.starting import connect, forget_failure, give_up, interrupts_held, raise_failure
+from hive.cli.starting import abort_start, clear_failure, connect, deferred_interrupts, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.control import PROTOCOL, OtherProtocol
@@ -68,8 +68,8 @@ def test_a_failure_without_a_traceback(place: Place) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_what_has_a_crash_report_keeps_it_and_no_second(place: Place, code: int) -> None:
-    """Code of a user's own raised while the topology was built: who built it has written the report."""
+def test_an_existing_crash_report_is_kept_and_no_second_is_written(place: Place, code: int) -> None:
+    """User code raised while the topology was built, and the supervisor has already written the report."""
     run = place.never_begun()
     report = write_crash(run, "topology", error="mine.py:7 raised KeyError", traceback="the traceback")
     error = HiveError("mine.py:7 raised KeyError", hint=f"the traceback is in {report}")
@@ -99,7 +99,9 @@ def test_connecting_to_a_supervisor_of_another_hive_is_refused(place: Place) -> 
     run = place.never_begun()
     place.serve(run, starting())
     mine = read_run_facts(run)
-    write_run_facts(run, dataclasses.replace(mine, pid=mine.pid + 1, protocol=PROTOCOL + 1))  # of the run that was
+    write_run_facts(
+        run, dataclasses.replace(mine, pid=mine.pid + 1, protocol=PROTOCOL + 1)
+    )  # facts of the run's earlier supervisor
 
     def begin() -> None:
         write_run_facts(run, dataclasses.replace(mine, protocol=PROTOCOL + 1))
@@ -117,11 +119,11 @@ def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:
         connect(run, FakeProcess(nothing, nothing, code=1))  # type: ignore[arg-type]
 
 
-def test_who_starts_again_takes_the_old_failure_away(place: Place) -> None:
+def test_a_new_start_removes_the_old_failure(place: Place) -> None:
     run = place.never_begun()
-    forget_failure(run)
+    clear_failure(run)
     fail(run, ActorFailed("no room"))
-    forget_failure(run)
+    clear_failure(run)
     with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began"):
         raise_failure(run, 7)
 
@@ -130,17 +132,17 @@ def test_an_old_failure_that_cannot_be_taken_away(place: Place) -> None:
     run = place.never_begun()
     (run.path / "failure.json").mkdir()
     with pytest.raises(RecordError, match=r"cannot remove `.*failure\.json`"):
-        forget_failure(run)
+        clear_failure(run)
 
 
 # --- giving up
 
 
-def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
+def test_an_interrupt_is_deferred_until_the_process_is_stored() -> None:
     before, known = signal.getsignal(signal.SIGINT), []
 
     def interrupted() -> None:
-        with interrupts_held():
+        with deferred_interrupts():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             known.append("process")
@@ -149,9 +151,9 @@ def test_an_interrupt_waits_until_what_is_started_is_known() -> None:
         interrupted()
     assert known == ["process"]
     assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(ZeroDivisionError), interrupts_held():
+    with pytest.raises(ZeroDivisionError), deferred_interrupts():
         raise ZeroDivisionError
-    with interrupts_held():
+    with deferred_interrupts():
         known.append("nobody interrupts")
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -161,17 +163,17 @@ LINE = "stopping cartpole-1, which was still starting - Ctrl-C again to kill it\
 
 def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, nothing, code=-signal.SIGTERM)
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM]
     assert process.returncode is not None
     assert not run.path.exists()
     assert place.capture.readouterr() == ("", LINE)
 
 
-def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
+def test_a_run_that_ended_in_order_is_kept(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM]
     assert run.summary_file.exists()
 
@@ -179,13 +181,13 @@ def test_a_run_that_ended_in_order_keeps_what_it_has(place: Place) -> None:
 def test_a_run_that_was_resumed_keeps_its_checkpoints(place: Place) -> None:
     run = place.lost()
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
-    assert give_up(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
+    assert abort_start(run, FakeProcess(code=-signal.SIGTERM)) == 130  # type: ignore[arg-type]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
 
 
 def test_interrupted_again_it_is_killed(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, interrupt, nothing, code=-signal.SIGKILL)
-    assert give_up(run, process) == 130  # type: ignore[arg-type]
+    assert abort_start(run, process) == 130  # type: ignore[arg-type]
     assert process.signals == [signal.SIGTERM, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)

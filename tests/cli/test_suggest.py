@@ -1,4 +1,4 @@
-"""What a word that names nothing was meant to be."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGS = ["collector-0", "collector-1", "learner-0", "supervisor"]
         ("supervise", "; did you mean `supervisor`?"),
         ("x", ""),
         ("", ""),
-        ("learner-0" * 100_000, ""),  # at once: nobody waits for a comparison of megabytes
+        ("learner-0" * 100_000, ""),  # returns at once, without comparing a megabyte
     ],
 )
 def test_the_nearest_word_is_offered(word: str, said: str) -> None:

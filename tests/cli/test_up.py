@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned_status import actor, results, starting, status
-from diary_lines import event, said
+from event_lines import event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
-from hive.cli.diary import NewEvents
+from hive.cli.event_log import NewEvents
 from hive.cli.up import _detached, _Foreground, _keys, _report
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits between two looks."""
-    monkeypatch.setattr(up, "LOOK_S", 0.0)
+    monkeypatch.setattr(up, "POLL_S", 0.0)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def start(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakePr
 
 @pytest.fixture
 def failed_before(place: Place) -> RunDirectory:
-    """A stopped run; the last time somebody went on with it, it could not start."""
+    """A stopped run whose last resume could not start."""
     run = place.ended(state="stopped")
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={"scheduled": True})
     fail(run, ActorFailed("no room"))
@@ -65,7 +65,7 @@ def failed_before(place: Place) -> RunDirectory:
 
 
 @pytest.mark.parametrize("words", [("resume", "cartpole-1"), ("up", "--resume", "cartpole-1")])
-def test_who_starts_a_run_again_takes_the_old_failure_away(
+def test_a_new_start_of_a_run_removes_the_old_failure(
     place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess], words: tuple[str, ...]
 ) -> None:
     start(FakeProcess(*[nothing] * 9), status())
@@ -74,7 +74,7 @@ def test_who_starts_a_run_again_takes_the_old_failure_away(
     assert not (failed_before.path / "failure.json").exists()
 
 
-def test_an_old_failure_is_not_told_again(
+def test_an_old_failure_is_not_reported_again(
     place: Place, failed_before: RunDirectory, start: Callable[..., FakeProcess]
 ) -> None:
     start(FakeProcess(nothing, code=9), None)
@@ -95,7 +95,7 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
     assert place.hive("resume", "cartpole-1", "--inline").code == 0
 
 
-# --- the last words
+# --- the report at the end
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_the_last_words_of_a_run(
     assert err.endswith(f"{run.path}\n")
 
 
-def test_a_run_that_was_stopped_says_how_it_goes_on(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="stopped", stop_reason="hive down")
     _report(run, 0)
     assert "resume" not in capsys.readouterr().err  # there is nothing to go on from
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={}, state={})
     _report(run, 0)
-    assert capsys.readouterr().err.endswith("\ngo on with it: hive resume cartpole-1\n")
+    assert capsys.readouterr().err.endswith("\nto continue it: hive resume cartpole-1\n")
 
 
 # --- the foreground
@@ -192,12 +192,12 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
     code, lines = watch(run, process, status(), status(), status(), status())
     assert code == 130
     assert process.signals == [signal.SIGTERM, signal.SIGTERM]
-    assert lines.count("stopping: the state is saved - Ctrl-C again to stop now") == 1
+    assert lines.count("stopping: saving the state - Ctrl-C again to stop at once") == 1
     assert signal.getsignal(number) is before
 
 
-def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.cli.control.SAY_S", 0.0)
+def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.cli.control.REPORT_S", 0.0)
     run = place.never_begun()
 
     def interrupt() -> None:
@@ -207,9 +207,9 @@ def test_who_keeps_a_run_from_ending_is_named(place: Place, monkeypatch: pytest.
     _, lines = watch(run, process, status(), status(), status(), status())
     late = [line for line in lines if line.startswith("still waiting for ")]
     assert late
-    assert all(line.endswith(" - Ctrl-C to stop without") for line in late)
+    assert all(line.endswith(" - Ctrl-C to stop at once") for line in late)
     assert "learner-0 (in " in late[0]
-    assert lines.index(late[0]) > lines.index("stopping: the state is saved - Ctrl-C again to stop now")
+    assert lines.index(late[0]) > lines.index("stopping: saving the state - Ctrl-C again to stop at once")
 
 
 def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
@@ -217,7 +217,7 @@ def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
     process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)
     code, lines = watch(run, process, *[status()] * 9)
     assert code == 0
-    assert lines[-1] == "left cartpole-1 running · look: hive ps cartpole-1 · stop: hive down cartpole-1"
+    assert lines[-1] == "left cartpole-1 running · inspect: hive ps cartpole-1 · stop: hive down cartpole-1"
     assert (process.signals, process.returncode) == ([], 0)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
@@ -270,7 +270,7 @@ def test_a_terminal_is_as_before_when_something_breaks() -> None:
 
 
 @pytest.mark.parametrize(("name", "stream"), [("stderr", io.StringIO()), ("stdin", io.StringIO()), ("stdin", None)])
-def test_there_are_no_keys_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
+def test_keys_are_not_read_without_a_terminal(name: str, stream: io.StringIO | None) -> None:
     with terminal(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, name, stream)
         with _keys() as keys:
@@ -286,7 +286,7 @@ def test_d_leaves(place: Place) -> None:
 
 
 @pytest.mark.parametrize("key", [b"?", b"h"])
-def test_the_keys_are_told(place: Place, key: bytes) -> None:
+def test_the_keys_are_listed(place: Place, key: bytes) -> None:
     run = place.never_begun()
     with terminal() as person:
         keys = [nothing, lambda: person.write(key), nothing, lambda: person.write(b"d")]
@@ -375,12 +375,12 @@ def test_up_of_a_wrong_config_makes_nothing(place: Place, words: list[str], told
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--seed", "3"), "--seeds goes without --seed"),
-        (("-d", "--inline"), "--seeds goes without --detach and --inline"),
-        (("--resume", "cartpole-1"), "a resumed run has its seed"),
+        (("--seed", "3"), "--seeds cannot be combined with --seed"),
+        (("-d", "--inline"), "--seeds cannot be combined with --detach and --inline"),
+        (("--resume", "cartpole-1"), "a resumed run keeps its seed"),
     ],
 )
-def test_what_several_seeds_cannot_be_given_with(place: Place, words: tuple[str, ...], told: str) -> None:
+def test_options_that_cannot_be_combined_with_seeds(place: Place, words: tuple[str, ...], told: str) -> None:
     """It would be left out without a word."""
     done = place.hive("up", str(place.config()), "--seeds", "1..2", *words)
     assert (done.code, done.out) == (2, "")

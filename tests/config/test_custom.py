@@ -1,4 +1,4 @@
-"""Problems that only a user's code can find are told like all others: with place, caret and all at once."""
+"""Problems that only user code can find are reported like all others: with place and caret, and all at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One key of [algorithm] changed: checked as in a file, refused where a run could not follow."""
+"""Changes to a key of [algorithm]: checked as in a file, refused for keys that are fixed in a run."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     exploration = {"exploration_start", "exploration_end", "exploration_steps"}
     assert fixed == {*of_all, "normalize_advantages", "epochs", "minibatches", *exploration}
     error = refused(PPOConfig(), "epochs", 8)
-    assert str(error) == "`epochs` is fixed for a run: it decides how many gradients a round has"
+    assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

@@ -271,7 +271,7 @@ def test_a_deep_override_is_refused() -> None:
             "[run]\nname = '''\na\nb'''\n",
             [
                 "run.toml:2: run.name: expected at most 64 letters, digits and `.` `_` `-`, "
-                'beginning with none of `.` `-`, got "a\\u000ab"',
+                'not beginning with `.` or `-`, got "a\\u000ab"',
                 "     2 | name = '''",
                 "       |        ^^^",
             ],
@@ -292,7 +292,7 @@ def test_a_rule_shows_both_places() -> None:
     text = f'{ENV}[collection]\ncommunication = "synchronous"\nmax_lag = 2\n'
     assert problems(text) == [
         "run.toml:5: collection.max_lag: "
-        'got 2, but collection.communication = "synchronous" (run.toml:4) demands 0\n'
+        'got 2, but collection.communication = "synchronous" (run.toml:4) requires 0\n'
         "     5 | max_lag = 2\n"
         "       |           ^\n"
         '     4 | communication = "synchronous"\n'
@@ -304,7 +304,7 @@ def test_collectors_are_shared_equally() -> None:
     text = f"{ENV}[gradients]\nworkers = 2\n[collection]\nworkers = 3\nownership = 'gradient_worker'\n"
     assert problems(text) == [
         'run.toml:7: collection.ownership: got "gradient_worker", '
-        "but collection.workers = 3 (run.toml:6) is no multiple of gradients.workers = 2 (run.toml:4)\n"
+        "but collection.workers = 3 (run.toml:6) is not a multiple of gradients.workers = 2 (run.toml:4)\n"
         "     7 | ownership = 'gradient_worker'\n"
         "       |             ^^^^^^^^^^^^^^^^^\n"
         "     6 | workers = 3\n"
@@ -314,7 +314,7 @@ def test_collectors_are_shared_equally() -> None:
     ]
     assert problems(ENV, "collection.ownership=gradient_worker", "gradients.workers=4") == [
         '--set collection.ownership=gradient_worker: got "gradient_worker", '
-        "but collection.workers = 1 (default) is no multiple of gradients.workers = 4 (--set)"
+        "but collection.workers = 1 (default) is not a multiple of gradients.workers = 4 (--set)"
     ]
 
 
@@ -322,7 +322,7 @@ def test_slots_show_all_that_they_depend_on() -> None:
     text = f"{ENV}[collection]\ncommunication = 'pipelined'\nslots = 3\nmax_lag = 2\n"
     assert problems(text) == [
         'run.toml:5: collection.slots: got 3, but collection.communication = "pipelined" (run.toml:4) '
-        "with collection.max_lag = 2 (run.toml:6) demands at least 4\n"
+        "with collection.max_lag = 2 (run.toml:6) requires at least 4\n"
         "     5 | slots = 3\n"
         "       |         ^\n"
         "     4 | communication = 'pipelined'\n"
@@ -359,7 +359,7 @@ def test_a_rule_that_the_default_of_a_scheme_breaks_is_told_where_the_other_key_
     text = f"[run]\nscheme = 'rapid'\n{ENV}[collection]\nworkers = 3\n"
     assert problems(text) == [
         'run.toml:6: collection.workers: collection.ownership is "gradient_worker" (scheme rapid), '
-        "but collection.workers = 3 (run.toml:6) is no multiple of gradients.workers = 2 (scheme rapid)\n"
+        "but collection.workers = 3 (run.toml:6) is not a multiple of gradients.workers = 2 (scheme rapid)\n"
         "     6 | workers = 3\n"
         "       |           ^"
     ]
@@ -370,11 +370,11 @@ def test_a_rule_that_the_default_of_a_scheme_breaks_is_told_where_the_other_key_
 
 
 def test_a_rule_names_a_default_and_an_override() -> None:
-    reason = 'got 0, but collection.communication = "pipelined" (default) demands at least 1'
+    reason = 'got 0, but collection.communication = "pipelined" (default) requires at least 1'
     assert problems(ENV, "collection.max_lag=0") == [f"--set collection.max_lag=0: {reason}"]
     assert problems(f"{ENV}[gradients]\nmax_lag = 1\n", "gradients.communication=synchronous") == [
         "run.toml:4: gradients.max_lag: "
-        'got 1, but gradients.communication = "synchronous" (--set) demands 0\n'
+        'got 1, but gradients.communication = "synchronous" (--set) requires 0\n'
         "     4 | max_lag = 1\n"
         "       |           ^"
     ]

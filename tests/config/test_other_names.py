@@ -1,4 +1,4 @@
-"""Who comes from another trainer is told what its keys are called here."""
+"""Keys of other trainers get a hint with hive's name."""
 
 from __future__ import annotations
 

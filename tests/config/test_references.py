@@ -1,4 +1,4 @@
-"""References: a module's or a file's name leads to what it holds, from anywhere, or says what is missing."""
+"""References to modules and files: loading from any folder, and errors that name the missing part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hive.config import absolute, load_reference
-from hive.config.keys import is_place
+from hive.config.keys import is_topology_reference
 from hive.errors import TopologyError
 
 SOURCE = """
@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
     ],
 )
 def test_what_a_place_looks_like(text: str, good: bool) -> None:
-    assert is_place(text) is good
+    assert is_topology_reference(text) is good
 
 
 def test_a_file_and_its_neighbours(file: Path) -> None:
@@ -86,8 +86,8 @@ def test_a_module() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong", "hint"),
     [
-        ("no_such_package_of_ours.x:y", "there is no module `no_such_package_of_ours.x`", "this folder"),
-        ("collections.no_such:y", "there is no module `collections.no_such`", "this folder"),
+        ("no_such_package_of_ours.x:y", "there is no module `no_such_package_of_ours.x`", "current folder"),
+        ("collections.no_such:y", "there is no module `collections.no_such`", "current folder"),
         ("no/such/file.py:y", "there is no file `.*no/such/file.py`", ""),
         ("bisect:no_such", "`bisect` has no `no_such`", "bisect_left"),
     ],

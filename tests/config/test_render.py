@@ -169,4 +169,7 @@ def test_the_template_is_short_and_says_what_each_key_means() -> None:
     assert all(" # " in line for line in settings_)
     assert tomllib.loads("\n".join(lines))["collection"] == {"workers": 1, "envs": 16, "rollout": 32}
     assert lines[0].startswith("# Start it with `hive up FILE`")
-    assert lines[4] == "seed = 1                            # everything that is random follows from it"
+    assert (
+        lines[4]
+        == "seed = 1                            # random seed, from which all random numbers of the run are derived"
+    )

@@ -290,7 +290,7 @@ def test_the_lag_must_suit_the_communication(section: str, communication: str, m
     if allowed:
         assert load_config("x", overrides, text=ENV).value(f"{section}.max_lag") == max_lag
     else:
-        with pytest.raises(ConfigError, match=f"{section}.communication = .* demands"):
+        with pytest.raises(ConfigError, match=f"{section}.communication = .* requires"):
             load_config("x", overrides, text=ENV)
 
 
@@ -304,7 +304,7 @@ def test_the_lag_follows_the_communication(section: str, communication: str, max
 def test_slots_follow_the_lag() -> None:
     assert load_config("x", ["collection.max_lag=4"], text=ENV).collection.slots == 6
     assert load_config("x", ["collection.max_lag=4", "collection.slots=9"], text=ENV).collection.slots == 9
-    with pytest.raises(ConfigError, match=r"got 5, but .* with collection\.max_lag = 4 .* demands at least 6"):
+    with pytest.raises(ConfigError, match=r"got 5, but .* with collection\.max_lag = 4 .* requires at least 6"):
         load_config("x", ["collection.max_lag=4", "collection.slots=5"], text=ENV)
 
 
@@ -335,7 +335,10 @@ def test_environments_of_the_evaluator(overrides: list[str], envs: int) -> None:
 
 
 def test_every_environment_of_the_evaluator_plays() -> None:
-    with pytest.raises(ConfigError, match=r"got 11, but evaluation\.episodes = 10 \(default\) leaves some without any"):
+    with pytest.raises(
+        ConfigError,
+        match=r"got 11, but evaluation\.episodes = 10 \(default\) leaves some environments without an episode",
+    ):
         load_config("x", ["evaluation.envs=11"], text=ENV)
 
 
@@ -348,8 +351,12 @@ def test_who_is_cut_short_keeps_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("override", "free", "wrong"),
     [
-        ("collection.fraction_workers=0.5", "collection", r'"asynchronous" \(--set\) has no rounds to cut short'),
-        ("gradients.decentralised=true", "gradients", r'"asynchronous" \(--set\) has no order that all could follow'),
+        (
+            "collection.fraction_workers=0.5",
+            "collection",
+            r'"asynchronous" \(--set\) has no rounds that could end early',
+        ),
+        ("gradients.decentralised=true", "gradients", r'"asynchronous" \(--set\) has no fixed order of gradients'),
     ],
 )
 def test_what_needs_rounds_is_refused_without(override: str, free: str, wrong: str) -> None:
@@ -363,7 +370,7 @@ def test_only_asynchronous_runs_save_by_the_clock(free: str) -> None:
     by_clock = "checkpoint.every={seconds=60}"
     config = load_config("x", [by_clock, f"{free}.communication=asynchronous"], text=ENV)
     assert config.checkpoint.every == {"seconds": 60}
-    with pytest.raises(ConfigError, match=r'"synchronous" \(default\) demands \{ updates = N \}'):
+    with pytest.raises(ConfigError, match=r'"synchronous" \(default\) requires \{ updates = N \}'):
         load_config("x", [by_clock], text=ENV)
 
 
@@ -423,7 +430,7 @@ def test_configs_are_frozen() -> None:
 def test_entries_tell_all() -> None:
     entry = next(entry for entry in load_config("a.toml", text=ENV).entries() if entry.name == "env.id")
     assert (entry.value, entry.origin) == ("CartPole-v1", "a.toml:2")
-    assert entry.doc == 'of Gymnasium, or "package.module:Class"'
+    assert entry.doc == 'Gymnasium id of the environment, or "package.module:Class"'
 
 
 def test_the_config_needs_no_torch() -> None:

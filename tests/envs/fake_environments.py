@@ -58,7 +58,7 @@ class Walk(Counting):
 
 
 class Scripted(Counting):
-    """In step `when` (0: in reset) returns what it was given, or raises `result` where that is an error."""
+    """Returns the given values in step `when` (0: in reset), or raises `result` if it is an error."""
 
     def __init__(self, when: int, observation: Any = None, reward: Any = 1.0, result: Any = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What environments return is copied right, or named with its fault."""
+"""Values from environments are copied correctly, or refused with an error that names the fault."""
 
 from __future__ import annotations
 

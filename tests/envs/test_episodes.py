@@ -1,4 +1,4 @@
-"""What the native pass writes is what NumPy's operations on whole rows write, in whatever form it comes."""
+"""The native pass writes the same values as NumPy's operations on whole rows, for every form of input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way in which an environment is missing or cannot be built is one sentence with a way out."""
+"""Every failure to find or build an environment has an error of one sentence and a hint."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("ALE/Breakout-v5", {})
     assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
-    assert caught.value.hint == "it comes with: pip install ale-py"
+    assert caught.value.hint == "install it with: pip install ale-py"
 
 
 def test_a_module_that_is_not_there() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("no_such_module.inner:Class", {})
     assert str(caught.value) == "no environment `no_such_module.inner:Class`: there is no module `no_such_module`"
-    assert caught.value.hint == "start hive where it can be imported"
+    assert caught.value.hint == "start hive in a folder from which the module can be imported"
 
 
 def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch
     assert (
         str(caught.value) == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
     )
-    assert caught.value.hint == "it comes with: pip install not_installed_at_all"
+    assert caught.value.hint == "install it with: pip install not_installed_at_all"
 
 
 def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,14 +146,14 @@ def test_a_constructor_that_lacks_a_package() -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("fake_environments:Broken", {"error": error})
     assert str(caught.value) == "`fake_environments:Broken` cannot be built: Box2D is not installed"
-    assert caught.value.hint == 'it comes with: `pip install swig` and `pip install "gym[box2d]"`'
+    assert caught.value.hint == 'install it with: `pip install swig` and `pip install "gym[box2d]"`'
     silent = gymnasium.error.DependencyNotInstalled("the simulator is not installed")
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("fake_environments:Broken", {"error": silent})
     assert caught.value.hint == ""
     with pytest.raises(EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed") as caught:
         make_environment("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")})
-    assert caught.value.hint == "it comes with: pip install sim"
+    assert caught.value.hint == "install it with: pip install sim"
 
 
 @pytest.mark.parametrize(("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")])
@@ -190,7 +190,7 @@ def test_the_vectorised_class() -> None:
 def test_no_vectorised_class(id: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_native(id, {}, 2)
-    assert str(caught.value) == f"`{id}` has no vectorised class of its own"
+    assert str(caught.value) == f"`{id}` has no vectorised class"
     assert caught.value.hint == 'set env.vector = "python"'
 
 

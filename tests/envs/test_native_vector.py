@@ -1,4 +1,4 @@
-"""Gymnasium's vectorised classes, in both ways that they reset."""
+"""Gymnasium's vectorised classes, in both reset modes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
 
 
 class Answers(VectorEnv[Any, Any, Any]):
-    """Two environments that answer what they are told to, and note their seed."""
+    """Two environments that return given values and store their seed."""
 
     single_observation_space = Counting.observation_space
     single_action_space = Counting.action_space
@@ -278,8 +278,8 @@ def test_a_reset_that_returns_something_else() -> None:
         started(Answers(reset=(np.zeros((2, 3)), {})))
 
 
-def test_who_leaves_python_has_raised() -> None:
-    """It would end the process with a code of its own, and nobody would know why."""
+def test_system_exit_becomes_an_error() -> None:
+    """SystemExit would end the process with another exit code, without an explanation."""
     with pytest.raises(EnvironmentFailed, match=r"raised SystemExit: 3 \(.*\.py:\d+\) in reset"):
         started(Answers(reset=SystemExit(3)))
     with pytest.raises(EnvironmentFailed, match=r"raised SystemExit \(.*\.py:\d+\) in step"):

@@ -1,4 +1,4 @@
-"""Single environments in a loop: what is written, when they are reset, and who is blamed."""
+"""Single environments in a loop: the rows, the resets, and the environment that an error names."""
 
 from __future__ import annotations
 
@@ -299,8 +299,8 @@ def test_what_breaks_the_contract_is_named_and_permanent(options: dict[str, Any]
 
 
 @pytest.mark.parametrize(("when", "method"), [(0, "reset"), (2, "step")])
-def test_who_leaves_python_has_raised(when: int, method: str) -> None:
-    """It would end the process with a code of its own, and nobody would know why."""
+def test_system_exit_becomes_an_error(when: int, method: str) -> None:
+    """SystemExit would end the process with another exit code, without an explanation."""
     with pytest.raises(
         EnvironmentFailed, match=rf"raised SystemExit: 3 \(.*\.py:\d+\) in {method} \(env 0, step {when} "
     ):

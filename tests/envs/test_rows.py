@@ -1,4 +1,4 @@
-"""The memory of one step."""
+"""The arrays of one step."""
 
 from __future__ import annotations
 

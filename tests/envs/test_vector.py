@@ -1,4 +1,4 @@
-"""Which kind of vector an id gets, and that both kinds write the same rows."""
+"""The kind of vector for an id, and equal rows of both kinds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3, "native"), NativeVector)
     assert isinstance(make_vector("OnlyVectorised-v0", {}, 3), NativeVector)
     assert make_vector("fake_environments:Counting", {"truncates": 3}, 5).count == 5
-    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class of its own"):
+    with pytest.raises(ConfigError, match="`fake_environments:Counting` has no vectorised class"):
         make_vector("fake_environments:Counting", {}, 3, "native")
     with pytest.raises(EnvironmentMissing, match="no environment `CartPol-v1`"):
         make_vector("CartPol-v1", {}, 3)

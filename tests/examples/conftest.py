@@ -16,6 +16,6 @@ torch.set_num_threads(1)
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the runs of a test lie."""
+    """The folder of a test's runs."""
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
     return tmp_path

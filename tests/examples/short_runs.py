@@ -1,4 +1,4 @@
-"""Short runs of examples: whole, in this process; and under a simulation that kills."""
+"""Short runs of examples, inline or in a simulation that kills processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Topology = Callable[[Config], hive.Topology]
 
 
 def short_run(topology: Topology, config: Path | Mapping[str, Any] | None, *sets: str) -> tuple[Summary, RunDirectory]:
-    """A run that must finish; every account must hold, with nothing left in flight."""
+    """Run a config, which must finish with balanced accounts and nothing in flight."""
     summary = hive.run(topology, config, sets=sets, name="short", inline=True, quiet=True)
     assert summary.state == "finished"
     for name, account in summary.channels.items():
@@ -28,12 +28,12 @@ def short_run(topology: Topology, config: Path | Mapping[str, Any] | None, *sets
 
 
 def bare_config(*sets: str) -> Config:
-    """The config of a topology that has nothing to do with environments."""
+    """Return the config of a topology without environments."""
     return load_config("run.toml", ['run.topology = "mine.py"', *sets], text="")
 
 
 def survived(topology: Topology, seed: int, *, deaths: int, after: int) -> Simulation:
-    """A simulation of the example in which so many processes are killed; it must finish all the same."""
+    """Simulate the example with this many kills; it must still finish."""
     simulation = simulate(topology(bare_config()), seed, Faults(deaths=deaths, after=after))
     assert (simulation.wrong, simulation.errors) == ([], [])
     assert simulation.outcome is not None

@@ -50,6 +50,6 @@ def test_a_second_call_resumes_from_the_newest_checkpoint(tmp_path: Path) -> Non
 
 
 def states(part: Approximation) -> list[np.ndarray]:
-    """Weights, of the network and of its target."""
+    """Return the weights of the network and of its target."""
     kept = part.state_dict()
     return [value.numpy() for name in ("model", "target") for value in kept[name].values() if hasattr(value, "numpy")]

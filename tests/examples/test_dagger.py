@@ -1,4 +1,4 @@
-"""DAgger: the expert drives well, and the student comes near to it by driving itself."""
+"""DAgger: the expert drives well, and the student nearly reaches it by learning from its own states."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_the_expert_drives_up_the_hill() -> None:
     assert -115.0 < np.mean(returns) < -100.0
 
 
-def test_the_student_learns_to() -> None:
+def test_the_student_learns_to_drive() -> None:
     summary, _ = short_run(dagger.topology, None, f"custom.student.goal={NEAR}", "custom.student.updates=100")
     words = summary.stop_reason.split()
     assert float(words[2]) >= NEAR
-    assert int(words[4]) >= 2  # one lesson of the expert, then at least one that it drove itself
+    assert int(words[4]) >= 2  # one lesson driven by the expert, then at least one by the student
     assert summary.channels["lessons"]["produced"] >= 2 * int(words[4])

@@ -1,4 +1,4 @@
-"""Data-parallel training: it learns, and who is killed when changes no byte of what it learns."""
+"""Data-parallel training: it learns, and results are bit-identical whichever process is killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import hive
 from hive.config import Config
 from hive.testing import run_inline
 
-EASY = 0.6  # far above the third that guessing gets, and reached within 60 steps
+EASY = 0.6  # share of right answers, reached within 60 steps; guessing gives a third
 
 
 def easy(config: Config) -> hive.Topology:
@@ -39,7 +39,7 @@ def test_it_learns_what_the_arms_are() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whoever_is_killed_it_learns_the_same_bytes(seed: int) -> None:
+def test_weights_are_bit_identical_after_kills(seed: int) -> None:
     outcome = survived(easy, seed, deaths=4, after=150).outcome
     assert outcome is not None
     assert sum(outcome.restarts.values()) >= 3

@@ -1,4 +1,4 @@
-"""The classes of the four documents do their work in plain scripts: what a few steps of each script execute."""
+"""Plain scripts use the classes of the four documents: some steps of each script must execute these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import workers
 from test_ddpg import batch
 
 PACKAGES = ("hive/approximation/", "hive/networks/", "hive/gradients/", "hive/losses/")
-STEPS = dqn.WARM_UP + 101  # with a target of every 100 updates
+STEPS = dqn.WARM_UP + 101  # includes one target update, which is every 100 updates
 
 EXECUTED: dict[str, tuple[str, ...]] = {
     "all.approximation": (
@@ -40,7 +40,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
 
 @functools.cache
 def executed(folder: Path) -> frozenset[str]:
-    """The qualified names of hive's functions that some steps of every plain script call."""
+    """Return the qualified names of hive's functions that some steps of every plain script call."""
     names: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:

@@ -1,4 +1,4 @@
-"""Evolution strategies: returns rise, and who is killed when changes no byte of the policy."""
+"""Evolution strategies: returns rise, and the policy is bit-identical whichever process is killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_it_evolves_a_policy() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whoever_is_killed_it_evolves_the_same_bytes(seed: int) -> None:
+def test_policies_are_bit_identical_after_kills(seed: int) -> None:
     outcome = survived(half_way, seed, deaths=4, after=300).outcome
     assert outcome is not None
     assert sum(outcome.restarts.values()) >= 3

@@ -1,4 +1,4 @@
-"""The gallery: every example is short, says what it shows, is shown in the README, and uses what is public."""
+"""Every example is short, documents how to run it, is listed in the README, and uses public names only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_it_is_short_and_says_how_to_run_it(path: Path) -> None:
     documentation = ast.get_docstring(ast.parse(text))
     assert documentation is not None
     line = next(line for line in documentation.splitlines() if f"python examples/{path.name}" in line)
-    assert line.rstrip().endswith(" s"), "it says in what time"
+    assert line.rstrip().endswith(" s"), "the line must end with the time that it takes"
     main = text.partition('if __name__ == "__main__":')[2]
     assert main
     assert ("hive.run(topology" in main) != (path.stem in PLAIN_SCRIPTS)
@@ -44,7 +44,7 @@ def test_it_is_in_the_readme_and_tested(path: Path) -> None:
 
 @every_program
 def test_it_uses_what_is_public(path: Path) -> None:
-    """Names that hive and its packages export; nothing of their modules, nothing that is underscored."""
+    """Examples import only names that hive and its packages export, and use no private attribute."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hive"):
             package = importlib.import_module(node.module)

@@ -12,7 +12,7 @@ PERFECT = np.eye(league.CHOICES)[[max(pile % 4 - 1, 0) for pile in range(league.
 
 
 def result(table: np.ndarray, opponent: np.ndarray, seed: int) -> tuple[int, float]:
-    """With how many stones a game begins, and who wins it."""
+    """Return the number of stones at the start of a game, and its winner."""
     nim = league.Nim([opponent])
     nim.reset(seed=seed)
     begin, over, reward = nim.stones, False, 0.0
@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_game() -> None:
 
 
 def test_it_learns_from_its_own_past() -> None:
-    """Most of the way: chance has 5 of 16 moves right. With reports every 50 ms it stops soon after it gets there."""
+    """A lower goal than the example's; random play has 5 of 16 right. Reports every 50 ms end the run soon after."""
     short = "custom.league.goal=12", "run.steps=200_000", "record.every_s=0.05"
     summary, directory = short_run(league.topology, league.CONFIG, *short)
     assert summary.stop_reason.endswith("members"), summary.stop_reason

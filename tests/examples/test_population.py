@@ -1,4 +1,4 @@
-"""Population-based training: the worst goes on as the best, and the population learns."""
+"""Population-based training: the worst member copies the best, and the population learns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_population_learns() -> None:
     assert any(event["kind"] == "exploited" for event in read_jsonl(directory.events_file))
 
 
-def test_the_worst_goes_on_as_the_best() -> None:
+def test_the_worst_member_copies_the_best() -> None:
     answers: dict[str, object] = {}
 
     class Asker(hive.Actor):

@@ -1,4 +1,4 @@
-"""The tap: everything passes it once, with something added, and it ends a run that does not get better."""
+"""The tap passes each report once with two values added, and ends a run that does not improve."""
 
 from __future__ import annotations
 

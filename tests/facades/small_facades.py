@@ -19,7 +19,7 @@ from hive.schemes.trainer import assemble
 from hive.testing import run_inline
 from hive.workers import Blueprint
 
-SAMPLES = 16  # of a rollout: two environments, eight steps
+SAMPLES = 16  # samples of a rollout: two environments, eight steps
 
 CENTRAL, PARALLEL = (0, "Central"), (2, "Parallel")
 MODES = [(*how, communication) for communication in ("synchronous", "asynchronous") for how in (CENTRAL, PARALLEL)]

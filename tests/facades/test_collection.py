@@ -219,7 +219,7 @@ def test_other_weights_of_the_same_version_act_too(communication: str) -> None:
     other.stop()
 
 
-def test_weights_are_broadcast_every_so_many_steps_in_one_piece() -> None:
+def test_weights_are_broadcast_at_their_interval_in_one_piece() -> None:
     task = task_of(2, interval=2)
     local, versions = task.local_worker, []
     for number in range(6):
@@ -262,9 +262,9 @@ def test_the_version_of_an_asynchronous_rollout_is_that_of_its_weights() -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.pop(next(iter(w))), "these are not the weights of this network"),
-        (lambda w: w.update(extra=torch.zeros(1)), "these are not the weights of this network"),
-        (lambda w: w.update({next(iter(w)): torch.zeros(3)}), r"is float32 \[3\], this network has"),
+        (lambda w: w.pop(next(iter(w))), "the weights are of another network"),
+        (lambda w: w.update(extra=torch.zeros(1)), "the weights are of another network"),
+        (lambda w: w.update({next(iter(w)): torch.zeros(3)}), r"is float32 \[3\], expected"),
         (lambda w: next(iter(w.values())).fill_(np.nan), "are not finite"),
     ],
 )
@@ -334,9 +334,7 @@ def take_all(task: CollectorThread, taken: list[list[CollectedRollout]]) -> None
 
 
 @every_mode
-def test_what_an_environment_raises_is_raised_where_it_happens(
-    workers: int, execution: str, communication: str
-) -> None:
+def test_an_environments_error_is_raised_by_the_step(workers: int, execution: str, communication: str) -> None:
     before = in_use()
     task = failing(workers, communication)
     taken: list[list[CollectedRollout]] = []
@@ -393,7 +391,7 @@ def test_a_set_stops_its_tasks() -> None:
     assert in_use() == before
 
 
-def test_what_was_collected_can_be_taken_after_the_end() -> None:
+def test_collected_rollouts_are_available_after_the_end() -> None:
     task = task_of()
     task.step()
     task.stop()

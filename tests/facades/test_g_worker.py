@@ -44,14 +44,14 @@ def trained(worker: GWorker, steps: int) -> float:
 @synchronous
 @pytest.mark.parametrize("compress", [False, True, "fp16", "top-k"])
 def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
-    """Guessing earns 0.5; the last episodes are what tells."""
+    """Guessing earns 0.5; the last episodes must earn more."""
     made = worker_of(workers, execution, compress_grads_to_send=compress, **LEARN)
     assert trained(made, 150) >= 0.95
 
 
 @asynchronous
 @pytest.mark.parametrize("compress", [False, True])
-def test_it_learns_from_whatever_is_ready(workers: int, execution: str, compress: bool) -> None:
+def test_it_learns_asynchronously(workers: int, execution: str, compress: bool) -> None:
     """IMPALA, since rollouts are some updates old."""
     made = worker_of(
         workers, execution, "asynchronous", compress_grads_to_send=compress, algorithm__name='"impala"', **LEARN
@@ -94,17 +94,16 @@ def test_of_another_number_it_is_another_run(tmp_path: Path) -> None:
 
 
 @asynchronous
-def test_asynchronous_training_is_the_same_every_time(workers: int, execution: str) -> None:
-    ends = []
-    for _ in range(2):
-        with worker_of(workers, execution, "asynchronous") as made:
-            infos = []
-            for _ in range(20):
-                infos.append(made.step()[1]["Version"])
-                made.apply_gradients()
-            ends.append((sha256(made.get_weights()), infos))
-    assert ends[0] == ends[1]
-    assert max(version["Gradient"] - version["Collection"] for version in ends[0][1]) in range(1, 6)
+def test_asynchronous_rollouts_are_older_than_the_weights_but_not_by_much(workers: int, execution: str) -> None:
+    """How much older depends on timers of the event loop, so two such runs need not agree."""
+    with worker_of(workers, execution, "asynchronous") as made:
+        lags = []
+        for _ in range(20):
+            version = made.step()[1]["Version"]
+            lags.append(version["Gradient"] - version["Collection"])
+            made.apply_gradients()
+    assert min(lags) >= 0
+    assert max(lags) in range(1, 6)
 
 
 # --- gradients
@@ -176,12 +175,12 @@ def test_applying_tensors_gradients_or_the_last_is_the_same() -> None:
     assert len(set(ends)) == 1
 
 
-def test_what_cannot_be_applied_is_told() -> None:
+def test_gradients_that_cannot_be_applied_are_refused() -> None:
     with worker_of() as made:
         with pytest.raises(RuntimeError, match="no gradient has been computed yet"):
             made.apply_gradients()
         grads, _ = made.step()
-        with pytest.raises(NetworkError, match="the network has"):
+        with pytest.raises(NetworkError, match="expected gradients of shapes"):
             made.apply_gradients(list(grads)[1:])
         bad = [torch.full_like(tensor, float("nan")) for tensor in grads]
         before = made.get_weights().block.tobytes()
@@ -189,7 +188,7 @@ def test_what_cannot_be_applied_is_told() -> None:
         assert made.get_weights().block.tobytes() == before
 
 
-def test_what_does_not_fit_changes_nothing() -> None:
+def test_gradients_that_do_not_fit_change_nothing() -> None:
     with (
         worker_of() as made,
         worker_of(compress_grads_to_send="fp16") as other,
@@ -198,10 +197,10 @@ def test_what_does_not_fit_changes_nothing() -> None:
         grads, _ = made.step()
         before = made.get_weights().block.tobytes()
         for given, cause in (
-            ([], "there are no gradients to apply"),
+            ([], "the sequence of gradients is empty"),
             ([grads, other.step()[0]], "of different compressions"),
-            (stranger.step()[0], "not gradients of this network"),
-            ([grads, grads[0]], "the network has"),
+            (stranger.step()[0], "the gradients are of another network"),
+            ([grads, grads[0]], "expected gradients of shapes"),
         ):
             with pytest.raises(NetworkError, match=cause):
                 made.apply_gradients(given)
@@ -301,7 +300,7 @@ def test_collectors_get_the_weights_of_whole_rounds(workers: int, execution: str
         assert versions[-1] > 0
 
 
-def test_a_round_that_is_cut_short_counts_by_its_samples() -> None:
+def test_a_round_that_ends_early_is_weighted_by_its_samples() -> None:
     with worker_of(4, "Parallel", col_fraction_workers=0.5, fraction_samples=0.25) as made:
         for _ in range(3):
             grads, info = made.step()
@@ -309,7 +308,7 @@ def test_a_round_that_is_cut_short_counts_by_its_samples() -> None:
             assert sorted(one.steps for one in made.storage.rollouts) == [2, 2, 8, 8]
 
 
-def test_no_two_parents_share_what_is_random() -> None:
+def test_no_two_parents_share_seeds() -> None:
     """Neither the first observations of their environments nor the minibatches of their rounds."""
     values = {"algorithm__name": '"ppo"', "algorithm__epochs": 1, "algorithm__minibatches": 4}
     starts: set[bytes] = set()
@@ -344,7 +343,7 @@ def test_nothing_is_left_of_a_stopped_worker(workers: int, execution: str, commu
 
 
 @every_mode
-def test_what_an_environment_raises_comes_out_of_the_step(workers: int, execution: str, communication: str) -> None:
+def test_an_environments_error_comes_out_of_the_step(workers: int, execution: str, communication: str) -> None:
     before = in_use()
     with worker_of(workers, execution, communication, env="Counted", env__options="{when=20}") as made:
         steps = [made.step() for _ in range(2 * max(workers, 1) if communication == "asynchronous" else 2)]
@@ -386,7 +385,7 @@ def test_it_works_inside_a_running_loop() -> None:
     assert threading.enumerate() == before
 
 
-def test_what_does_not_go_together_is_refused_at_once() -> None:
+def test_invalid_modes_are_refused_at_once() -> None:
     for options in (
         {"execution": "Parallel"},
         {"workers": 2},
@@ -403,10 +402,10 @@ def test_what_does_not_go_together_is_refused_at_once() -> None:
 def test_one_of_a_run_has_neither_rollouts_nor_weights_of_its_own() -> None:
     with GWorker.of_run(blueprint_of(), 3) as made:
         assert (made.collector, made.inqueue, made.remote_workers, made.actor_version) == (None, None, [], 0)
-        with pytest.raises(RuntimeError, match="rollouts of gradient worker 3 come through its run"):
+        with pytest.raises(RuntimeError, match="gradient worker 3 receives its rollouts through its run"):
             made.step()
         for attempt in (made.get_weights, lambda: made.set_weights({}), lambda: made.save_model("model")):
-            with pytest.raises(RuntimeError, match="learner of its run has the weights of gradient worker 3"):
+            with pytest.raises(RuntimeError, match="weights of gradient worker 3 belong to the learner of its run"):
                 attempt()
         with pytest.raises(TopologyError, match="other actors of its run"):
             made.local_worker.get_weights()

@@ -45,7 +45,7 @@ def test_it_is_the_run_of_the_config_byte_for_byte(
     outcome = run_of(tmp_path, **values)
     with set_of(workers, collectors=collectors, **values) as made:
         made.step(distributed)
-        (per_round,) = {worker.algo.gradients_per_round for worker in made._seen.workers.values()}
+        (per_round,) = {worker.algo.gradients_per_round for worker in made._exchange.workers.values()}
         for _ in range(5 * per_round - 1):
             infos = made.step(distributed)
             assert len(infos) == max(workers, 1)
@@ -86,7 +86,7 @@ def test_it_learns(distributed: bool, compress: bool | str) -> None:
 
 @distributed_or_not
 @pytest.mark.parametrize("collectors", [0, 2])
-def test_it_learns_from_whatever_is_ready(distributed: bool, collectors: int) -> None:
+def test_it_learns_asynchronously(distributed: bool, collectors: int) -> None:
     values = {"collection__envs": 8, "algorithm__learning_rate": 0.01, "algorithm__name": '"impala"'}
     assert learned(set_of(2, "Bandit", collectors, communication="asynchronous", **values), distributed) >= 0.95
 
@@ -102,7 +102,7 @@ def learned(made: GWorkerSet, distributed: bool) -> float:
 
 
 @distributed_or_not
-def test_what_all_have_seen_is_merged(distributed: bool) -> None:
+def test_observation_moments_of_all_workers_are_merged(distributed: bool) -> None:
     """Observations are normalised by the same numbers everywhere, and each is counted once."""
     with set_of(2, network__normalize_observations="true") as made:
         seen = sum(info["NumberSamples"] for _ in range(6) for info in made.step(distributed))
@@ -193,12 +193,12 @@ def test_every_worker_is_used(distributed: bool) -> None:
 def test_a_distributed_set_has_replicas_even_if_it_was_looked_at_before() -> None:
     with set_of(2) as made:
         made.remote_workers()
-        assert len(made._seen.learners) == 1
+        assert len(made._exchange.learners) == 1
         made.step(distribute_gradients=True)
-        assert len(made._seen.learners) == 3
+        assert len(made._exchange.learners) == 3
 
 
-def test_no_two_sets_share_what_is_random() -> None:
+def test_no_two_sets_share_seeds() -> None:
     """First observations differ, and so do the streams of their gradient workers."""
     starts: set[int] = set()
     workers: set[int] = set()
@@ -216,7 +216,7 @@ def test_no_two_sets_share_what_is_random() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_it_goes_on_from_given_weights(workers: int) -> None:
+def test_it_continues_from_given_weights(workers: int) -> None:
     with set_of(workers) as one:
         for _ in range(3):
             one.step()
@@ -246,7 +246,7 @@ def test_a_parameter_changes_for_all(distributed: bool, when: int) -> None:
                         made.update_algorithm_parameter(name, value)
                 made.step(distributed)
                 ends.append(sha256(made.local_worker().get_weights()))
-            everybody = [*(worker.algo for worker in made.remote_workers()), *made._seen.learners]
+            everybody = [*(worker.algo for worker in made.remote_workers()), *made._exchange.learners]
             assert len(everybody) == (5 if distributed else 3)
             for name, value in values.items():
                 assert {getattr(one.config, name) for one in everybody} == {value}
@@ -267,7 +267,7 @@ def test_a_parameter_that_is_refused_changes_nothing() -> None:
             made.update_algorithm_parameter("discount", 1.5)
         with pytest.raises(ConfigError, match="no parameter `lr`"):
             made.update_algorithm_parameter("lr", 0.1)
-        everybody = [made.local_worker().algo, *(w.algo for w in made.remote_workers()), *made._seen.learners]
+        everybody = [made.local_worker().algo, *(w.algo for w in made.remote_workers()), *made._exchange.learners]
         assert {one.config.discount for one in everybody} == {0.5}  # type: ignore[attr-defined]
 
 
@@ -275,19 +275,19 @@ def test_a_parameter_that_is_refused_changes_nothing() -> None:
 
 
 @distributed_or_not
-def test_what_does_not_go_together_is_refused(distributed: bool) -> None:
+def test_invalid_combinations_are_refused(distributed: bool) -> None:
     with set_of(2) as made:
         made.step(distributed)
-        with pytest.raises(TopologyError, match="all distributed, or none"):
+        with pytest.raises(TopologyError, match="either all updates of a set are distributed or none"):
             made.step(not distributed)
         made.step(distributed)
         factory = made.worker_params["col_workers_factory"]
     for arguments in ((-1, 0, "cpu", "Central"), (1, 0, "cuda", "Central"), (1, 0, "cpu", "Parallel")):
         with pytest.raises(TopologyError):
             GWorkerSet(*arguments, "synchronous", factory, 1.0, {})  # type: ignore[arg-type]
-    with pytest.raises(TopologyError, match="grad_worker_resources has no `gpus`"):
+    with pytest.raises(TopologyError, match="grad_worker_resources has an unknown key `gpus`"):
         GWorkerSet(1, 0, "cpu", "Central", "synchronous", factory, 1.0, {"gpus": 1})
-    with pytest.raises(TopologyError, match="the set has 1200 collectors, and may have 1024"):
+    with pytest.raises(TopologyError, match="the set has 1200 collectors, the maximum is 1024"):
         set_of(300, collectors=4)
 
 
@@ -318,7 +318,7 @@ def test_it_has_no_threads_and_nothing_is_left_of_it(
     assert made.actor_version == 1
 
 
-def test_one_that_never_stepped_can_be_stopped() -> None:
+def test_a_set_that_never_stepped_can_be_stopped() -> None:
     before = in_use()
     for looks in (False, True):
         made = set_of(2, "Counted")
@@ -338,7 +338,7 @@ def steps(made: GWorkerSet, count: int, distributed: bool) -> None:
 
 @distributed_or_not
 @communications
-def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, communication: str) -> None:
+def test_an_environments_error_comes_out_of_the_step(distributed: bool, communication: str) -> None:
     before = in_use()
     with set_of(2, "Counted", communication=communication, env__options="{when=20}") as made:
         with pytest.raises(EnvironmentFailed, match="the motor is stuck"):
@@ -350,8 +350,8 @@ def test_what_an_environment_raises_comes_out_of_the_step(distributed: bool, com
     assert in_use() == before
 
 
-def test_what_the_learner_raises_comes_out_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what the gradient was made of is not kept: a set has no directory."""
+def test_the_learners_error_comes_out_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dump of the gradient is written, because a set has no directory."""
     monkeypatch.chdir(tmp_path)
     values = {"env__options": "{when=12}", "supervision__non_finite": '"stop"'}
     with set_of(2, "Explodes", **values) as made:

@@ -1,4 +1,4 @@
-"""What goes together in library mode, all combinations; and how what does not is told."""
+"""All combinations of modes in library mode, and the errors of the invalid ones."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_the_matrix(modes: tuple[str, str, int, float]) -> None:
 @pytest.mark.parametrize(
     ("modes", "message", "hint"),
     [
-        (("central", "synchronous", 0), "col_execution is 'central', and can be Central or Parallel", "`Central`"),
-        (("Central", "sync", 0), "col_communication is 'sync', and can be", "`synchronous`"),
+        (("central", "synchronous", 0), "col_execution is 'central': expected Central or Parallel", "`Central`"),
+        (("Central", "sync", 0), "col_communication is 'sync': expected", "`synchronous`"),
         (("Central", "pipelined", 0), "col_communication is 'pipelined'", "[collection] of a config"),
-        (("Parallel", "synchronous", 2, 0.0), "col_fraction_workers is 0.0, and must be in (0, 1]", ""),
+        (("Parallel", "synchronous", 2, 0.0), "col_fraction_workers is 0.0: expected a number in (0, 1]", ""),
         (("Parallel", "synchronous", 2, 1.0, 0), "broadcast_interval is 0", ""),
     ],
 )
-def test_what_is_wrong_is_named(modes: tuple[str, str, int], message: str, hint: str) -> None:
+def test_the_wrong_mode_is_named(modes: tuple[str, str, int], message: str, hint: str) -> None:
     with pytest.raises(TopologyError) as caught:
         check_modes(*modes)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Snapshots, which nobody can write, and the storage of one round."""
+"""Snapshots, which are read-only, and the storage of one round."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ ERRORS: list[tuple[str, Callable[[], Any]]] = [
         "importance weights of output 0 is float32 \\[3\\]",
         lambda: values().accumulate_gradients(STATES, TARGETS[0], importance_weights=TARGETS[0][:3]),
     ),
-    ("between 0 and 1, got 2", lambda: wrapper().update_target_network(2.0)),
+    ("from 0 to 1, got 2", lambda: wrapper().update_target_network(2.0)),
 ]
 
 

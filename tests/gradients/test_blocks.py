@@ -1,4 +1,4 @@
-"""Gradient slots: their layout, what a cleared one stands for, and the episodes they carry."""
+"""Gradient slots: their layout, cleared slots, and the episodes in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def slot(episodes: int = 12) -> Arrays:
-    """A slot full of what was in it before, cleared."""
+    """A cleared slot with garbage from its earlier use."""
     layout = gradient_layout(ELEMENTS, 3, 2, episodes)
     arrays = layout.views(np.full(layout.bytes, 0xFF, np.uint8))
     clear(arrays, version=0)

@@ -1,4 +1,4 @@
-"""Compressed gradients: fewer bytes, a known error, the same reduction; and top-k forgets nothing."""
+"""Compressed gradients: fewer bytes, a known error, the same reduction; and top-k loses no part of a gradient."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def received(codec: Codec, *slots: dict[str, Any], size: int = SIZE) -> tuple[Fl
 # --- sizes
 
 
-def test_bytes_are_fewer_by_what_is_promised() -> None:
+def test_slots_have_the_documented_sizes() -> None:
     plain = gradient_layout(10_000, 1, 1, 1).bytes
     ratios = {}
     for codec in SMALLER:
@@ -82,7 +82,7 @@ def test_top_k_sends_at_least_one_and_at_most_all() -> None:
 
 
 @pytest.mark.parametrize(("name", "top_k"), [("zip", 0.1), ("top-k", 0.0), ("top-k", 1.5)])
-def test_what_is_no_compression_is_refused(name: str, top_k: float) -> None:
+def test_unknown_compressions_are_refused(name: str, top_k: float) -> None:
     with pytest.raises(TopologyError):
         codec_for(name, top_k)
 
@@ -102,7 +102,7 @@ def test_bfloat16_is_that_of_torch(gradient: Floats) -> None:
 
 @given(finite)
 @settings(deadline=None)
-def test_float16_neither_overflows_nor_loses_what_is_large(gradient: Floats) -> None:
+def test_float16_neither_overflows_nor_loses_large_values(gradient: Floats) -> None:
     codec = codec_for("fp16")
     made = sent(codec, gradient)
     out, reduction = received(codec, made, size=len(gradient))
@@ -143,7 +143,7 @@ def test_the_largest_are_sent_and_the_rest_is_kept_bit_by_bit(gradient: Floats, 
 
 
 def test_nothing_is_lost_over_many_gradients() -> None:
-    """What was sent and what waits add up to all that came."""
+    """Sent values and residual add up to the sum of all gradients."""
     codec = codec_for("top-k", 0.05)
     residual = codec.residual(SIZE)
     total, arrived = np.zeros(SIZE), np.zeros(SIZE)
@@ -172,7 +172,7 @@ def test_the_mean_is_weighted_by_samples_in_order(codec: Codec) -> None:
 
 @every_codec
 def test_a_gradient_of_zero_samples_is_not_read(codec: Codec) -> None:
-    """Its slot holds whatever was in it before."""
+    """Its slot holds garbage from an earlier use."""
     good = sent(codec, random(1), samples=4)
     out, reduction = received(codec, slot(codec, samples=0), good)
     assert reduction.finite
@@ -222,5 +222,5 @@ def test_descent_reaches_the_optimum_with_every_codec(codec: Codec) -> None:
 
 
 def test_without_error_feedback_top_k_never_gets_there() -> None:
-    """So that the above says something: the small gradients that all agree upon are never the largest."""
+    """A check of the test above: the small gradients that all workers share are never the largest."""
     assert distance_after(1000, codec_for("top-k", 0.25), feedback=False) == pytest.approx(1.5, abs=0.01)

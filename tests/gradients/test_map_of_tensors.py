@@ -68,7 +68,7 @@ def test_equality_compares_names_types_and_values(other: object) -> None:
     assert some() == MapOfTensors(reversed(list(some().items())))
 
 
-def test_views_are_made_when_they_are_asked_for() -> None:
+def test_views_are_created_at_the_first_access() -> None:
     asked = 0
 
     def views() -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Named parameters: whose gradients are taken, and what is refused."""
+"""Named parameters: selection of their gradients, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an accumulator tells: the report's `partial`, the error's parents and fields."""
+"""Reports and errors of an accumulator: `partial`, and the base classes and fields of the error."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hive.gradients import GradientNotFinite, ReductionReport
 
 
 @pytest.mark.parametrize(("rounds", "partial"), [(1, True), (3, True), (4, False)])
-def test_partial_says_that_fewer_rounds_were_held(rounds: int, partial: bool) -> None:
+def test_partial_is_true_for_fewer_rounds(rounds: int, partial: bool) -> None:
     assert ReductionReport(rounds, 4, float(rounds), 1.0, True, "").partial is partial
 
 
-def test_the_error_is_of_our_tree_and_what_rlpack_documents() -> None:
-    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="look at the loss")
+def test_the_error_is_a_hive_error_and_a_runtime_error() -> None:
+    error = GradientNotFinite("the gradient of `w` is not finite", "w", hint="check the loss")
     assert isinstance(error, HiveError)
     assert isinstance(error, RuntimeError)
     assert (error.parameter, error.permanent) == ("w", True)
-    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: look at the loss"
+    assert error.render() == "error: the gradient of `w` is not finite\n\nhint: check the loss"

@@ -1,4 +1,4 @@
-"""Where reductions are written: `into` is all or nothing, and takes a module, pairs or a mapping."""
+"""The destinations of reductions: `into` is all or nothing, and takes a module, pairs or a mapping."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_a_module_a_mapping_and_pairs_get_the_same(into: Callable[[nn.Linear], A
 @pytest.mark.parametrize(
     ("into", "message"),
     [
-        ({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, "`weight` of into is no parameter: give a module"),
-        ({"weight": 1, "bias": 2}, "`weight` of into is no parameter but int"),
+        ({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, "`weight` of into is not a parameter: pass a module"),
+        ({"weight": 1, "bias": 2}, "`weight` of into must be a parameter, not int"),
     ],
 )
-def test_what_has_no_grad_is_refused(into: Any, message: str) -> None:
+def test_values_without_grad_are_refused(into: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         accumulated().mean_reduce(into=into)
 

@@ -79,19 +79,19 @@ def test_native_fields_begin_at_multiples_of_64_and_the_padding_is_zero() -> Non
     assert block.memory.data_ptr() % 64 == 0
 
 
-def test_what_is_native_and_what_is_not() -> None:
+def test_dtype_and_device_select_the_class_of_rounds() -> None:
     def kind(dtype: torch.dtype, device: torch.device = CPU) -> type:
         return type(rounds_for(_native.GradAccumulator(), [Field("w", torch.Size([1]), dtype, device)]))
 
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         assert kind(dtype) is NativeRounds
     assert kind(torch.complex64) is kind(torch.float32, torch.device("cuda")) is TorchRounds
-    with pytest.raises(TypeError, match="`w` is int64, gradients are floats"):
+    with pytest.raises(TypeError, match="`w` is int64, gradients must be floats"):
         kind(torch.int64)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_reduces_what_lies_there() -> None:
+def test_gradients_on_a_gpu_are_reduced_there() -> None:
     given = [None if g is None else g.cuda() for g in gradients(0)]
     there = [Field(f.name, f.shape, f.dtype, torch.device("cuda", 0)) for f in fields()]
     rounds = rounds_for(_native.GradAccumulator(), there)

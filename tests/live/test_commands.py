@@ -16,7 +16,7 @@ LIMIT_S = 60.0  # for a command to end on a busy machine
 
 
 def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
-    assert "nothing is running" in house.hive("down").stderr
+    assert "no run is live" in house.hive("down").stderr
     done = house.hive("up", house.cartpole(), "-d", "--name", "quiet", "--seed", "7", "--set", "collection.rollout=32")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "quiet-1\n"
@@ -73,7 +73,7 @@ def test_logs_of_an_actor_that_is_not_there(house: House) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: cart-1 has no log of `lerner-0`; did you mean `learner-0`?\n\n"
-        "hint: there are: collector-0, gradient-worker-0, learner-0, recorder, supervisor\n"
+        "hint: its logs are: collector-0, gradient-worker-0, learner-0, recorder, supervisor\n"
     )
     assert house.hive("down").returncode == 0
 
@@ -97,7 +97,7 @@ def test_an_interrupt_at_the_very_start_leaves_nothing(house: House, words: tupl
     assert err == "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
     house.until(lambda: not house.processes())
     assert list(house.home.glob("cart-*")) == []
-    assert "nothing is running" in house.hive("down").stderr
+    assert "no run is live" in house.hive("down").stderr
 
 
 def test_an_interrupt_while_a_detached_run_is_built_ends_it(house: House) -> None:
@@ -188,7 +188,7 @@ def test_check_config_and_init(house: House) -> None:
     assert keys["env.id"]["origin"].startswith("new.toml:")
     again = house.hive("init", "CartPole-v1", "-o", "new.toml")
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     unknown = house.hive("init", "CartPol-v1", "-o", "other.toml")
     assert unknown.returncode == 2
     assert not (house.folder / "other.toml").exists()

@@ -150,9 +150,9 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     assert summary["weights_sha256"]
     saved = f"{summary['updates']:,}"
     report = house.home / "cart-1" / "crash" / "gradient-worker-0-1.txt"
-    assert f"hint: the report is in {report}; `hive resume cart-1` goes on from update {saved}" in err
+    assert f"hint: the report is in {report}; `hive resume cart-1` continues from update {saved}" in err
     sections = dict(part.partition("\n")[::2] for part in report.read_text().split("\n\n"))
-    assert sections.keys() >= {"doing", "story", "events", "stacks"}
+    assert sections.keys() >= {"doing", "transition history", "events", "stacks"}
     assert "running: 4 actors in 4 processes" in sections["events"]
     for other in ("collector-0", "learner-0", "recorder"):  # who could not say would be missing
         stack = report.read_text().partition(f"\n{other}\n")[2].partition("\n\n")[0]

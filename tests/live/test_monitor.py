@@ -17,7 +17,7 @@ import pytest
 
 from hive.errors import UsageError
 from hive.monitor import ActorRow, Snapshot
-from hive.monitor.poller import Look
+from hive.monitor.poller import Poller
 from hive.records import RunDirectory, read_run_facts
 from hive.runtime.control import open_control
 
@@ -51,12 +51,12 @@ def row(snapshot: Snapshot, name: str) -> ActorRow:
     return next(row for row in snapshot.actors if row.name == name)
 
 
-def seen(house: House, look: Look, condition: Callable[[Snapshot], bool]) -> Snapshot:
+def seen(house: House, poller: Poller, condition: Callable[[Snapshot], bool]) -> Snapshot:
     """The first snapshot of which that is so."""
     found: list[Snapshot] = []
 
     def is_so() -> bool:
-        found[:] = [look.next()]
+        found[:] = [poller.next()]
         return condition(found[0])
 
     house.until(is_so)
@@ -71,8 +71,8 @@ def helps(snapshot: Snapshot, key: str) -> bool:
 @pytest.mark.full(reason="watches a run for ten seconds; tests/monitor has the sentence without a run")
 def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
     directory = started(house, step_s=0.005)
-    with closing(Look(directory)) as look:
-        snapshot = seen(house, look, lambda s: s.window_s >= 3)
+    with closing(Poller(directory)) as poller:
+        snapshot = seen(house, poller, lambda s: s.window_s >= 3)
     assert snapshot.bound_by.startswith("collectors (env ")
     assert helps(snapshot, "collection.workers")
     starved = row(snapshot, "gradient-worker-0")
@@ -96,26 +96,26 @@ def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
 @pytest.mark.full(reason="watches a run for ten seconds")
 def test_one_that_hangs_in_a_step_and_one_that_is_stopped_are_named(house: House) -> None:
     directory = started(house, step_s=0.002, workers=2)
-    with closing(Look(directory)) as look:
-        victim = row(look.next(), "collector-1").pid
+    with closing(Poller(directory)) as poller:
+        victim = row(poller.next(), "collector-1").pid
         (house.home / "hangs").write_text(str(victim))
-        snapshot = seen(house, look, lambda s: s.bound_by.startswith("collector-1 (in `env` for "))
+        snapshot = seen(house, poller, lambda s: s.bound_by.startswith("collector-1 (in `env` for "))
         assert snapshot.bound_by.endswith(" s) - supervision.phase_limit_s")
         hanging = row(snapshot, "collector-1")
         assert (hanging.activity, hanging.state) == ("env", "running")
         assert hanging.since_s >= 3
         assert row(snapshot, "collector-0").activity == "wait behaviour"
         (house.home / "hangs").unlink()
-        seen(house, look, lambda s: row(s, "collector-1").since_s < 1)
+        seen(house, poller, lambda s: row(s, "collector-1").since_s < 1)
 
-        os.kill(row(look.next(), "collector-0").pid, signal.SIGSTOP)
-        snapshot = seen(house, look, lambda s: row(s, "collector-0").restarts == 1)
-        words = seen(house, look, lambda s: row(s, "collector-0").last_words != "")
+        os.kill(row(poller.next(), "collector-0").pid, signal.SIGSTOP)
+        snapshot = seen(house, poller, lambda s: row(s, "collector-0").restarts == 1)
+        words = seen(house, poller, lambda s: row(s, "collector-0").last_words != "")
         told = row(words, "collector-0").last_words
         assert told.startswith("collector-0 died in `")
         assert " since " in told
         assert "it was stopped (SIGSTOP) and so was killed" in told
-        snapshot = seen(house, look, lambda s: s.window_s >= 4 and "collector-0" not in s.bound_by)
+        snapshot = seen(house, poller, lambda s: s.window_s >= 4 and "collector-0" not in s.bound_by)
         assert snapshot.bound_by.startswith("collectors (env ")
     assert house.hive("down").returncode == 0
 
@@ -125,7 +125,7 @@ def restarted_by_hand(house: House, directory: RunDirectory) -> None:
     with closing(open_control(Path(read_run_facts(directory).socket_folder))) as client:
         house.until(lambda: "slow_learner.py" in client.inspect("learner-0")[0])
         assert client.inspect("learner-0")[1] == ("starting -ready-> ready", "ready -begin-> running")
-        with pytest.raises(UsageError, match="patient-1 has no actor `lerner-0` just now"):
+        with pytest.raises(UsageError, match="patient-1 has no actor `lerner-0`"):
             client.inspect("lerner-0")
         client.kill("collector-0", by_hand=True)
         house.until(lambda: house.ps("patient-1")["collector-0"]["restarts"] == 1)
@@ -138,8 +138,8 @@ def restarted_by_hand(house: House, directory: RunDirectory) -> None:
 @pytest.mark.full(reason="a second bottleneck, watched for seconds")
 def test_a_slow_learner_is_what_everybody_waits_for(house: House) -> None:
     directory = started(house, run='scheme = "slow_learner:scheme"')
-    with closing(Look(directory)) as look:
-        snapshot = seen(house, look, lambda s: s.window_s >= 3)
+    with closing(Poller(directory)) as poller:
+        snapshot = seen(house, poller, lambda s: s.window_s >= 3)
     assert snapshot.bound_by.startswith("learner (update ")
     assert helps(snapshot, "gradients.bootstrap_rounds")
     busy = row(snapshot, "learner-0").busy

@@ -149,10 +149,10 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     house.until_steps("cart-1", 1_000)
     keys = ("algorithm.learning_rate=1e-5", "algorithm.entropy_weight=0.5")
     done = house.hive("set", "cart-1", *keys)
-    assert (done.returncode, done.stdout) == (0, f"cart-1 goes on with {' '.join(keys)}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"cart-1 continues with {' '.join(keys)}\n"), done.stderr
     house.until(lambda: learning_rate(house) == 1e-5)
     again = house.hive("set", "cart-1", keys[0])
-    assert (again.returncode, again.stderr) == (2, f"error: cart-1 has that already: {keys[0]}\n")
+    assert (again.returncode, again.stderr) == (2, f"error: cart-1 already has these values: {keys[0]}\n")
     slip = house.hive("set", "cart-1", "algorithm.lerning_rate=1")
     assert (slip.returncode, "did you mean `algorithm.learning_rate`?" in slip.stderr) == (2, True)
     for name in ("learner-0", "gradient-worker-0"):
@@ -170,15 +170,15 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     assert (kept.learning_rate, kept.entropy_weight) == (1e-5, 0.5)
 
 
-def test_stacks_and_stories_of_a_live_run(house: House) -> None:
+def test_stacks_and_histories_of_a_live_run(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 1_000)
     stacks = {row["name"]: row["stack"] for row in json.loads(house.hive("stack", "--json").stdout)}
     assert set(stacks) == {"collector-0", "gradient-worker-0", "learner-0", "recorder"}
     assert all("most recent call first" in stack for stack in stacks.values())
     assert "learner_actor.py" in house.hive("stack", "cart-1", "learner-0").stdout
-    story = house.hive("story", "cart-1", "learner-0").stdout
-    assert story == "learner-0  running\n    starting -ready-> ready\n    ready -begin-> running\n"
+    history = house.hive("history", "cart-1", "learner-0").stdout
+    assert history == "learner-0  running\n    starting -ready-> ready\n    ready -begin-> running\n"
     healthy = house.hive("doctor", "cart-1")
     assert healthy.returncode == 0
     assert "running, " in healthy.stdout

@@ -67,7 +67,7 @@ SETTINGS = (
 ROUNDS = 160  # of a run
 STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 3
-KILLED_AFTER = 40  # rounds, at least, before the first kill: there must be a checkpoint to go on from
+KILLED_AFTER = 40  # rounds, at least, before the first kill: there must be a checkpoint to resume from
 KILLED_BEFORE = 120  # rounds, all incarnations together
 EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralised"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
@@ -143,7 +143,7 @@ def run_and_kill(house: House, mode: str, kills: int) -> Told:
     kill_after.unlink()
     resumed = house.hive("resume", "part-1", "--exact")
     assert resumed.returncode == 0, resumed.stderr
-    assert "resuming part-1 from its last cut" in resumed.stderr
+    assert "resuming part-1 from its last scheduled checkpoint" in resumed.stderr
     house.ended("part-1")
     return told_by(RunDirectory(house.home / "part-1"))
 

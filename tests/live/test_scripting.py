@@ -65,7 +65,7 @@ def test_an_actor_has_the_cores_and_threads_that_it_was_given(house: House) -> N
     [
         ("nowhere.py", 2, "error: there is no file `"),
         (f"{SCRIPT}:topologi", 2, "error: `{script}` has no `topologi`"),
-        (f"{SCRIPT}:no_topology", 2, "returned int\n\nhint: it is to return a hive.Topology"),
+        (f"{SCRIPT}:no_topology", 2, "returned int\n\nhint: return a hive.Topology"),
         (f"{SCRIPT}:raises", 2, "error: the topology cannot be built: {script}:{line} raised KeyError: 'mine'"),
     ],
 )

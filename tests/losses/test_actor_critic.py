@@ -18,9 +18,9 @@ from torch.distributions import Categorical as TorchCategorical
 from hive.losses import A2CLoss, PPOLoss, VTraceLoss
 from hive.networks import Categorical
 
-SIZES = [3, 2, 0, 1, 4, 2]  # of three rollouts, the second of which nothing was acted on
+SIZES = [3, 2, 0, 1, 4, 2]  # sizes of three rollouts, the second without an acted row
 ACTED = [0, 1, 2, 6, 7, 8, 9]
-ROWS, KEPT = 12, [0, 2, 3, 5, 6]  # of the acted rows those that count
+ROWS, KEPT = 12, [0, 2, 3, 5, 6]  # acted rows, and those of them with a weight
 WEIGHTS = torch.zeros(7).index_fill(0, torch.tensor(KEPT), 1 / len(KEPT))
 
 
@@ -64,7 +64,7 @@ def check(loss: Any, exact: Exact, total: Tensor, statistics: list[float]) -> No
 
 
 def test_a2c_of_several_rollouts_with_rows_that_do_not_count() -> None:
-    """Targets are asked for with the values of all rows, without a graph, and are constants."""
+    """The targets are a function of the values of all rows, without a graph, and are constants."""
     seen: list[NDArray[Any]] = []
 
     def targets(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -80,7 +80,7 @@ def test_a2c_of_several_rollouts_with_rows_that_do_not_count() -> None:
 
 
 def test_vtrace_of_several_rollouts_with_rows_that_do_not_count() -> None:
-    """Targets are asked for with the values of all rows and the log ratios of those acted on."""
+    """The targets are a function of the values of all rows and the log ratios of the acted rows."""
     seen: list[NDArray[Any]] = []
 
     def targets(*given: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -88,7 +88,7 @@ def test_vtrace_of_several_rollouts_with_rows_that_do_not_count() -> None:
         return ADVANTAGES, RETURNS
 
     exact, behaviour = Exact(), BEHAVIOUR.clone()
-    behaviour[1] = math.nan  # of a row that does not count, which may hold anything
+    behaviour[1] = math.nan  # a row of weight 0 may have any value
     loss = VTraceLoss(torch.zeros(ROWS, 3), ACTIONS, behaviour, WEIGHTS, SIZES, Categorical(4), targets, 1.2, 0.7, 0.3)
     total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
     parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
@@ -120,7 +120,7 @@ def test_ppo_takes_all_its_rows_alike() -> None:
         torch.testing.assert_close(output.grad, expected[ACTED][KEPT].float())
 
 
-def test_what_is_only_reported_has_no_gradient() -> None:
+def test_a_term_of_factor_0_has_no_gradient() -> None:
     """The mean value, importance weights, the divergence and the share of clipped ratios."""
     policy, values = outputs()
     loss = A2CLoss(

@@ -1,4 +1,4 @@
-"""What losses are made of: rows that were acted on, weighted means, and a plain function of one's own as a loss."""
+"""The parts of losses: acted rows, weighted means, and a user-defined function as a loss."""
 
 from __future__ import annotations
 

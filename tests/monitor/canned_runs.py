@@ -1,4 +1,4 @@
-"""Runs made up of shares: what each actor spends its time with, and the documents that such a run tells of itself."""
+"""Status documents of runs whose actors spend given shares of their time in given phases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from canned_status import account, actor, results, status
 from hive.monitor import Extras, History, Snapshot, snapshot_of
 from hive.monitor.rows import ProcessFacts
 
-T = 1_795_223_557.0  # when looks begin
-LOOKS_S = 4  # how long they go on, one a second
+T = 1_795_223_557.0  # time of the first document
+LOOKS_S = 4  # seconds from the first document to the last, one a second
 
 KINDS = {"env": "busy", "policy": "busy", "gradient": "busy", "update": "busy", "runtime": "runtime"}
 
 
 def edge(carrier: str, source: str, target: str, capacity: int = 0, version: int = -1) -> dict[str, Any]:
-    """What a channel connects."""
+    """Return the edge of a channel or board."""
     return {"carrier": carrier, "source": source, "targets": [target], "capacity": capacity, "version": version}
 
 
@@ -38,7 +38,7 @@ RECORDING: Shares = {"wait metrics": 1.0}
 
 
 def working(name: str, group: str, shares: Shares, t: float = 10.0, **changes: Any) -> dict[str, Any]:
-    """An actor after `t` seconds of this. A wait is one for something to come; `wait x:out` one for room in x."""
+    """Return an actor after `t` seconds. A wait is for input; `wait x:out` is a wait for room in x."""
     phases = {phase.removesuffix(":out"): share * t for phase, share in shares.items()}
     kinds = {p.removesuffix(":out"): KINDS.get(p, "wait_out" if p.endswith(":out") else "wait_in") for p in shares}
     totals = {
@@ -58,7 +58,7 @@ def trainer(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """What a trainer says of itself after `t` seconds; `changes` by the actor's name."""
+    """Return the document of a trainer after `t` seconds; `changes` are values by the actor's name."""
     known = changes or {}
     counters = results(env_steps=int(5_000 * t), updates=int(20 * t), episodes=int(10 * t), train_s=t)
     rows = [
@@ -81,20 +81,20 @@ def trainer(
 
 
 def looked_at(documents: Sequence[Mapping[str, Any]], extras: Extras | None = None) -> Snapshot:
-    """A snapshot of the last of these documents, which came a second apart."""
+    """Return the snapshot of the last of these documents, which are a second apart."""
     history = History()
     for second, document in enumerate(documents):
-        history.see(document, T + second)
+        history.add(document, T + second)
     return snapshot_of(documents[-1], history, extras or Extras(t=T + len(documents) - 1))
 
 
 def snapshot(extras: Extras | None = None, **shape: Any) -> Snapshot:
-    """A trainer that has been looked at for some seconds."""
+    """Return the snapshot of a trainer after some seconds of documents."""
     return looked_at([trainer(10.0 + second, **shape) for second in range(LOOKS_S + 1)], extras)
 
 
 def lively(**shape: Any) -> Snapshot:
-    """The same with all that a view knows besides: curve, events, cores, processes."""
+    """Return that snapshot with all other data of a view: curve, events, cores, processes."""
     events = (
         {"t": T - 39.0, "kind": "running", "text": "5 actors in 5 processes"},
         {"t": T - 3.0, "kind": "died", "actor": "collector-1", "text": "collector-1 died in `env`: killed by SIGKILL"},

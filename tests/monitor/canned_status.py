@@ -1,15 +1,15 @@
-"""What a supervisor says of itself (`Supervisor.status`), made up: for tests of whatever draws it."""
+"""Made-up status documents of a supervisor (`Supervisor.status`), for tests of views."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-PID = os.getpid()  # of all actors: a process that is there
+PID = os.getpid()  # pid of all actors: a process that exists
 
 
 def actor(name: str, **changes: Any) -> dict[str, Any]:
-    """One that works; `changes` are its other values."""
+    """Return an actor that works; `changes` replace its values."""
     return {
         "name": name,
         "pid": PID,
@@ -30,19 +30,19 @@ def actor(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def results(**changes: float) -> dict[str, float]:
-    """The counters of the actor that has the results."""
+    """Return the counters of the results actor."""
     counters = {"updates": 40, "env_steps": 20_480, "episodes": 7, "train_s": 4.0, "mean_return_100": 131.6}
     return counters | changes
 
 
 def account(produced: int = 0, **dropped: int) -> dict[str, Any]:
-    """A channel's account."""
+    """Return a channel's account."""
     gone = sum(dropped.values())
     return {"produced": produced, "consumed": produced - gone, "dropped": dropped, "in_flight": 0}
 
 
 def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A run of one collector and a learner, or of `actors`."""
+    """Return the document of a run of one collector and a learner, or of `actors`."""
     return {
         "run": "cartpole-1",
         "pid": PID,
@@ -58,7 +58,7 @@ def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def starting() -> dict[str, Any]:
-    """Before the topology is built there is nothing to say of it."""
+    """Return the document of a run whose topology is not built yet."""
     nothing = {"state": "starting", "actors": [], "helpers": [], "channels": {}}
     missing = ("reason", "results_actor")
     return {key: value for key, value in (status() | nothing).items() if key not in missing}

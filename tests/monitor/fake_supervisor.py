@@ -1,4 +1,4 @@
-"""A supervisor that answers views over a real control socket, and says what a test tells it to."""
+"""A supervisor that answers views over a real control socket with replies set by a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hive.runtime.control_server import ControlServer
 
 
 class _Asked:
-    """What the control socket asks of a fake supervisor."""
+    """The run that the control server calls: it records requests and returns canned replies."""
 
     def __init__(self, supervisor: FakeSupervisor) -> None:
         self.supervisor = supervisor
@@ -70,18 +70,18 @@ class FakeSupervisor:
     def __init__(self, folder: Path, status: dict[str, Any]) -> None:
         self.folder = folder
         self.status = status
-        self.script: list[dict[str, Any]] = []  # what it says next, one at each look
+        self.script: list[dict[str, Any]] = []  # the next status documents, one for each request
         self.asked: list[tuple[str, bool]] = []
         self.on_down: Callable[[], None] = lambda: None
         self.scaled: list[tuple[str, ...]] = []
         self.on_scale: Callable[[], None] = lambda: None
-        self.mute = False  # no actor can say what it is executing
+        self.mute = False  # whether actors have no stack
         self.steered: list[str] = []
         self.on_pause: Callable[[], None] = lambda: None
         self.on_resume: Callable[[], None] = lambda: None
         self.on_save: Callable[[], None] = lambda: None
         self.killed: list[tuple[str, bool]] = []
-        self.refusal = ""  # of every kill, pause and save
+        self.refusal = ""  # error of every kill, pause and save; "": none
         self.listening = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self.thread.start()

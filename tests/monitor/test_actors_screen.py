@@ -6,7 +6,7 @@ import pytest
 from canned_runs import COLLECTING, T, lively, snapshot
 
 from hive.monitor import Extras
-from hive.monitor.actors_screen import COLUMNS, Inspected, actor_detail, actors_table, sorted_rows
+from hive.monitor.actors_screen import COLUMNS, Inspection, actor_detail, actors_table, sorted_rows
 from hive.monitor.drawing import BAD, SELECTED, WARN, plain, width_of
 
 TABLE = """\
@@ -41,12 +41,12 @@ def test_it_fits(width: int) -> None:
     assert {width_of(line) for line in lines} == {width}
 
 
-def test_the_least_telling_columns_are_left_out_first() -> None:
+def test_the_least_informative_columns_are_left_out_first() -> None:
     titles = [plain(actors_table(lively(), width, 9)).splitlines()[0].split() for width in (80, 120, 160)]
     assert plain(actors_table(lively(), 80, 9)).startswith(NARROW.rstrip())
     assert {"CPU", "BUSY", "IN", "OUT", "RST"} <= {*titles[0]}
     assert "MEM" not in titles[0]
-    assert titles[2][-2:] == ["LAST", "WORDS"]
+    assert titles[2][-2:] == ["EXIT", "REPORT"]
 
 
 def test_sorted_by_any_column_both_ways() -> None:
@@ -70,15 +70,15 @@ def test_the_selected_row_is_on_the_screen() -> None:
         assert sorted_rows(seen, -1, False)[selected].name in plain(marked)
 
 
-def test_the_last_words_have_a_column_or_a_line() -> None:
+def test_the_exit_report_has_a_column_or_a_line() -> None:
     wide = plain(actors_table(lively(), 200, 10, selected=3))
     assert wide.splitlines()[4].endswith("collector-1 died in `env`: killed by SIGKILL")
     lines = actors_table(lively(), 80, 10, selected=3)
-    assert plain(lines[-1:]) == " last words: collector-1 died in `env`: killed by SIGKILL"
-    assert "last words" not in plain(actors_table(lively(), 80, 10, selected=2))
+    assert plain(lines[-1:]) == " exit report: collector-1 died in `env`: killed by SIGKILL"
+    assert "exit report" not in plain(actors_table(lively(), 80, 10, selected=2))
 
 
-def test_what_is_not_as_it_should_be_has_a_colour() -> None:
+def test_abnormal_values_are_coloured() -> None:
     changes = {"collector-0": {"activity": "env", "since_s": 12.0, "restarts": 2}, "collector-1": {"state": "failed"}}
     lines = actors_table(snapshot(changes=changes), 120, 10, selected=0)
     styles = {text.strip(): style for line in lines[3:5] for text, style in line}
@@ -91,7 +91,7 @@ def test_what_is_not_as_it_should_be_has_a_colour() -> None:
 
 def test_the_detail_of_an_actor() -> None:
     row = lively().actors[1]
-    answer = Inspected(
+    answer = Inspection(
         "collector-1", 'File "x.py", line 7 in step', ("starting -ready-> ready", "ready -begin-> running")
     )
     lines, most = actor_detail(row, answer, ["01:00:00 INFO hello"], 100, 60)
@@ -101,7 +101,7 @@ def test_the_detail_of_an_actor() -> None:
         " collector-1  running  in `env` since 0.0s\n pid 101 · cpu 50% · memory 190M · version 12 · lag 1"
     )
     for words in (
-        "last words: collector-1 died in `env`: killed by SIGKILL",
+        "exit report: collector-1 died in `env`: killed by SIGKILL",
         "  env                     ██████████████▊       74%  busy",
         "  env_steps 35k",
         '  File "x.py", line 7 in step',
@@ -114,13 +114,13 @@ def test_the_detail_of_an_actor() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "being asked …"),
-        (Inspected("another", "x"), "being asked …"),
-        (Inspected("collector-1", error="the supervisor is gone"), "the supervisor is gone"),
-        (Inspected("collector-1"), "it cannot say: stopped, gone"),
+        (None, "waiting for the reply …"),
+        (Inspection("another", "x"), "waiting for the reply …"),
+        (Inspection("collector-1", error="the supervisor is gone"), "the supervisor is gone"),
+        (Inspection("collector-1"), "no stack: its process is stopped, gone"),
     ],
 )
-def test_an_answer_that_is_not_there(answer: Inspected | None, words: str) -> None:
+def test_an_inspection_without_a_stack(answer: Inspection | None, words: str) -> None:
     lines, _ = actor_detail(lively().actors[1], answer, [], 80, 40)
     assert words in plain(lines)
     assert "nothing yet" in plain(lines)
@@ -134,8 +134,8 @@ def test_the_detail_scrolls_to_its_end_and_no_further() -> None:
     assert {width_of(line) for line in lines} == {80}
 
 
-def test_of_an_ended_run_little_is_known() -> None:
+def test_the_detail_of_an_actor_of_an_ended_run() -> None:
     row = snapshot(Extras(t=T), changes={"collector-0": {"phases": {}, "activity": "", "version": None}}).actors[0]
-    text = plain(actor_detail(row, Inspected(row.name, error="the run is not running"), [], 80, 20)[0])
+    text = plain(actor_detail(row, Inspection(row.name, error="the run is not running"), [], 80, 20)[0])
     assert "─ time" not in text
     assert "version" not in text

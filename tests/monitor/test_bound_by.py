@@ -1,4 +1,4 @@
-"""The sentence, over canned runs: each case of its docstring, and what must not be said."""
+"""The sentence over canned runs: each case of the module's docstring, and sentences that would be wrong."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_a_slow_gradient_worker() -> None:
     assert bound == "gradient-workers (gradient 96 % of their time) - gradients.workers"
 
 
-def test_who_waits_for_nobody_and_is_waited_for_by_nobody_binds_nothing() -> None:
-    """A recorder that writes all the time, and an evaluator that plays."""
+def test_a_group_that_no_other_waits_for_is_never_the_bottleneck() -> None:
+    """A recorder that writes all the time, and an evaluator that plays, limit no other group."""
     busy = {"recorder": {"phases": {"runtime": 100.0}, "kinds": {"runtime": "runtime"}, "wait_in": 0.0}}
     assert said(changes=busy).startswith("collectors")
 
@@ -73,7 +73,7 @@ def test_more_processes_do_not_help_where_there_is_no_core_left() -> None:
 # --- one of several
 
 
-def test_an_actor_that_hangs_is_named_with_what_and_since_when() -> None:
+def test_an_actor_that_hangs_is_named_with_its_phase_and_duration() -> None:
     hanging = {"collector-1": {"activity": "env", "since_s": 12.34}}
     waiting = {"wait behaviour": 0.98, "runtime": 0.02}
     bound = said(collectors=(waiting, {"env": 1.0}), changes=hanging)
@@ -99,7 +99,7 @@ def test_one_of_sixty_four() -> None:
     assert bound.startswith("collector-40 (env 100 % of its time, while the others wait)")
 
 
-def test_an_actor_that_is_not_there() -> None:
+def test_an_actor_that_does_not_run() -> None:
     dead = {"collector-1": {"state": "failed"}}
     events = ({"kind": "died", "actor": "collector-1", "text": "it was stopped (SIGSTOP) and so was killed"},)
     seen = snapshot(Extras(t=T, events=events), changes=dead)
@@ -107,14 +107,14 @@ def test_an_actor_that_is_not_there() -> None:
     assert said(changes={"collector-1": {"state": "starting"}}) == "collector-1 (starting)"
 
 
-def test_an_actor_that_is_done_is_not_missed() -> None:
+def test_a_finished_actor_is_ignored() -> None:
     assert said(changes={"collector-1": {"state": "finished"}}).startswith("collectors (")
 
 
 # --- in turn
 
 
-def test_synchronous_runs_take_turns() -> None:
+def test_the_groups_of_a_synchronous_run_alternate() -> None:
     bound = said(
         collectors=({"env": 0.45, "wait behaviour": 0.55},) * 2,
         worker={"gradient": 0.35, "wait rollouts": 0.45, "wait weights": 0.2},
@@ -127,26 +127,26 @@ def test_synchronous_runs_take_turns() -> None:
 
 
 @pytest.mark.parametrize("state", ["draining", "finished", "stopped", "failed", "lost", "paused"])
-def test_a_run_that_does_not_run_is_bound_by_nothing(state: str) -> None:
+def test_a_run_that_is_not_running_has_no_bottleneck(state: str) -> None:
     assert said(state=state).startswith("nothing, the run is ")
 
 
 def test_nothing_yet() -> None:
     assert snapshot_of(starting()).bound_by == NOTHING_YET
-    assert snapshot_of(trainer()).bound_by == NOTHING_YET  # one look: there is no last second
+    assert snapshot_of(trainer()).bound_by == NOTHING_YET  # one document covers no time
     assert looked_at([trainer()]).bound_by == NOTHING_YET
     assert snapshot(actors=[]).bound_by == NOTHING_YET
     history = History()
     for t in (0.0, 0.3):
-        history.see(trainer(10 + t), T + t)
+        history.add(trainer(10 + t), T + t)
     assert snapshot_of(trainer(10.3), history).bound_by == NOTHING_YET
 
 
-# --- topologies of a user's own
+# --- user-defined topologies
 
 
 def custom(**shares: dict[str, float]) -> str:
-    """count -> doublers -> sum, by what each spends its time with."""
+    """Return the snapshot of count -> doublers -> sum, by the phases of each."""
     edges = {
         "numbers": {"carrier": "message", "source": "counter", "targets": ["doublers"], "capacity": 16, "version": -1},
         "doubled": {"carrier": "message", "source": "doublers", "targets": ["sum"], "capacity": 16, "version": -1},
@@ -162,7 +162,7 @@ def custom(**shares: dict[str, float]) -> str:
     return looked_at(documents).bound_by
 
 
-def test_actors_of_ones_own_are_followed_and_have_no_key() -> None:
+def test_user_defined_actors_are_followed_and_have_no_key() -> None:
     bound = custom(
         counter={"runtime": 0.05, "wait numbers:out": 0.95},
         doubler={"runtime": 0.98, "wait numbers": 0.02},
@@ -171,7 +171,7 @@ def test_actors_of_ones_own_are_followed_and_have_no_key() -> None:
     assert bound == "doublers (at work 98 % of their time)"
 
 
-def test_a_channel_with_a_long_name_is_known_by_what_a_page_has_room_for() -> None:
+def test_a_channel_is_found_by_a_name_cut_to_the_length_of_a_status_page() -> None:
     name = "measurements_of_everything"
     edges = {name: {"carrier": "slab", "source": "maker", "targets": ["taker"], "capacity": 4, "version": -1}}
     rows = [{"maker": {"env": 1.0}, "taker": {f"wait {name}"[:23]: 1.0}} for _ in range(2)]

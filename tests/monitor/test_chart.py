@@ -1,4 +1,4 @@
-"""Curves in braille: where dots lie, axes, several curves, and what has no picture."""
+"""Curves in braille: positions of dots, axes, several curves, and empty charts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hive.monitor.drawing import BRAILLE, GOOD, SECOND, Line, plain, width_of
 
 
 def dots(lines: list[Line]) -> list[str]:
-    """The cells of the picture."""
+    """Return the cells of the curve, without axes."""
     return ["".join(text for text, _ in line)[LABEL + 1 :] for line in lines[:-1]]
 
 

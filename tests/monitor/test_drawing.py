@@ -1,4 +1,4 @@
-"""Spans, bars, numbers; nothing that a terminal would obey gets through."""
+"""Spans, bars and numbers; control characters are replaced."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_shares_and_sizes() -> None:
     assert [size(value) for value in (None, 190 << 20, 3 << 29)] == ["–", "190M", "1.5G"]
 
 
-def test_what_a_terminal_would_obey_is_taken_out() -> None:
+def test_control_characters_are_replaced() -> None:
     assert clean("a\x1b[31mb\x07\tc\r\n\x9bd") == "a [31mb  c   d"
     assert clean("grün × 日本") == "grün × 日本"
 

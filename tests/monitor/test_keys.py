@@ -1,4 +1,4 @@
-"""Keys: each does one thing in one place, and everything that can be done is listed."""
+"""Keys: each has one action in each place, and every action is listed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def test_no_key_means_two_things_in_one_place() -> None:
         assert not (shared and places), (one, other)
 
 
-def test_places_are_those_that_there_are() -> None:
+def test_actions_name_existing_places() -> None:
     assert {place for action in ACTIONS for place in action.screens} <= {*PLACES}
 
 
-def test_every_action_has_words() -> None:
+def test_every_action_has_a_text() -> None:
     assert all(action.text and action.shown for action in ACTIONS)
 
 
 def test_only_what_changes_the_run_is_marked_so() -> None:
-    assert [action.text for action in ACTIONS if action.changes] == [*("restart", "kill", "pause, or go on", "save")]
+    assert [action.text for action in ACTIONS if action.changes] == [*("restart", "kill", "pause or resume", "save")]

@@ -1,4 +1,4 @@
-"""Small multiples: how many fit, what each shows, another run under them, bands."""
+"""Small multiples: how many fit, what each shows, the curves of another run, bands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def series(count: int = 8, slope: float = 1.0) -> Series:
         made._add(
             {**at, "t": 0.0, RETURN: slope * n, **{f"learner/loss_{i}": float(n % 7 + i) for i in range(count - 1)}}
         )
-        made.see("collectors/busy", [0.1, 0.9])
+        made.add_group("collectors/busy", [0.1, 0.9])
     return made
 
 
 def styles(lines: list[Line]) -> set[str]:
-    """Of what is drawn in frames."""
+    """Return the styles of everything drawn inside the frames."""
     return {style for line in lines for text, style in line if any(0x2800 < ord(c) < 0x2900 for c in text)}
 
 
@@ -39,7 +39,7 @@ def test_as_many_as_fit(size: tuple[int, int], count: int) -> None:
     assert all(name[: size[0] // across - 6] in shown for name in names)
 
 
-def test_each_says_its_name_and_its_newest_value() -> None:
+def test_each_chart_has_its_name_and_newest_value() -> None:
     text = plain(multiples(series(), 80, 20, names=[RETURN, "learner/loss_0"]))
     assert " return/mean_100 49" in text
     assert " learner/loss_0 0" in text
@@ -53,7 +53,7 @@ def test_over_each_axis(axis: str, end: str) -> None:
     assert end in plain(multiples(series(), 80, 20, names=[RETURN], axis=axis))  # type: ignore[arg-type]
 
 
-def test_another_run_lies_under_it() -> None:
+def test_another_run_is_drawn_behind_this_one() -> None:
     lines = multiples(series(), 80, 20, names=[RETURN], other=series(slope=2.0))
     assert " return/mean_100 49 / 98" in plain(lines)
     assert styles(lines) == {GOOD, SECOND}
@@ -69,10 +69,10 @@ def test_the_band_is_between_the_least_and_the_greatest() -> None:
     assert styles(multiples(series(), 80, 12, names=[RETURN], band=True)) == {GOOD}
 
 
-def test_a_metric_that_is_not_there_is_an_empty_frame() -> None:
+def test_an_unknown_metric_is_an_empty_frame() -> None:
     text = plain(multiples(series(), 80, 12, names=["nothing/here"]))
     assert " nothing/here –" in text
 
 
 def test_before_the_first_metric() -> None:
-    assert "no metric yet" in plain(multiples(Series(Path("nothing")), 80, 20, names=[]))
+    assert "no metrics yet" in plain(multiples(Series(Path("nothing")), 80, 20, names=[]))

@@ -16,7 +16,7 @@ from hive.monitor.line import ERASE, SnapshotLines, live_text, plain_text
 
 
 class Stream(io.StringIO):
-    """A stream that may be a terminal. `flushed` is what has got through."""
+    """A stream that may be a terminal. `flushed` holds the text that was flushed."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def test_the_line_of_a_terminal() -> None:
     )
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_unknown_values_are_dashes() -> None:
     text = live_text(snapshot(env_steps=0, episodes=0), 0.0)
     assert (
         text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach  w monitor │ ? keys"
@@ -91,7 +91,7 @@ def test_restarts_are_shown_once_there_are_any() -> None:
 
 
 @pytest.mark.parametrize("state", ["draining", "paused", "starting", "finished"])
-def test_a_run_that_does_not_run_says_so_in_place_of_what_is_left(state: str) -> None:
+def test_the_state_replaces_the_time_left_unless_the_run_is_running(state: str) -> None:
     text = live_text(snapshot(state=state), 1_000.0)
     assert text.endswith(f"│ {state}")
     assert "left" not in text
@@ -110,7 +110,7 @@ def test_a_run_that_does_not_run_says_so_in_place_of_what_is_left(state: str) ->
         (500_512, 10.0, "00:00"),  # the last rollouts went beyond the goal
     ],
 )
-def test_what_is_left(env_steps: int, rate: float, left: str) -> None:
+def test_the_time_left(env_steps: int, rate: float, left: str) -> None:
     assert f"│ left {left} │" in live_text(snapshot(env_steps=env_steps), rate)
 
 
@@ -133,7 +133,7 @@ def test_it_is_redrawn_in_place(terminal: Stream) -> None:
     assert terminal.screen() == [live_text(second, 2_000.0)]
 
 
-def test_what_is_said_stands_above_the_line(terminal: Stream) -> None:
+def test_messages_are_printed_above_the_line(terminal: Stream) -> None:
     view = StatusLine(terminal)
     view.say("before")
     view.draw(snapshot())
@@ -175,7 +175,7 @@ def test_it_never_wraps_and_keeps_what_matters_most(
     assert terminal.screen() == [text]
 
 
-def test_it_says_what_the_run_is_bound_by() -> None:
+def test_the_bottleneck_is_shown() -> None:
     def text(sentence: str, state: str = "running") -> str:
         return live_text(dataclasses.replace(snapshot(state=state), bound_by=sentence), 0.0)
 
@@ -228,17 +228,17 @@ def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
     assert "\r" not in out.getvalue()
 
 
-def test_a_file_hears_nothing_before_the_first_update(clock: Time) -> None:
+def test_a_file_gets_no_line_before_the_first_update(clock: Time) -> None:
     out = Stream(terminal=False)
     view = StatusLine(out)
     view.draw(snapshot_of(starting()))
     view.draw(snapshot(updates=0))
     assert out.getvalue() == ""
-    view.draw(snapshot())  # and the first is not kept waiting
+    view.draw(snapshot())  # the first line is printed at once
     assert out.flushed.startswith("state=running steps=20480 ")
 
 
-def test_what_is_said_to_a_file_is_a_line(clock: Time) -> None:
+def test_a_message_to_a_file_is_a_line(clock: Time) -> None:
     out = Stream(terminal=False)
     view = StatusLine(out)
     view.say("run cartpole-1")
@@ -255,7 +255,7 @@ def test_it_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "talk\n")
 
 
-def test_a_terminal_is_known_for_one() -> None:
+def test_a_terminal_is_recognised() -> None:
     ours, theirs = os.openpty()
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as out:
         view = StatusLine(out)
@@ -288,5 +288,5 @@ def test_an_event_is_time_who_and_what(event: dict[str, Any], expected: str) -> 
     assert event_text({"t": moment, **event}) == f"{clock} {expected}"
 
 
-def test_an_event_without_a_time_is_shown_all_the_same() -> None:
+def test_an_event_without_a_time_is_shown() -> None:
     assert event_text({"text": "hello"}).endswith(" supervisor         hello")

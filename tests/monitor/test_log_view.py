@@ -8,7 +8,7 @@ import pytest
 
 from hive.monitor import log_view as module
 from hive.monitor.drawing import BAD, SELECTED, plain, width_of
-from hive.monitor.log_view import Logbook, log_lines
+from hive.monitor.log_view import MergedLog, log_lines
 
 
 def write(folder: Path, actor: str, *lines: str) -> None:
@@ -17,7 +17,7 @@ def write(folder: Path, actor: str, *lines: str) -> None:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Logbook:
+def book(tmp_path: Path) -> MergedLog:
     write(
         tmp_path,
         "collector-0",
@@ -27,21 +27,21 @@ def book(tmp_path: Path) -> Logbook:
         "  x",
     )
     write(tmp_path, "learner-0", "31.000 learner-0 WARN slow", "36.000 learner-0 DEBUG Detail")
-    made = Logbook(tmp_path)
+    made = MergedLog(tmp_path)
     made.read()
     return made
 
 
-def texts(book: Logbook, **chosen: object) -> list[str]:
+def texts(book: MergedLog, **chosen: object) -> list[str]:
     return [entry.text for entry in book.chosen(**chosen)]  # type: ignore[arg-type]
 
 
-def test_lines_are_merged_by_time_and_a_traceback_stays_with_its_line(book: Logbook) -> None:
+def test_lines_are_merged_by_time_and_a_traceback_stays_with_its_line(book: MergedLog) -> None:
     assert texts(book) == ["INFO hello", "WARN slow", "ERROR it fell", "Traceback:", "  x", "DEBUG Detail"]
     assert book.actors == ["collector-0", "learner-0"]
 
 
-def test_what_is_added_comes_after(book: Logbook) -> None:
+def test_added_lines_follow_the_old_ones(book: MergedLog) -> None:
     write(book.folder, "recorder", "37.000 recorder INFO saved")
     write(book.folder, "learner-0", "36.500 learner-0 INFO on")
     book.read()
@@ -50,7 +50,7 @@ def test_what_is_added_comes_after(book: Logbook) -> None:
     assert len(book.entries) == 8
 
 
-def test_by_level_actor_and_word(book: Logbook) -> None:
+def test_by_level_actor_and_word(book: MergedLog) -> None:
     assert texts(book, level=3) == ["ERROR it fell", "Traceback:", "  x"]
     assert texts(book, level=2, actor="learner-0") == ["WARN slow"]
     assert texts(book, search="DETAIL") == ["DEBUG Detail"]
@@ -62,13 +62,13 @@ def test_by_level_actor_and_word(book: Logbook) -> None:
 def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.KEPT * 200 < 10 << 20
     write(tmp_path, "a-0", *(f"30.000 a-0 INFO line {n}" for n in range(10_000)))
-    book = Logbook(tmp_path)
+    book = MergedLog(tmp_path)
     book.read()
     assert len(book.entries) < module.BACK_BYTES / 20
     assert book.entries[-1].text == "INFO line 9999"
 
 
-def test_a_rotated_log_goes_on(book: Logbook) -> None:
+def test_a_rotated_log_is_followed(book: MergedLog) -> None:
     path = book.folder / "learner-0.log"
     path.rename(book.folder / "learner-0.log.1")
     write(book.folder, "learner-0", "39.000 learner-0 INFO new file")
@@ -77,7 +77,7 @@ def test_a_rotated_log_goes_on(book: Logbook) -> None:
     assert book.actors == ["collector-0", "learner-0"]
 
 
-def test_lines_end_at_the_newest_or_before(book: Logbook) -> None:
+def test_lines_end_at_the_newest_or_before(book: MergedLog) -> None:
     entries = book.chosen()
     lines = log_lines(entries, 80, 3)
     assert plain(lines).splitlines()[-1] == " 01:12:36.000 learner-0          DEBUG Detail"
@@ -87,7 +87,7 @@ def test_lines_end_at_the_newest_or_before(book: Logbook) -> None:
     assert "no line" in plain(log_lines([], 80, 3))
 
 
-def test_what_was_searched_for_is_marked(book: Logbook) -> None:
+def test_matches_of_a_search_are_highlighted(book: MergedLog) -> None:
     line = log_lines(book.chosen(search="fell"), 80, 1, search="FELL")[0]
     assert ("fell", SELECTED) in line
     assert ("ERROR it ", BAD) in line
@@ -95,6 +95,6 @@ def test_what_was_searched_for_is_marked(book: Logbook) -> None:
 
 def test_logs_cannot_command_the_terminal(tmp_path: Path) -> None:
     write(tmp_path, "a-0", "30.000 a-0 INFO \x1b[2J\x1b]0;gone\x07")
-    book = Logbook(tmp_path)
+    book = MergedLog(tmp_path)
     book.read()
     assert "\x1b" not in plain(log_lines(book.chosen(), 80, 5))

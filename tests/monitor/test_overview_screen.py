@@ -1,4 +1,4 @@
-"""The first screen over canned Snapshots: whole, empty, dead, sixty-four collectors, narrow, and of a user's own."""
+"""The overview screen over canned snapshots: complete, empty, lost, narrow, 64 collectors, a user-defined topology."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from canned_status import account, starting, status
 
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.drawing import BAD, plain, width_of
-from hive.monitor.overview_screen import header, house
+from hive.monitor.overview_screen import header, overview
 
 SIZES = pytest.mark.parametrize(("width", "height"), [(80, 22), (100, 30), (120, 40), (200, 60), (40, 12), (20, 5)])
 
 
 def drawn(seen: Snapshot, width: int = 100, height: int = 40) -> str:
-    return plain(house(seen, width, height))
+    return plain(overview(seen, width, height))
 
 
 LIVELY = """\
@@ -65,7 +65,7 @@ def states() -> dict[str, Snapshot]:
 @SIZES
 @pytest.mark.parametrize("state", states())
 def test_it_fits_wherever_it_is_drawn(state: str, width: int, height: int) -> None:
-    lines = house(states()[state], width, height)
+    lines = overview(states()[state], width, height)
     assert len(lines) <= height
     assert {width_of(line) for line in lines} <= {width}
 
@@ -81,21 +81,21 @@ def test_before_there_is_an_actor() -> None:
     text = drawn(snapshot_of(starting()))
     assert "starting" in text
     assert "no update yet" in text
-    assert "the actors are being started" in text
+    assert "the actors are starting" in text
     assert "bound by: nothing yet" in text
     assert text.splitlines()[5].split()[-4:] == ["return", "–", "updates", "0"]
 
 
 def test_before_an_episode_has_ended() -> None:
     text = drawn(snapshot_of(status()))
-    assert "no line of metrics yet - 4.0s since the first update" in text
+    assert "no metrics recorded yet - 4.0s since the first update" in text
     young = dataclasses.replace(snapshot_of(status()), episodes=0, mean_return=None)
     assert "no episode has ended yet - 4.0s since the first update" in drawn(young)
 
 
-def test_a_dead_supervisor_is_said_first() -> None:
+def test_a_supervisor_that_is_gone_is_reported_in_the_header() -> None:
     said = "gone since 01:15:02, last words: saved: checkpoint 000250"
-    lines = house(dataclasses.replace(lively(), state="lost", supervisor=said), 100, 30)
+    lines = overview(dataclasses.replace(lively(), state="lost", supervisor=said), 100, 30)
     assert plain(lines[1:2]) == f" supervisor {said}"
     assert lines[1][0][1] == BAD
 
@@ -106,7 +106,7 @@ def test_sixty_four_collectors_are_one_line_with_a_cell_for_each() -> None:
     assert line.endswith("█" * 63 + "▁")
 
 
-def test_who_is_missing_is_named() -> None:
+def test_actors_that_do_not_run_are_named() -> None:
     text = drawn(snapshot(changes={"collector-1": {"state": "failed"}}))
     assert "collector-1 failed" in text
     many = drawn(
@@ -115,14 +115,14 @@ def test_who_is_missing_is_named() -> None:
     assert "collector-0 starting, collector-1 starting and 2 more" in many
 
 
-def test_what_was_dropped_is_told_with_its_reasons() -> None:
+def test_dropped_messages_are_shown_with_their_reasons() -> None:
     channels = {"rollouts": account(40, stale=3, consumer_died=1)}
     text = drawn(snapshot(channels=channels))
     assert "dropped 4 (stale 3, consumer_died 1)" in text
     assert "   dropped 4 " in text
 
 
-def test_a_long_pipeline_says_how_much_is_hidden() -> None:
+def test_a_long_topology_shows_how_many_lines_are_hidden() -> None:
     channels: dict[str, Any] = {f"channel-{n}": account(n) for n in range(40)}
     edges = {name: edge("message", "collectors", "learner", 4) for name in channels}
     text = drawn(snapshot(channels=channels, edges=edges), 80, 24)
@@ -130,7 +130,7 @@ def test_a_long_pipeline_says_how_much_is_hidden() -> None:
     assert "bound by:" in text
 
 
-def test_topologies_of_ones_own_are_drawn_without_a_word_about_them() -> None:
+def test_user_defined_topologies_are_drawn() -> None:
     documents = [
         status(
             working("curriculum", "curriculum", {"runtime": 0.1, "wait evaluations": 0.9}, 10.0 + second),
@@ -146,7 +146,7 @@ def test_topologies_of_ones_own_are_drawn_without_a_word_about_them() -> None:
     text = drawn(looked_at(documents))
     assert " curriculum " in text
     assert "── difficulty" in text
-    assert "▒ goal nothing yet ▒▶ x" in text
+    assert "▒ goal no version yet ▒▶ x" in text
 
 
 def test_a_long_sentence_takes_two_lines() -> None:
@@ -156,7 +156,7 @@ def test_a_long_sentence_takes_two_lines() -> None:
     assert " …\n" in text
 
 
-def test_nothing_that_a_terminal_would_obey_gets_through() -> None:
+def test_control_characters_are_not_printed() -> None:
     seen = dataclasses.replace(
         lively(), run="x\x1b[2J", bound_by="\x1b]0;", reason="\x07", events=({"text": "\x1b[31m"},)
     )

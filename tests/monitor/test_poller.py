@@ -1,4 +1,4 @@
-"""Looking: over a real control socket while a run lives, from its files after, and when its supervisor says nothing."""
+"""Polling over a real control socket, from the files of an ended run, and with a silent supervisor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fake_supervisor import FakeSupervisor
 
 from hive.errors import UsageError
 from hive.monitor import poller as module
-from hive.monitor.poller import RETURNS, Look, look_once, thinned
+from hive.monitor.poller import RETURNS, Poller, poll_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, read_run_facts, write_run_facts
 from hive.runtime import control_server
 from hive.runtime.control import PROTOCOL, OtherProtocol, control_path
@@ -26,7 +26,7 @@ from hive.runtime.control import PROTOCOL, OtherProtocol, control_path
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of a short name; what is told once a second is told at once."""
+    """Return a run in a folder with a short name; its supervisor sends documents without delay."""
     monkeypatch.setattr(control_server, "PUSH_S", 0.05)
     path = Path(tempfile.mkdtemp(prefix="hv"))
     yield path
@@ -47,10 +47,10 @@ def write_facts(directory: RunDirectory, pid: int) -> None:
 
 
 def test_a_run_of_another_hive_is_refused_for_that(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    assert look_once(directory).state == "running"
+    assert poll_once(directory).state == "running"
     write_run_facts(directory, dataclasses.replace(read_run_facts(directory), protocol=PROTOCOL + 1))
     with pytest.raises(OtherProtocol, match=rf"speaks protocol {PROTOCOL}, cartpole-1 speaks {PROTOCOL + 1}$"):
-        look_once(directory)
+        poll_once(directory)
 
 
 def end(directory: RunDirectory) -> None:
@@ -85,66 +85,66 @@ def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
 
 
 @pytest.fixture
-def look(directory: RunDirectory) -> Iterator[Look]:
-    made = Look(directory)
+def poller(directory: RunDirectory) -> Iterator[Poller]:
+    made = Poller(directory)
     yield made
     made.close()
 
 
-def test_snapshots_come_as_the_supervisor_tells(look: Look, supervisor: FakeSupervisor) -> None:
-    first = look.next()
+def test_snapshots_follow_the_documents_of_the_supervisor(poller: Poller, supervisor: FakeSupervisor) -> None:
+    first = poller.next()
     assert (first.state, first.window_s, first.bound_by) == ("running", 0.0, "nothing yet")
     for second in range(11, 14):
         supervisor.status = trainer(float(second), pid=os.getpid())
-        seen = look.next()
+        seen = poller.next()
     assert seen.window_s > 0.05
     assert seen.actors[0].phases["env"] == pytest.approx(0.74)
     assert seen.helpers[0].memory_bytes is not None  # this process
     assert seen.cores == len(os.sched_getaffinity(0))
-    assert {"collectors/busy", "collectors/env_steps_per_s"} <= {*look.series.names}
+    assert {"collectors/busy", "collectors/env_steps_per_s"} <= {*poller.series.names}
 
 
-def test_what_the_files_say_comes_with_it(look: Look, supervisor: FakeSupervisor) -> None:
-    files = look.directory
+def test_a_snapshot_includes_data_of_the_files(poller: Poller, supervisor: FakeSupervisor) -> None:
+    files = poller.directory
     files.metrics_file.write_text('{"t": 1.7e9, "steps": 5, "updates": 1, "seconds": 1, "return/mean_100": 7.5}\n')
     files.events_file.write_text('{"t": 1.7e9, "kind": "died", "actor": "recorder", "text": "it died"}\nbroken\n')
-    seen = look.next()
+    seen = poller.next()
     assert seen.returns == ((5.0, 7.5),)
     assert [event["kind"] for event in seen.events] == ["died"]
     assert seen.actors[-1].last_words == "it died"
 
 
-def test_many_look_at_once_and_leave(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    looks = [Look(directory) for _ in range(8)]
-    assert {look.next().run for look in looks} == {"cartpole-1"}
-    for look in looks[1:]:
-        look.close()
-    assert looks[0].next().state == "running"
-    looks[0].close()
+def test_many_views_poll_at_once_and_leave(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    pollers = [Poller(directory) for _ in range(8)]
+    assert {poller.next().run for poller in pollers} == {"cartpole-1"}
+    for poller in pollers[1:]:
+        poller.close()
+    assert pollers[0].next().state == "running"
+    pollers[0].close()
     assert supervisor.asked == []
 
 
-def test_after_the_end_it_is_replayed(look: Look, supervisor: FakeSupervisor) -> None:
-    assert look.next().state == "running"
-    end(look.directory)
+def test_the_snapshot_of_an_ended_run_comes_from_its_files(poller: Poller, supervisor: FakeSupervisor) -> None:
+    assert poller.next().state == "running"
+    end(poller.directory)
     supervisor.close()
-    seen = look.next()
+    seen = poller.next()
     assert (seen.state, seen.env_steps, seen.goal_steps) == ("finished", 500, 0)
-    assert look.client is None
-    look.directory.resolved_file.write_text('[run]\nsteps = 900\n[env]\nid = "CartPole-v1"\n')
-    assert look.next().goal_steps == 900
+    assert poller.client is None
+    poller.directory.resolved_file.write_text('[run]\nsteps = 900\n[env]\nid = "CartPole-v1"\n')
+    assert poller.next().goal_steps == 900
 
 
-def test_a_resumed_run_is_looked_at_again(look: Look, supervisor: FakeSupervisor) -> None:
-    end(look.directory)
-    assert look.next().state == "finished"
-    write_facts(look.directory, os.getpid())
-    assert look.next().state == "running"
+def test_a_resumed_run_is_polled_again(poller: Poller, supervisor: FakeSupervisor) -> None:
+    end(poller.directory)
+    assert poller.next().state == "finished"
+    write_facts(poller.directory, os.getpid())
+    assert poller.next().state == "running"
 
 
 @pytest.fixture
 def silent(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Somebody listens where the supervisor does, and says nothing."""
+    """Return a function that opens a control socket which never replies."""
     monkeypatch.setattr(module, "SILENT_S", 0.05)
     listener = socket.socket(socket.AF_UNIX)
 
@@ -156,46 +156,46 @@ def silent(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Iterator
     listener.close()
 
 
-def test_a_supervisor_that_says_nothing_any_more(
-    look: Look, supervisor: FakeSupervisor, silent: Callable[[], None]
+def test_the_last_snapshot_is_kept_while_the_supervisor_is_silent(
+    poller: Poller, supervisor: FakeSupervisor, silent: Callable[[], None]
 ) -> None:
-    known = look.next()
+    known = poller.next()
     supervisor.close()
-    control_path(look.directory.path.parent).unlink()
+    control_path(poller.directory.path.parent).unlink()
     silent()
-    seen = look.next()
+    seen = poller.next()
     assert seen.supervisor.startswith("does not answer, since ")
-    assert (seen.env_steps, seen.bound_by) == (known.env_steps, "not known")
+    assert (seen.env_steps, seen.bound_by) == (known.env_steps, "unknown")
 
 
-def test_a_supervisor_that_never_said_anything(look: Look, silent: Callable[[], None]) -> None:
-    write_facts(look.directory, os.getpid())
+def test_a_supervisor_that_has_never_answered_is_an_error(poller: Poller, silent: Callable[[], None]) -> None:
+    write_facts(poller.directory, os.getpid())
     silent()
     with pytest.raises(UsageError, match="the supervisor of cartpole-1 does not answer") as caught:
-        look.next()
+        poller.next()
     assert caught.value.hint == f"its pid is {os.getpid()}"
 
 
-def test_a_stopped_supervisor_is_told_from_a_busy_one(look: Look, silent: Callable[[], None]) -> None:
+def test_a_stopped_supervisor_is_distinguished_from_a_busy_one(poller: Poller, silent: Callable[[], None]) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
     with subprocess.Popen([sys.executable, "-P", "-c", code]) as process:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-        write_facts(look.directory, process.pid)
+        write_facts(poller.directory, process.pid)
         silent()
-        with pytest.raises(UsageError, match=r"stopped \(SIGSTOP\): training goes on unsupervised"):
-            look.next()
+        with pytest.raises(UsageError, match=r"is stopped \(SIGSTOP\); training continues unsupervised"):
+            poller.next()
         process.kill()
 
 
-def test_once_is_two_looks_at_a_run_that_lives_and_one_at_another(
+def test_poll_once_polls_a_live_run_twice_and_an_ended_one_once(
     directory: RunDirectory, supervisor: FakeSupervisor
 ) -> None:
-    assert look_once(directory).window_s > 0
+    assert poll_once(directory).window_s > 0
     end(directory)
-    assert look_once(directory).state == "finished"
+    assert poll_once(directory).state == "finished"
 
 
-def test_a_curve_that_travels_is_short() -> None:
+def test_the_curve_of_a_snapshot_is_thinned() -> None:
     points = [(float(n), 0.0) for n in range(10_000)]
     assert len(thinned(points)) <= RETURNS + 1
     assert (thinned(points)[0], thinned(points)[-1]) == (points[0], points[-1])

@@ -1,4 +1,4 @@
-"""A run without a supervisor, from its files: ended in order, failed, lost, or never begun."""
+"""Snapshots from the files of a run: ended in order, failed, lost, or never begun."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from hive.monitor import Extras, Snapshot
 from hive.monitor.drawing import plain
-from hive.monitor.overview_screen import house
-from hive.monitor.replay import replayed
+from hive.monitor.overview_screen import overview
+from hive.monitor.replay import snapshot_from_files
 from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
 
 DIED = {"kind": "died", "actor": "collector-0", "text": "collector-0 died in `env`: killed by SIGKILL", "t": 1.7e9}
@@ -44,10 +44,10 @@ def end(directory: RunDirectory, **changes: Any) -> Snapshot:
     }
     Summary(**(values | changes)).write(directory.summary_file)
     extras = Extras(events=(DIED,), returns=((0.0, 20.0), (500_000.0, 471.5)))
-    return replayed(directory, extras, 500_000)
+    return snapshot_from_files(directory, extras, 500_000)
 
 
-def test_an_ended_run_says_what_its_summary_says(directory: RunDirectory) -> None:
+def test_the_snapshot_of_an_ended_run_has_the_values_of_its_summary(directory: RunDirectory) -> None:
     seen = end(directory)
     assert (seen.run, seen.state, seen.reason) == ("cartpole-1", "finished", "500,000 steps")
     assert (seen.env_steps, seen.updates, seen.mean_return, seen.restarts) == (500_000, 976, 471.5, 1)
@@ -66,12 +66,12 @@ def test_an_ended_run_says_what_its_summary_says(directory: RunDirectory) -> Non
 
 
 def test_it_can_be_drawn(directory: RunDirectory) -> None:
-    text = plain(house(end(directory, state="failed", stop_reason="collector-0 failed"), 100, 40))
+    text = plain(overview(end(directory, state="failed", stop_reason="collector-0 failed"), 100, 40))
     for words in ("failed", "collector-0 failed", "500k / 500k steps (100%)", "dropped 2 (run_ended 2)", "471.5"):
         assert words in text
 
 
-def test_a_lost_run_has_last_words(directory: RunDirectory) -> None:
+def test_a_lost_run_quotes_the_last_log_line(directory: RunDirectory) -> None:
     line = {"t": 1.7e9, "steps": 700, "updates": 9, "seconds": 4.5, "return/mean_100": 33.0, "episodes": 12}
     directory.metrics_file.write_text(json.dumps(line) + "\n" + json.dumps({"evaluation/mean_return": 1.0}) + "\n")
     log = ("37.221 supervisor INFO running: 5 actors", "59.000 supervisor WARN out of memory")
@@ -82,19 +82,19 @@ def test_a_lost_run_has_last_words(directory: RunDirectory) -> None:
     write_run_facts(directory, facts)
     for path in (directory.metrics_file, *directory.logs.iterdir()):
         os.utime(path, (1.7e9 + 60, 1.7e9 + 60))
-    seen = replayed(directory, Extras(events=(DIED, {"kind": "restarted"})), 1_000)
+    seen = snapshot_from_files(directory, Extras(events=(DIED, {"kind": "restarted"})), 1_000)
     assert (seen.state, seen.env_steps, seen.updates, seen.mean_return) == ("lost", 700, 9, 33.0)
     assert (seen.restarts, seen.t - seen.started) == (1, 60.0)
     assert [row.name for row in seen.actors] == ["learner-0"]
     assert seen.supervisor.startswith("gone since ")
-    assert seen.supervisor.endswith(", last words: out of memory")
+    assert seen.supervisor.endswith(", its last log line: out of memory")
     assert seen.helpers[0].state == "gone"
     assert seen.bound_by == "nothing, the run is lost"
 
 
-def test_a_run_that_never_began_is_lost_without_a_word(directory: RunDirectory) -> None:
-    seen = replayed(directory, Extras())
+def test_a_run_that_never_began_is_lost_without_a_log_line(directory: RunDirectory) -> None:
+    seen = snapshot_from_files(directory, Extras())
     assert (seen.state, seen.env_steps, seen.mean_return, seen.actors) == ("lost", 0, None, ())
     assert seen.supervisor.startswith("gone since ")
-    assert "last words" not in seen.supervisor
-    plain(house(seen, 80, 24))
+    assert "log line" not in seen.supervisor
+    plain(overview(seen, 80, 24))

@@ -1,4 +1,4 @@
-"""Rows: what the supervisor, /proc and the last seconds say of one actor, and of one channel."""
+"""Rows of actors and channels, made from the supervisor's document, /proc and the history."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_the_role_is_the_name_without_its_number(name: str, role: str) -> None:
     assert row(name).role == role
 
 
-def test_what_is_its_own_is_what_it_does_not_wait() -> None:
+def test_the_share_of_work_is_the_time_without_waits() -> None:
     assert row().own == pytest.approx(0.94)
     assert row(state="failed").own == 1.0  # the others wait for it to come back
 
 
-def test_without_a_past_shares_are_of_its_life() -> None:
+def test_without_a_history_shares_cover_the_incarnation() -> None:
     whole = actor_row(actor("a-0", phases={"step": 3.0, "wait": 1.0}), None, None, "")
     assert (whole.busy, whole.wait_in, whole.phases) == (0.9, 0.06, {"step": 0.75, "wait": 0.25})
     nothing = actor_row(actor("a-0", phases={}), None, None, "")
@@ -37,14 +37,14 @@ def test_without_a_past_shares_are_of_its_life() -> None:
 def test_of_the_last_seconds_each_kind_is_its_phases() -> None:
     history = History()
     for second in range(2):
-        history.see(status(working("collector-0", "collectors", COLLECTING, 10.0 + second)), T + second)
+        history.add(status(working("collector-0", "collectors", COLLECTING, 10.0 + second)), T + second)
     seen = actor_row(working("collector-0", "collectors", COLLECTING, 11.0), history, None, "killed")
     assert (seen.busy, seen.wait_in, seen.wait_out, seen.runtime) == tuple(map(pytest.approx, (0.92, 0.05, 0.01, 0.02)))
     assert seen.last_words == "killed"
 
 
 def test_a_stopped_process_is_seen_at_once() -> None:
-    """The supervisor finds out a quarter of a second later."""
+    """The supervisor detects it a quarter of a second later."""
     stopped = actor_row(working("collector-0", "collectors", COLLECTING), None, ProcessFacts("T", 0.0, 1), "")
     assert (stopped.state, stopped.cpu, stopped.memory_bytes) == ("stopped", 0.0, 1)
     dead = actor_row(working("collector-0", "c", COLLECTING, state="failed"), None, ProcessFacts("T", 0.0, 1), "")
@@ -57,7 +57,7 @@ def test_the_rate_is_of_what_it_counts_itself_or_sends() -> None:
     counters = {"metrics:produced": 7.0}
     for second in range(2):
         a = working("a-0", "a", COLLECTING, 10.0 + second, sent={"out": 5 * second}, counters=counters)
-        history.see(status(a), T + second)
+        history.add(status(a), T + second)
     seen = actor_row(a, history, None, "")
     assert (seen.rate_of, seen.rate) == ("out", 5.0)
     assert actor_row(a, None, None, "").rate is None

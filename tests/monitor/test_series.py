@@ -30,7 +30,7 @@ def test_a_metric_is_a_curve_over_each_axis(tmp_path: Path) -> None:
     assert [curve.points(axis) for axis in AXES] == [[(100, 1), (200, 2)], [(0.5, 1), (1, 2)], [(1, 1), (2, 2)]]
 
 
-def test_metrics_of_ones_own_appear_without_a_word(tmp_path: Path) -> None:
+def test_user_defined_metrics_are_curves(tmp_path: Path) -> None:
     extra = {
         "curriculum/level": 3,
         "lag/policy_mean": 1.0,
@@ -43,7 +43,7 @@ def test_metrics_of_ones_own_appear_without_a_word(tmp_path: Path) -> None:
     assert names == [RETURN, "learner/entropy", "curriculum/level", "rate/x", "episodes", "lag/policy_mean"]
 
 
-def test_what_is_no_line_of_metrics_is_passed_over(tmp_path: Path) -> None:
+def test_lines_without_metrics_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(
         '{"steps": 1}\nnot json\n[1]\n{"steps": true, "updates": 1, "seconds": 1}\n'
     )
@@ -53,7 +53,7 @@ def test_what_is_no_line_of_metrics_is_passed_over(tmp_path: Path) -> None:
     assert made.curve(RETURN) is None
 
 
-def test_new_lines_are_added_and_a_resumed_run_begins_anew(tmp_path: Path) -> None:
+def test_new_lines_are_added_and_a_resumed_run_starts_again(tmp_path: Path) -> None:
     made = series(tmp_path, line(1), line(2), line(3))
     with made.tail.path.open("a") as file:
         file.write(json.dumps(line(4)) + "\n")
@@ -68,7 +68,7 @@ def test_new_lines_are_added_and_a_resumed_run_begins_anew(tmp_path: Path) -> No
     assert curve.points("steps") == [(100, 1)]
 
 
-def test_a_history_recalls_what_is_read(tmp_path: Path) -> None:
+def test_lines_that_are_read_reach_the_history(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps(line(n)) + "\n" for n in range(20)))
     history = History()
@@ -88,7 +88,7 @@ def test_a_curve_is_thinned_and_keeps_its_shape() -> None:
     assert points[-1][0] > 99_000
 
 
-def test_what_is_not_finite_is_no_point() -> None:
+def test_values_that_are_not_finite_are_no_points() -> None:
     curve = Curve()
     curve.add(dict.fromkeys(AXES, 1.0), math.inf)
     curve.add(dict.fromkeys(AXES, 2.0), 5.0)
@@ -109,10 +109,10 @@ def test_an_evaluation_has_a_band(tmp_path: Path) -> None:
     assert plain.points("steps", "low") == []
 
 
-def test_what_a_view_has_seen_itself_is_a_curve_with_a_band(tmp_path: Path) -> None:
+def test_values_measured_by_the_view_are_a_curve_with_a_band(tmp_path: Path) -> None:
     made = series(tmp_path, line(1))
-    made.see("collectors/busy", [0.2, 0.4, 0.9])
-    made.see("nobody", [])
+    made.add_group("collectors/busy", [0.2, 0.4, 0.9])
+    made.add_group("nobody", [])
     curve = made.curve("collectors/busy")
     assert curve is not None
     assert curve.points("steps") == [(100, 0.5)]

@@ -25,7 +25,7 @@ def test_a_run_at_work() -> None:
     assert snapshot.channels == {"rollouts": ChannelRow(40, 40, {}, 0)}
 
 
-def test_a_row_holds_what_the_actor_says() -> None:
+def test_a_row_holds_the_data_of_its_actor() -> None:
     row = snapshot_of(status(actor("collector-3", lag=2, restarts=1))).actors[0]
     shares = {"runtime": 0.0, "phases": {"step": 0.9, "wait": 0.1}}
     expected = ActorRow("collector-3", PID, "running", 1, "step", 0.25, 0.9, 0.06, 0.04, 12, 2, "collector-3", **shares)
@@ -126,7 +126,7 @@ def test_a_snapshot_does_not_change() -> None:
         snapshot_of(status()).env_steps = 0  # type: ignore[misc]
 
 
-# --- with what was before, and what else is known
+# --- with a history and extras
 
 
 def test_shares_rates_and_the_sentence_are_of_the_last_seconds() -> None:
@@ -144,7 +144,7 @@ def test_shares_rates_and_the_sentence_are_of_the_last_seconds() -> None:
     assert [row.name for row in snapshot.helpers] == ["supervisor", "fork-server"]
 
 
-def test_the_last_words_of_an_actor_are_its_newest_death() -> None:
+def test_the_exit_report_of_an_actor_is_its_newest() -> None:
     events = tuple(
         {"kind": kind, "actor": "collector-0", "text": f"{kind} {n}"} for n in (1, 2) for kind in ("died", "x")
     )

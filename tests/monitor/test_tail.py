@@ -1,4 +1,4 @@
-"""Following a file: whole lines, once; cut, replaced and missing files."""
+"""Following a file: complete lines, each once; truncated, replaced and missing files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_only_the_end_of_a_long_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "replaced"])
-def test_a_file_that_begins_again_is_read_anew(tmp_path: Path, how: str) -> None:
+def test_a_file_that_begins_again_is_read_from_its_beginning(tmp_path: Path, how: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     tail = Tail(path)
     assert len([*tail.lines()]) == 2
-    assert not tail.anew
+    assert not tail.restarted
     other = tmp_path / "other"
     other.write_bytes(b"1\n" if how == "cut" else b"one\ntwo\nthree\n")
     if how == "cut":
@@ -44,9 +44,9 @@ def test_a_file_that_begins_again_is_read_anew(tmp_path: Path, how: str) -> None
     else:
         os.replace(other, path)
     assert [*tail.lines()] == ([b"1"] if how == "cut" else [b"one", b"two", b"three"])
-    assert tail.anew
+    assert tail.restarted
     assert [*tail.lines()] == []
-    assert not tail.anew
+    assert not tail.restarted
 
 
 def test_lines_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,5 +58,5 @@ def test_lines_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "LINE_BYTES", 8)
     with path.open("ab") as file:
         file.write(b"x" * 20)
-    assert [*tail.lines()] == []  # no line of ours is that long
+    assert [*tail.lines()] == []  # longer than any line of hive
     assert tail.position == path.stat().st_size

@@ -1,4 +1,4 @@
-"""The terminal UI through textual's own pilot: keys, sizes, what is drawn, what it asks a supervisor."""
+"""The terminal UI through textual's own pilot: keys, sizes, drawing, and requests to a supervisor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canned_runs import COLLECTING, lively, trainer
 from fake_supervisor import FakeSupervisor
 
 from hive.monitor.drawing import __all__ as drawing_names
-from hive.monitor.poller import Look
+from hive.monitor.poller import Poller
 from hive.monitor.terminal import STYLES, Monitor, NewSnapshot
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime import control_server
@@ -46,7 +46,7 @@ def supervisor(directory: RunDirectory) -> Iterator[FakeSupervisor]:
 
 
 def shown(app: Monitor) -> str:
-    """What the terminal shows."""
+    """Return the text that the terminal shows."""
     return "\n".join(app.page.render_line(y).text.rstrip() for y in range(app.size.height))
 
 
@@ -64,13 +64,13 @@ async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) 
         app.post_message(NewSnapshot(lively(collectors=[COLLECTING] * 64)))
         await pilot.pause()
         assert "collectors ×64" in shown(app)
-        for key, words in (("2", "ACTIVITY"), ("3", "no metric yet"), ("4", "all actors"), ("1", "bound by:")):
+        for key, words in (("2", "ACTIVITY"), ("3", "no metrics yet"), ("4", "all actors"), ("1", "bound by:")):
             await pilot.press(key)
             assert words in shown(app)
-            assert shown(app).splitlines()[-1].startswith(" 1 house  2 actors")
+            assert shown(app).splitlines()[-1].startswith(" 1 overview  2 actors")
 
 
-async def test_it_is_drawn_anew_for_another_size(directory: RunDirectory) -> None:
+async def test_the_screen_is_redrawn_for_another_size(directory: RunDirectory) -> None:
     app = Monitor(directory, None)
     async with app.run_test(size=(120, 40)) as pilot:
         app.post_message(NewSnapshot(lively()))
@@ -90,7 +90,7 @@ async def test_only_what_has_changed_is_drawn(directory: RunDirectory) -> None:
         app.page.refresh = lambda *regions, **more: asked.append(len(regions))  # type: ignore[method-assign,assignment,return-value]
         app.page.draw()
         assert asked == []
-        app.desk.notice = "something"
+        app.state.notice = "something"
         app.page.draw()
         assert asked == [1]
 
@@ -115,10 +115,10 @@ async def test_a_problem_and_ascii(directory: RunDirectory) -> None:
         assert "collectors x2" in shown(app)
 
 
-async def test_a_live_run_is_followed_looked_into_and_an_actor_restarted(
+async def test_a_live_run_is_followed_and_its_actors_inspected_and_restarted(
     directory: RunDirectory, supervisor: FakeSupervisor
 ) -> None:
-    app = Monitor(directory, Look(directory))
+    app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "env steps/s" in shown(app))
         supervisor.status = trainer(30.0, pid=os.getpid())
@@ -135,24 +135,24 @@ async def test_a_live_run_is_followed_looked_into_and_an_actor_restarted(
     assert supervisor.asked == []  # leaving stops nothing
 
 
-async def test_a_live_run_is_steered(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    app = Monitor(directory, Look(directory))
+async def test_a_live_run_is_paused_saved_and_resumed(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "env steps/s" in shown(app))
         await pilot.press("p", "y")
-        await until(lambda: "the run comes to rest" in shown(app))
+        await until(lambda: "the run is pausing" in shown(app))
         supervisor.status = supervisor.status | {"state": "paused"}
         await until(lambda: "paused" in shown(app))
         await pilot.press("s", "y")
         await until(lambda: "a checkpoint is being written" in shown(app))
         await pilot.press("p", "y")
-        await until(lambda: "the run goes on" in shown(app))
+        await until(lambda: "the run resumes" in shown(app))
     assert supervisor.steered == ["pause", "save", "resume"]
 
 
-async def test_what_is_refused_is_said(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
-    supervisor.refusal = "collector-0 does not live just now"
-    app = Monitor(directory, Look(directory))
+async def test_a_refusal_is_shown(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
+    supervisor.refusal = "collector-0 is not running"
+    app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "env steps/s" in shown(app))
         await pilot.press("2", "down", "down", "R", "y")
@@ -160,8 +160,8 @@ async def test_what_is_refused_is_said(directory: RunDirectory, supervisor: Fake
         assert supervisor.killed == []
 
 
-async def test_a_supervisor_that_is_gone_is_said(directory: RunDirectory) -> None:
-    app = Monitor(directory, Look(directory))
+async def test_a_supervisor_that_is_gone_is_reported(directory: RunDirectory) -> None:
+    app = Monitor(directory, Poller(directory))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "supervisor gone since" in shown(app))
         app.post_message(NewSnapshot(lively()))
@@ -169,7 +169,7 @@ async def test_a_supervisor_that_is_gone_is_said(directory: RunDirectory) -> Non
         await until(lambda: "run.json" in shown(app) or "the run is not running" in shown(app))
 
 
-def test_every_style_has_a_look() -> None:
+def test_every_style_is_defined() -> None:
     names = {"PLAIN", "BOLD", "DIM", "TITLE", "KEY", "GOOD", "WARN", "BAD", "SECOND", "SELECTED"}
     assert names <= {*drawing_names}
     assert len(STYLES) == len(names)

@@ -1,4 +1,4 @@
-"""What callers bring: found out before a layer has seen it."""
+"""Checks of the caller's arrays, before any layer reads them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def clipped(limit: float | None, method: GradientClippingMethod) -> list[float]:
     return [float(value) for value in gradient.round(5)]
 
 
-def test_each_limits_what_it_says() -> None:
+def test_each_method_limits_its_quantity() -> None:
     assert clipped(6.5, BY_GLOBAL_NORM) == [1.5, 2.0, 0.0, 6.0]
     assert clipped(6.0, BY_NORM) == [3.0, 4.0, 0.0, 6.0]
     assert clipped(3.5, BY_VALUE) == [3.0, 3.5, 0.0, 3.5]
@@ -50,7 +50,7 @@ def test_a_gradient_of_zero_stays(method: GradientClippingMethod) -> None:
     assert not gradient.any()
 
 
-def test_squares_that_overflow_are_no_gradient_of_zero() -> None:
+def test_a_gradient_whose_squares_overflow_is_not_clipped_to_zero() -> None:
     gradient = np.float32([3e30, 4e30, 0.5])
     clip_gradient(gradient, [gradient[:2], gradient[2:]], 5e30, 1.0, BY_NORM)
     np.testing.assert_allclose(gradient, [0.6, 0.8, 0.5], rtol=1e-6)

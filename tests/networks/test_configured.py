@@ -1,4 +1,4 @@
-"""What [network] of a config becomes, and arrays by name."""
+"""NetworkParameters from [network] of a config, and weights copied by name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_classes_are_loaded_by_name() -> None:
         ("math:pi", r"\[network\] module `math:pi` is 3.14\d*, not a class"),
     ],
 )
-def test_what_cannot_be_loaded(reference: str, text: str) -> None:
+def test_references_that_cannot_be_loaded_are_refused(reference: str, text: str) -> None:
     with pytest.raises(NetworkError, match=text):
         network_parameters(NetworkConfig(module=reference))
 
@@ -50,7 +50,7 @@ def test_arrays_are_copied_by_name() -> None:
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({}, "is not there"),
+        ({}, "is missing"),
         ({"a": np.ones(3, np.float32)}, r"is float32\[3\]"),
         ({"a": np.ones(2)}, r"is float64\[2\]"),
     ],

@@ -1,4 +1,4 @@
-"""C51 and QR-DQN: outputs, losses against their papers' formulas, and what they learn."""
+"""C51 and QR-DQN: outputs, losses against the papers' formulas, and learning."""
 
 from __future__ import annotations
 

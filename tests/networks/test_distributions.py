@@ -83,7 +83,7 @@ def test_numpy_and_torch_sample_alike(distribution: ActionDistribution) -> None:
 
 @pytest.mark.parametrize("distribution", KINDS, ids=str)
 def test_noise_can_be_prepared_of_many_steps_at_once(distribution: ActionDistribution) -> None:
-    """With the same bits as of each step alone, and without changing what was drawn."""
+    """The result is bit-identical to that of single steps, and the noise array does not change."""
     drawn = drawn_for(distribution, 7, 5)
     before = drawn.copy()
     together = distribution.prepare_noise(drawn)

@@ -20,7 +20,7 @@ def of(epsilon: float, n: int = 4) -> EpsilonGreedy:
 
 
 def written_out(values: Tensor, epsilon: float) -> distributions.Categorical:
-    """epsilon / n for every action, and what is left for the best one."""
+    """Probabilities: epsilon / n for every action, and the remainder for the best one."""
     n = values.shape[-1]
     probabilities = torch.full(values.shape, epsilon / n, dtype=torch.float64)
     best = values.argmax(-1, keepdim=True)
@@ -34,7 +34,7 @@ def written_out(values: Tensor, epsilon: float) -> distributions.Categorical:
 )
 def test_epsilon_falls_with_the_number_of_the_rollout(rollout: int | None, epsilon: float) -> None:
     schedule = EpsilonGreedy(4, 0.9, 0.1, 10)
-    assert schedule.epsilon == pytest.approx(0.1)  # of none, as in evaluations
+    assert schedule.epsilon == pytest.approx(0.1)  # without a rollout, as in evaluations
     made = schedule if rollout is None else schedule.for_rollout(rollout)
     assert made.epsilon == pytest.approx(epsilon)
     assert made.for_rollout(0).epsilon == pytest.approx(0.9)  # each follows from its own number alone
@@ -52,8 +52,8 @@ def test_other_distributions_are_the_same_for_every_rollout() -> None:
 @pytest.mark.parametrize(
     "settings", [(1.1, 0.0, 1), (-0.1, 0.0, 1), (1.0, 1.5, 1), (1.0, float("nan"), 1), (1.0, 0.0, 0)]
 )
-def test_what_is_no_schedule_is_refused(settings: tuple[float, float, int]) -> None:
-    with pytest.raises(NetworkError, match="no exploration from"):
+def test_invalid_schedules_are_refused(settings: tuple[float, float, int]) -> None:
+    with pytest.raises(NetworkError, match="invalid exploration from"):
         EpsilonGreedy(2, *settings)
 
 

@@ -1,4 +1,4 @@
-"""Fields of parameter classes: what each takes, when it is given, when it is assigned, and when a network is built."""
+"""Fields of parameter classes: valid values in constructors, in assignments, and when a network is built."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 SPACES = Spaces({"observation": ObservationSpec((2,), "float32")}, Discrete(2))
 
 
-def test_what_has_changed_inside_is_found_when_the_network_is_built() -> None:
+def test_changes_inside_of_fields_are_checked_when_the_network_is_built() -> None:
     middleware, embedder = MiddlewareParameters([4]), InputEmbedderParameters([4])
     parameters = NetworkParameters(
         middleware_parameters=middleware, input_embedders_parameters={"observation": embedder}
@@ -177,7 +177,7 @@ def test_what_has_changed_inside_is_found_when_the_network_is_built() -> None:
         build_network(parameters, SPACES, None)  # type: ignore[arg-type]
 
 
-def test_what_is_assigned_to_a_living_network_is_checked() -> None:
+def test_assignments_to_the_parameters_of_a_built_network_are_checked() -> None:
     network = TorchArchitecture(NetworkParameters(clip_gradients=0.01), SPACES)
     inputs = {"observation": np.ones((3, 2), np.float32), "output_0_0": np.zeros(3, np.int64)}
     targets = [np.ones(3, np.float32)] * 2

@@ -1,4 +1,4 @@
-"""Flat parameters: the layout, binding without copying, gradients, and what is refused."""
+"""Flat parameters: the layout, binding without copying, gradients, and errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_round_trip_is_equal_in_every_byte_and_padding_is_zero() -> None:
     assert np.array_equal(dirty, again)
 
 
-def test_bind_reads_the_block_in_place_and_takes_what_exceeds_it() -> None:
+def test_bind_reads_the_block_in_place_and_accepts_a_larger_one() -> None:
     network = module()
     flat = FlatParameters(network)
     block = aligned_block(flat.block_bytes + 100)
@@ -120,7 +120,7 @@ def test_bind_takes_a_memoryview() -> None:
 
 @pytest.mark.parametrize("by", ["block", "reader"])
 def test_a_read_only_block_gives_weights_in_place_and_private_buffers(by: str) -> None:
-    """Whether the block does not allow it, or the reader does not want to."""
+    """Both a read-only block and `read_only` prevent writes."""
     network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     flat = FlatParameters(network)
     shared = copy_of(flat)
@@ -184,8 +184,8 @@ def test_binding_back_and_forth_reuses_the_views() -> None:
     assert [id(bound) for bound in flat._bound.values()] == [id(bound) for bound in made]
 
 
-def test_new_views_of_old_memory_are_told_by_their_address() -> None:
-    """An array that is gone leaves its identity to another: nothing is read where it was."""
+def test_new_views_of_old_memory_are_recognised_by_their_address() -> None:
+    """A new array may have the `id` of a deleted one; its views are not mixed up."""
     network = module()
     flat = FlatParameters(network)
     blocks = [copy_of(flat, scale) for scale in (1.0, 2.0, 3.0)]
@@ -193,7 +193,7 @@ def test_new_views_of_old_memory_are_told_by_their_address() -> None:
     for turn in range(30):
         flat.bind(blocks[turn % 3][: flat.block_bytes])
         assert torch.equal(network.first.bias, (1 + turn % 3) * expected)
-    assert len(flat._views) == 1 + len(blocks)  # and the block that it began with
+    assert len(flat._views) == 1 + len(blocks)  # all, and the initial block
 
 
 def test_the_cache_of_views_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_the_cache_of_views_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(flat._gradient_views) <= 3
 
 
-def test_gradient_gathers_everything_and_marks_what_has_none() -> None:
+def test_gradient_copies_all_gradients_and_marks_missing_ones() -> None:
     network = module()
     flat = FlatParameters(network)
     out = aligned_block(flat.parameter_bytes).view(np.float32)
@@ -220,7 +220,7 @@ def test_gradient_gathers_everything_and_marks_what_has_none() -> None:
     for name, parameter in network.named_parameters():
         expected = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy()
         assert np.array_equal(parts[name], expected)
-    assert np.count_nonzero(out) == 15 + 5 + 25  # so the padding is zero
+    assert np.count_nonzero(out) == 15 + 5 + 25  # all elements but the padding
     flat.release_gradients()
     assert all(parameter.grad is None for parameter in network.parameters())
     assert not flat.gradient(out).any()
@@ -257,7 +257,7 @@ def test_other_buffers_and_devices_are_refused() -> None:
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
     flat = FlatParameters(module())
-    with pytest.raises(NetworkError, match=f"a block of 64 bytes does not hold {flat.block_bytes} bytes"):
+    with pytest.raises(NetworkError, match=f"a block of 64 bytes is too small for {flat.block_bytes} bytes"):
         flat.bind(aligned_block(64))
     with pytest.raises(NetworkError, match="must start at a multiple of 64 bytes"):
         flat.bind(aligned_block(flat.block_bytes + 4)[4:])

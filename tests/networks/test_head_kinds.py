@@ -66,7 +66,7 @@ def test_the_table_has_every_name() -> None:
 
 
 def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
-    with pytest.raises(NetworkError, match="no head `naf`") as error:
+    with pytest.raises(NetworkError, match="unknown head `naf`") as error:
         make_head(HeadParameters("naf"), Discrete(2), huber=False)
     assert error.value.hint == f"one of: {', '.join(HEADS)}"
     for name in ("categorical_q", "quantile_q", "ppo"):
@@ -75,7 +75,7 @@ def test_unknown_heads_and_parameters_of_another_are_refused() -> None:
         assert "HeadParameters, which has the parameters it needs" in error.value.hint
 
 
-# --- heads of one's own
+# --- custom heads
 
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(3))
 
@@ -100,14 +100,14 @@ def logits(cls: type[PolicyHead] | None) -> Tensor:
     return found
 
 
-def test_a_head_of_ones_own_takes_the_place_of_the_usual_one() -> None:
+def test_a_custom_head_replaces_the_usual_one() -> None:
     assert torch.equal(logits(Warm), logits(None) * 2.0)
 
 
 @pytest.mark.parametrize(
     ("cls", "text"),
     [
-        (lambda parameters, action: nn.Linear(3, 3), "the policy head is Linear, which is no head"),
+        (lambda parameters, action: nn.Linear(3, 3), "the policy head is Linear, not a hive.networks.Head"),
         (Wide, r"the policy head Wide has outputs of shape \[7\]"),
     ],
 )

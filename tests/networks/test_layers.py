@@ -28,7 +28,7 @@ def test_dense_layers_alternate_with_activations() -> None:
 def test_every_activation_name_makes_a_module() -> None:
     for name in ACTIVATIONS:
         assert activation_layer(name)(torch.zeros(2)).shape == (2,)
-    with pytest.raises(NetworkError, match="no activation `rleu`") as error:
+    with pytest.raises(NetworkError, match="unknown activation `rleu`") as error:
         activation_layer("rleu")
     assert "relu" in error.value.hint
 

@@ -1,4 +1,4 @@
-"""Losses of a batch, and arrays that must not slip through."""
+"""Losses of a batch, and arrays that must be refused."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_extra_inputs_are_numbered_by_output() -> None:
         ({"output_0_0": ACTIONS}, [ADVANTAGES, ADVANTAGES], "there are 1 outputs and 2 targets"),
     ],
 )
-def test_what_does_not_fit_is_refused(inputs: Any, targets: Any, message: str) -> None:
+def test_arrays_that_do_not_fit_are_refused(inputs: Any, targets: Any, message: str) -> None:
     with pytest.raises(NetworkError, match=message):
         weighted_losses([policy()], [LOGITS], inputs, targets)
 

@@ -1,4 +1,4 @@
-"""Networks built from parameters, and modules that users bring."""
+"""Networks built from parameters, and user-defined modules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_default_network_returns_policy_and_value(action: ActionSpec, width:
     from_module(network, spaces(action))  # fulfils the contract of users' modules
 
 
-def test_it_computes_what_its_layers_say() -> None:
+def test_forward_equals_calling_the_layers_in_order() -> None:
     network = build(NetworkParameters(), spaces(Discrete(3)))
     first, second, output = (layer for layer in network.trunk if isinstance(layer, nn.Linear))
     x = torch.randn(5, 4)
@@ -83,7 +83,7 @@ def test_its_steps_are_its_layers_bit_for_bit(activation: str, image: bool) -> N
     assert torch.equal(x, before)
 
 
-def test_what_is_given_is_not_overwritten() -> None:
+def test_observations_are_not_overwritten() -> None:
     """An activation that comes first has no output of a layer to write into, only the observations."""
     heads = build(NetworkParameters(), spaces(Discrete(2))).heads
     for first in (nn.ReLU(), nn.Tanh()):
@@ -172,7 +172,7 @@ def test_inputs_can_be_chosen_and_added() -> None:
     a, b = torch.randn(2, 3, 4)
     network = build(parameters, where)
     assert torch.equal(network({"a": a, "b": b})[0], network({"a": a + b, "b": torch.zeros(3, 4)})[0])
-    with pytest.raises(NetworkError, match="no input `d` to embed"):
+    with pytest.raises(NetworkError, match="no input `d` for an embedder"):
         build(NetworkParameters(input_embedders_parameters={"d": InputEmbedderParameters()}), where)
 
 
@@ -223,7 +223,7 @@ def test_the_rescaling_is_neither_trained_nor_there_without_need() -> None:
 
 
 def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(NetworkError, match="no head `qu`") as error:
+    with pytest.raises(NetworkError, match="unknown head `qu`") as error:
         build(NetworkParameters(heads_parameters=[HeadParameters("qu")]), spaces(Discrete(2)))
     assert error.value.hint.startswith("one of: policy, value, q")
 
@@ -244,7 +244,7 @@ def test_a_module_that_is_none_is_refused(made: Any) -> None:
 
 
 class Own(nn.Module):
-    """A user's module whose outputs can be spoilt."""
+    """A user-defined module whose outputs can be made wrong."""
 
     def __init__(self, where: Spaces, spoil: Any = None) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ def test_buffers_that_training_changes_are_found_and_left_as_they_were() -> None
         (lambda policy, value: (None, value), "policy of NoneType"),
     ],
 )
-def test_a_module_that_breaks_the_contract_is_told_how(spoil: Any, message: str) -> None:
+def test_a_module_that_breaks_the_contract_raises_an_error_with_the_reason(spoil: Any, message: str) -> None:
     with pytest.raises(NetworkError, match=message) as error:
         from_module(Own(spaces(Discrete(2)), spoil), spaces(Discrete(2)))
     assert "policy [N, 2], value [N]" in error.value.hint

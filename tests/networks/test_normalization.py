@@ -1,4 +1,4 @@
-"""Normalised observations: the statistics of all rows, however they are dealt out, and what a network makes of them."""
+"""Normalised observations: statistics that do not depend on the split of the rows, and networks that use them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def network(**changes: Any) -> torch.nn.Module:
 
 
 def test_moments_are_those_of_all_rows() -> None:
-    """Also where the mean is a million deviations from 0, which sums of squares do not survive."""
+    """Exact even for a mean a million deviations from 0, where sums of squares lose all digits."""
     every = rows(1000)
     found, exact = moments(every), every.astype(np.float64)
     assert found[0] == 1000
@@ -84,7 +84,7 @@ def test_no_rows_change_nothing() -> None:
     assert (module.normalizer.scale == 1).all()
 
 
-def test_a_network_that_has_seen_nothing_takes_what_comes() -> None:
+def test_a_network_without_statistics_does_not_change_observations() -> None:
     plain = build_network(NetworkParameters(), SPACES, torch.Generator().manual_seed(1))
     few = torch.from_numpy(rows(4)) / 1e4
     for mine, its in zip(network()(few), plain(few), strict=True):
@@ -104,7 +104,7 @@ def test_it_sees_mean_0_and_deviation_1() -> None:
     assert module.normalizer(torch.full((1, 3), -1e9)).tolist() == [[-10.0] * 3]
 
 
-def test_what_never_changes_is_0() -> None:
+def test_a_constant_element_becomes_0() -> None:
     module = Normalizer((3,))
     arrays = {f"normalizer.{name}": buffer.numpy() for name, buffer in module.named_buffers()}
     merge([moments(np.full((9, 3), 0.1, np.float32))], arrays)
@@ -137,7 +137,7 @@ def test_its_heads_are_those_of_the_network() -> None:
     assert len(heads) == 2
 
 
-def test_what_cannot_be_normalised() -> None:
+def test_observations_that_cannot_be_normalised_are_refused() -> None:
     for spec in (ObservationSpec((3,), "uint8"), InputArray((4, 4, 3), "uint8")):
         with pytest.raises(NetworkError, match="observations of uint8 cannot be normalised") as error:
             build_network(
@@ -149,5 +149,5 @@ def test_what_cannot_be_normalised() -> None:
     two = Spaces({"observation": SEEN, "measurements": InputArray((2,), "float32")}, Discrete(2))
     with pytest.raises(NetworkError, match="needs a single observation"):
         build_network(NetworkParameters(normalize_observations=True), two, torch.Generator())
-    with pytest.raises(NetworkError, match="that remembers nothing"):
+    with pytest.raises(NetworkError, match="without an LSTM"):
         network(middleware_parameters=LSTMMiddlewareParameters())

@@ -88,10 +88,10 @@ def test_lbfgs_walks_down_a_bowl() -> None:
 
 
 def test_unknown_names_and_missing_moments_are_refused() -> None:
-    with pytest.raises(NetworkError, match="no optimizer `Adam`") as error:
+    with pytest.raises(NetworkError, match="unknown optimizer `Adam`") as error:
         OptimizerSettings("Adam")
     assert "adam, adamw, rmsprop, sgd, lbfgs" in error.value.hint
-    with pytest.raises(NetworkError, match="lbfgs keeps its history outside of blocks"):
+    with pytest.raises(NetworkError, match="lbfgs stores its history outside of blocks"):
         FlatOptimizer(OptimizerSettings("lbfgs"))
     weights, (gradient, *_) = arrays()
     with pytest.raises(NetworkError, match="adam needs 2 moment arrays, got 0 and 0"):

@@ -1,4 +1,4 @@
-"""Predictions of several networks: in order, one call for each network, and what may not share a call does not."""
+"""Predictions of several networks: in order, with one call per network where rows are independent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 
 
 class Counting(nn.Module):
-    """A network that counts its calls, and normalises if asked."""
+    """A network that counts its calls, optionally with batch normalisation."""
 
     def __init__(self, spaces: Spaces, normalise: bool = False) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def test_a_pair_alone_is_its_prediction_to_the_bit() -> None:
     assert predict_in_parallel([]) == ()
 
 
-def test_a_network_that_normalises_by_the_batch_is_asked_one_by_one() -> None:
+def test_a_network_with_batch_statistics_gets_one_call_per_pair() -> None:
     one = network(module=lambda spaces: Counting(spaces, normalise=True))
     pairs = [(one, rows(4)), (one, rows(4))]
     predict_in_parallel(pairs)
@@ -78,5 +78,5 @@ def test_wrong_inputs_are_refused_as_by_predict() -> None:
     with pytest.raises(NetworkError, match=r"input `observation` is float32 \[4, 4\], expected float32 \[4, 3\]"):
         predict_in_parallel([(one, wrong), (one, wrong)])
     for entry in ((None, rows(2)), one, (one, None), (one,)):
-        with pytest.raises(NetworkError, match="entry 1 is no pair"):
+        with pytest.raises(NetworkError, match="entry 1 is not a pair"):
             predict_in_parallel([(one, rows(2)), entry])  # type: ignore[list-item]

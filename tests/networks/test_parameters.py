@@ -69,7 +69,7 @@ def test_optimizer_settings_take_the_fields_over() -> None:
         NetworkParameters(optimizer_type="Adagrad")
 
 
-def test_parameters_are_found_in_what_agents_have() -> None:
+def test_parameters_are_found_in_agent_parameters() -> None:
     main, critic = NetworkParameters(), NetworkParameters(learning_rate=0.1)
     wrappers = {"main": main, "critic": critic}
     assert network_parameters_of(main, "anything") is main

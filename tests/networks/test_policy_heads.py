@@ -116,5 +116,5 @@ def test_squashed_outputs_depend_on_the_observation_and_are_clamped() -> None:
 
 
 def test_impossible_heads_are_refused() -> None:
-    with pytest.raises(NetworkError, match="only a box"):
+    with pytest.raises(NetworkError, match="needs a box action"):
         SquashedPolicyHead(HeadParameters("squashed_policy"), Discrete(2))

@@ -31,7 +31,7 @@ def test_every_tensor_moves_by_the_rate(dtype: torch.dtype, rate: float) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_the_ends_are_exact_even_beside_what_is_not_finite(dtype: torch.dtype) -> None:
+def test_rates_0_and_1_are_exact_even_for_non_finite_values(dtype: torch.dtype) -> None:
     target, source = torch.tensor([-0.0, 0.1], dtype=dtype), torch.tensor([torch.inf, 0.3], dtype=dtype)
     polyak_step([target], [source], 0.0)
     assert target.tolist() == torch.tensor([-0.0, 0.1], dtype=dtype).tolist()
@@ -65,14 +65,14 @@ def test_a_flat_block_and_strided_tensors_get_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     ("targets", "sources", "rate", "cause"),
     [
-        ([torch.zeros(2)], [torch.ones(2)], 1.5, "between 0 and 1, got 1.5"),
-        ([torch.zeros(2)], [torch.ones(2)], float("nan"), "between 0 and 1, got nan"),
+        ([torch.zeros(2)], [torch.ones(2)], 1.5, "from 0 to 1, got 1.5"),
+        ([torch.zeros(2)], [torch.ones(2)], float("nan"), "from 0 to 1, got nan"),
         ([torch.zeros(2)], [torch.ones(1)], 0.5, r"shapes \[\(1,\)\] cannot update weights of shapes \[\(2,\)\]"),
         ([torch.zeros(2)], [], 0.5, r"weights of shapes \[\] cannot"),
         ([torch.zeros(2), np.zeros(2)], [torch.ones(2), np.ones(2)], 0.5, "this array is float64"),
     ],
 )
-def test_what_does_not_fit_changes_nothing(targets: Any, sources: Any, rate: float, cause: str) -> None:
+def test_arguments_that_do_not_fit_change_nothing(targets: Any, sources: Any, rate: float, cause: str) -> None:
     with pytest.raises(NetworkError, match=cause):
         polyak_step(targets, sources, rate)
     assert not any(target.any() for target in targets)

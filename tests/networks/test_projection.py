@@ -1,4 +1,4 @@
-"""Projection onto a support: mass and mean are kept, whatever is hit."""
+"""Projection onto a support: mass and mean do not change, even for exact hits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_support_hits_its_ends_and_its_middle() -> None:
 
 
 @pytest.mark.parametrize("bounds", SUPPORTS)
-def test_onto_its_own_support_a_distribution_is_itself(bounds: tuple[float, float, int]) -> None:
+def test_projection_onto_the_same_support_changes_nothing(bounds: tuple[float, float, int]) -> None:
     support = categorical_support(*bounds)
     mass = distribution(bounds[2])
     torch.testing.assert_close(project_categorical(support, mass, support), mass, atol=2e-6, rtol=0)
@@ -101,12 +101,12 @@ def test_the_end_of_an_episode_is_worth_zero_on_any_support() -> None:
         (torch.zeros(1), torch.ones(1), torch.zeros(1), "at least two atoms"),
     ],
 )
-def test_what_does_not_fit_is_refused(atoms: Tensor, mass: Tensor, support: Tensor, message: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(atoms: Tensor, mass: Tensor, support: Tensor, message: str) -> None:
     with pytest.raises(NetworkError, match=message):
         project_categorical(atoms, mass, support)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0, 1), (1.0, 1.0, 3), (2.0, 1.0, 3), (0.0, float("inf"), 3)])
 def test_supports_that_are_none_are_refused(bounds: tuple[float, float, int]) -> None:
-    with pytest.raises(NetworkError, match="no support of"):
+    with pytest.raises(NetworkError, match="invalid support of"):
         categorical_support(*bounds)

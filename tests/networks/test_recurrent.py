@@ -1,4 +1,4 @@
-"""Networks with an LSTM: a memory that goes in and comes out, in step with one long batch."""
+"""Networks with an LSTM: the state as input and output, and equality with one long batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_batch_of_steps_is_the_steps_one_by_one() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_the_memory_matters_and_begins_anew_with_an_episode() -> None:
+def test_the_state_matters_and_is_reset_at_the_start_of_an_episode() -> None:
     network = architecture()
     starts = np.zeros((STEPS, SEQUENCES), np.uint8)
     starts[2, 1] = 1
@@ -78,7 +78,7 @@ def test_the_cell_is_torchs_lstm() -> None:
     torch.testing.assert_close(state, torch.cat([hidden[0], memory[0]], -1))
 
 
-def test_gates_begin_orthogonal_and_remembering() -> None:
+def test_gates_are_orthogonal_and_the_forget_bias_is_1() -> None:
     cell = lstm_cell(LSTMMiddlewareParameters(number_of_lstm_cells=CELLS), CELLS)
     for gate in cell.weight_hh.detach().chunk(4):
         torch.testing.assert_close(gate @ gate.T, torch.eye(CELLS), atol=1e-5, rtol=0)
@@ -86,7 +86,7 @@ def test_gates_begin_orthogonal_and_remembering() -> None:
     assert biases.tolist() == [[0.0] * CELLS, [1.0] * CELLS, [0.0] * CELLS, [0.0] * CELLS]
 
 
-def test_it_learns_what_only_a_memory_can_know() -> None:
+def test_it_learns_a_task_that_needs_memory() -> None:
     """The target of every step is the first observation's sign; later observations are zero."""
     network = architecture(heads_parameters=[HeadParameters("value")], learning_rate=0.02)
     signs = np.float32([1.0, -1.0, 1.0])
@@ -130,8 +130,8 @@ def test_inputs_of_one_network_are_not_run_together() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(outputs, expected, strict=True))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_refused() -> None:
     middleware = LSTMMiddlewareParameters(number_of_lstm_cells=CELLS)
     copies = NetworkWrapper(NetworkParameters(middleware_parameters=middleware), False, False, "main", SPACES)
-    with pytest.raises(NetworkError, match="cannot be cut into batches"):
+    with pytest.raises(NetworkError, match="cannot be split into batches"):
         copies.train_in_batches({"observation": BATCH}, [np.zeros(15, np.float32)] * 2)

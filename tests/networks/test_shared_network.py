@@ -24,7 +24,7 @@ def version(layout: StateLayout) -> Version:
 
 
 class Run:
-    """A shared network over blocks that take turns, as those of a board, each full of what was there before."""
+    """A shared network over blocks that are reused in turn, as on a board, each with its former content."""
 
     def __init__(self, clip_gradients: float = 0.0, *, has_target: bool = True) -> None:
         self.layout = StateLayout(FlatParameters(module()), has_target=has_target)
@@ -128,7 +128,7 @@ def test_other_settings_count_from_the_next_update_on() -> None:
     assert np.array_equal(run.following.moments[0], clipped.following.moments[0])
 
 
-def test_what_has_not_begun_is_refused() -> None:
+def test_calls_outside_of_an_update_are_refused() -> None:
     run = Run()
     fresh = SharedNetwork(run.layout, OptimizerSettings("adam"))
     with pytest.raises(NetworkError, match="the global network has no block yet"):

@@ -85,12 +85,12 @@ def test_bounds_may_have_the_shape_of_the_action() -> None:
     assert squashed_distribution_for(Shaped()) == SquashedGaussian((2,), (-1.0, -2.0), (1.0, 2.0))  # type: ignore[arg-type]
 
 
-def test_what_has_no_bounds_or_no_closed_form_is_refused() -> None:
-    with pytest.raises(NetworkError, match="without finite bounds"):
+def test_actions_without_bounds_and_the_entropy_are_refused() -> None:
+    with pytest.raises(NetworkError, match="an action with finite bounds"):
         squashed_distribution_for(Box((1,), (-np.inf,), (1.0,)))
-    with pytest.raises(NetworkError, match="without finite bounds"):
+    with pytest.raises(NetworkError, match="an action with finite bounds"):
         squashed_distribution_for(Box((1,), (1.0,), (1.0,)))
-    with pytest.raises(NetworkError, match="only a box with bounds"):
+    with pytest.raises(NetworkError, match="needs a box action with bounds"):
         squashed_distribution_for(Discrete(2))
     with pytest.raises(NetworkError, match="no closed form") as error:
         SQUASHED.entropy(OUTPUTS)

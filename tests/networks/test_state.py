@@ -1,4 +1,4 @@
-"""The block of a learner's state: where things lie in it, and how its target follows."""
+"""The block of a learner's state: its layout, and the updates of its target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Block = npt.NDArray[np.uint8]
 
 
 def layout(has_target: bool = True) -> StateLayout:
-    """Of a network of 3 parameters and 7 buffers: weights, bias, and the statistics of a BatchNorm."""
+    """Returns the layout of a linear layer and a BatchNorm without parameters, whose statistics are buffers."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3, affine=False))
     return StateLayout(FlatParameters(network), has_target=has_target)
@@ -57,7 +57,7 @@ def test_ranges_do_not_overlap_and_fill_the_block() -> None:
     assert state.target(block).ctypes.data % 64 == 0
 
 
-def test_without_a_target_there_is_no_room_for_one() -> None:
+def test_a_layout_without_a_target_has_no_space_for_one() -> None:
     assert layout(has_target=False).bytes == layout().bytes - layout().weight_bytes
 
 

@@ -168,7 +168,7 @@ def test_gradients_and_weights_that_do_not_fit_change_nothing() -> None:
     weights[-1] = weights[-1][:1]
     with pytest.raises(NetworkError, match="weights of network `main/online` do not fit"):
         network.set_weights(weights)
-    with pytest.raises(NetworkError, match=r"between 0 and 1, got 1\.5"):
+    with pytest.raises(NetworkError, match=r"from 0 to 1, got 1\.5"):
         network.set_weights(network.get_weights(), rate=1.5)
     assert np.array_equal(flat(network.get_weights()), before)
 
@@ -185,7 +185,7 @@ def test_set_weights_mixes_and_get_weights_copies() -> None:
 
 
 class WithBuffers(nn.Module):
-    """A user's module with a normaliser, and a frozen parameter if asked."""
+    """A user-defined module with BatchNorm, and optionally a frozen parameter."""
 
     def __init__(self, spaces: Spaces) -> None:
         super().__init__()
@@ -321,7 +321,7 @@ def test_frozen_parameters_stay() -> None:
 
 @pytest.mark.parametrize("averaging", ["sum", "mean", "samples"])
 def test_accumulated_gradients_are_live(averaging: Any) -> None:
-    """One list of views serves for ever, and what is written there is part of what comes after."""
+    """The views stay valid, and values written to them enter later accumulations."""
     network, other = architecture(gradient_averaging=averaging), architecture()
     views = network.accumulated_gradients
     sizes = (1, 5, 2)
@@ -385,8 +385,8 @@ def test_clipping_may_come_last(method: GradientClippingMethod, scaler: float) -
 
 
 @pytest.mark.parametrize("optimizer_type", ["Adam", "RMSProp", "SGD", "LBFGS"])
-def test_an_update_whose_result_is_not_finite_is_not_applied(optimizer_type: str) -> None:
-    """Gradients of a finite norm, but the weights, or the squares of Adam, overflow. Afterwards training goes on."""
+def test_an_update_with_a_non_finite_result_is_not_applied(optimizer_type: str) -> None:
+    """Gradients of a finite norm, but the weights, or the squares of Adam, overflow. Afterwards training continues."""
     one, two = (architecture(optimizer_type=optimizer_type, learning_rate=0.01) for _ in range(2))
     for network in (one, two):
         network.train_on_batch(INPUTS, TARGETS)
@@ -398,7 +398,7 @@ def test_an_update_whose_result_is_not_finite_is_not_applied(optimizer_type: str
     assert one.updates == 1
     for network in (one, two):
         network.train_on_batch(INPUTS, TARGETS)
-    if optimizer_type == "LBFGS":  # whose history is forgotten
+    if optimizer_type == "LBFGS":  # a non-finite step clears its history
         assert np.isfinite(flat(one.get_weights())).all()
     else:
         assert np.array_equal(flat(one.get_weights()), flat(two.get_weights()))
@@ -425,7 +425,7 @@ def test_values_that_are_not_finite_are_not_set() -> None:
         network.set_variable_value("trunk.4.bias", np.full(3, np.inf, np.float32))
     with pytest.raises(NetworkError, match=r"variable `trunk.4.bias` do not fit: complex128"):
         network.set_variable_value("trunk.4.bias", np.ones(3, complex))
-    with pytest.raises(NetworkError, match="between 0 and 1, got nan"):
+    with pytest.raises(NetworkError, match="from 0 to 1, got nan"):
         network.set_weights(network.get_weights(), rate=float("nan"))
     assert np.array_equal(flat(network.get_weights()), before)
 
@@ -462,8 +462,8 @@ UNCLEAR: list[tuple[Any, str]] = [
     (lambda n: n.predict({}, initial_feed_dict=[OBSERVATIONS]), "a mapping from names to arrays, not list"),
     (lambda n: n.predict({"observation": RAGGED}), "input `observation` is not an array"),
     (lambda n: n.predict({"observation": OBSERVATIONS}, ["value"]), "has no output 'value'"),
-    (lambda n: n.predict({"observation": OBSERVATIONS}, "value"), "chosen by a list, not 'value'"),
-    (lambda n: n.predict({"observation": OBSERVATIONS}, 0), "chosen by a list, not 0"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, "value"), "must be a list, not 'value'"),
+    (lambda n: n.predict({"observation": OBSERVATIONS}, 0), "must be a list, not 0"),
     (lambda n: n.predict({"observation": OBSERVATIONS}, [0.0]), "has no output 0.0"),
     (lambda n: n.predict({"observation": OBSERVATIONS}, [True]), "has no output True"),
     (lambda n: n.predict({"observation": OBSERVATIONS}, [np.int64(-1)]), "has no output"),
@@ -471,7 +471,7 @@ UNCLEAR: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), UNCLEAR)
-def test_what_cannot_be_is_an_error_of_ours_and_changes_nothing(call: Any, message: str) -> None:
+def test_invalid_calls_raise_network_errors_and_change_nothing(call: Any, message: str) -> None:
     network = architecture()
     before = flat(network.get_weights())
     with pytest.raises(NetworkError, match=message):
@@ -480,7 +480,7 @@ def test_what_cannot_be_is_an_error_of_ours_and_changes_nothing(call: Any, messa
     assert (flat(network.accumulated_gradients).any(), network.updates) == (False, 0)
 
 
-def test_outputs_are_chosen_by_any_whole_numbers_and_named_in_the_error() -> None:
+def test_outputs_are_selected_by_whole_numbers_and_listed_in_the_error() -> None:
     network = architecture()
     policy, value = network.predict({"observation": OBSERVATIONS})
     assert np.array_equal(network.predict({"observation": OBSERVATIONS}, [np.int64(1)]), value)
@@ -500,7 +500,7 @@ def test_tensors_of_torch_are_arrays() -> None:
     assert np.array_equal(flat(other.get_weights()), flat(network.get_weights()))
 
 
-def test_gradients_are_computed_even_where_torch_was_told_not_to() -> None:
+def test_gradients_are_computed_even_under_no_grad() -> None:
     network = architecture()
     with torch.no_grad():
         network.accumulate_gradients(INPUTS, TARGETS)

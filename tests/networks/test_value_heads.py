@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from hive.envs.spec import Box, Discrete
 from hive.errors import NetworkError
-from hive.networks import DuelingQHead, DuelingQHeadParameters, HeadParameters, QHead, of_actions
+from hive.networks import DuelingQHead, DuelingQHeadParameters, HeadParameters, QHead, select_actions
 
 ACTION = Discrete(3)
 VALUES = torch.tensor([[1.0, 2.0, 5.0], [0.0, -1.0, 4.0]])
@@ -30,7 +30,7 @@ def test_the_loss_is_that_of_the_action_taken() -> None:
 
 def test_the_values_of_actions_may_have_more_axes() -> None:
     atoms = torch.arange(12.0).reshape(2, 3, 2)
-    assert of_actions(atoms, ACTIONS).tolist() == [[4.0, 5.0], [8.0, 9.0]]
+    assert select_actions(atoms, ACTIONS).tolist() == [[4.0, 5.0], [8.0, 9.0]]
 
 
 def test_dueling_values_are_the_state_and_the_advantage_over_the_mean() -> None:
@@ -41,7 +41,7 @@ def test_dueling_values_are_the_state_and_the_advantage_over_the_mean() -> None:
     assert float(head(columns).mean()) == 10.0
 
 
-def test_each_stream_may_have_a_layer_of_its_own() -> None:
+def test_each_stream_may_have_a_hidden_layer() -> None:
     head = DuelingQHead(DuelingQHeadParameters(hidden=8), ACTION)
     columns = torch.randn(5, head.width)
     assert head.width == 16

@@ -1,4 +1,4 @@
-"""Workers that meet: in order, once, and never for ever."""
+"""Synchronous workers: one call in the order of their numbers, and a wait that always ends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from hive.errors import NetworkError
 from hive.networks import WorkerGroup
 
-PATIENCE_S = 30.0  # of a test that would otherwise hang
+PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 
 
 def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """Runs every call in a thread of its own; what each raised."""
+    """Runs every call in a separate thread; returns what each raised."""
     raised: list[BaseException | None] = [None] * len(calls)
 
     def run(place: int) -> None:
@@ -56,7 +56,7 @@ def test_a_worker_alone_does_not_wait() -> None:
     assert acts == [{0: "mine"}]
 
 
-def test_who_stays_away_is_named_and_the_waiting_ends() -> None:
+def test_a_missing_worker_ends_the_wait_with_an_error_that_names_it() -> None:
     group: WorkerGroup[str] = WorkerGroup(4, timeout_s=0.5)
     raised = in_threads(
         *[lambda worker=worker: group.together("main", worker, None, lambda brought: None) for worker in (0, 2)]
@@ -76,7 +76,7 @@ def test_after_a_meeting_that_failed_the_next_one_works() -> None:
     assert acts == [{0: "again", 1: "again"}]
 
 
-def test_what_the_act_raises_all_of_them_raise() -> None:
+def test_all_workers_raise_the_error_of_act() -> None:
     group: WorkerGroup[str] = WorkerGroup(2)
 
     def act(brought: Mapping[int, Any]) -> None:
@@ -104,7 +104,7 @@ def test_networks_meet_each_for_itself_and_are_made_once() -> None:
 
 def test_numbers_are_checked() -> None:
     for workers, timeout_s in ((0, 1.0), (1.5, 1.0), (2, 0.0), (2, float("nan"))):
-        with pytest.raises(NetworkError, match="no group of"):
+        with pytest.raises(NetworkError, match="invalid group of"):
             WorkerGroup(workers, timeout_s=timeout_s)  # type: ignore[arg-type]
     group: WorkerGroup[str] = WorkerGroup(2, timeout_s=PATIENCE_S)
     for worker in (-1, 2):
@@ -117,4 +117,4 @@ def test_two_workers_of_one_number_are_found_out() -> None:
     raised = in_threads(*[lambda: group.together("main", 0, None, lambda brought: None)] * 2)
     texts = sorted(str(error) for error in raised)
     assert texts[0].startswith("no gradients of `main` from worker 1")
-    assert texts[1] == "worker 0 has brought gradients of `main` twice"
+    assert texts[1] == "worker 0 has contributed gradients of `main` twice"

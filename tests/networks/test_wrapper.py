@@ -26,7 +26,7 @@ from hive.networks import (
     aligned_block,
 )
 
-PATIENCE_S = 30.0  # of a test that would otherwise hang
+PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)
 INPUTS = {"observation": RNG.standard_normal((6, 3), dtype=np.float32), "output_0_0": RNG.integers(0, 2, 6)}
@@ -123,7 +123,7 @@ def test_reset_gradients_means_reset() -> None:
     assert not any(gradient.any() for gradient in copies.online_network.accumulated_gradients)
 
 
-def test_training_replaces_what_was_accumulated() -> None:
+def test_training_replaces_accumulated_gradients() -> None:
     one, two = wrapper(), wrapper()
     one.online_network.accumulate_gradients(INPUTS, [10 * target for target in TARGETS])
     one.train_and_sync_networks(INPUTS, TARGETS)
@@ -160,7 +160,7 @@ def test_gradients_are_clipped_by_the_factor_of_torch(scale: float, limit: float
     np.testing.assert_allclose(before - weights(copies.global_network), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_without_a_global_network_applying_to_it_says_what_to_do() -> None:
+def test_applying_to_a_missing_global_network_raises_an_error_with_a_hint() -> None:
     with pytest.raises(NetworkError, match="network `main` has no global copy") as error:
         wrapper(has_global=False).apply_gradients_to_global_network()
     assert "apply_gradients_and_sync_networks" in error.value.hint
@@ -199,9 +199,9 @@ def test_variables_are_live_and_local_or_global() -> None:
 
 
 def test_other_devices_are_refused() -> None:
-    with pytest.raises(NetworkError, match="cannot live on cuda"):
+    with pytest.raises(NetworkError, match="cannot be placed on cuda"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, worker_device="cuda")
-    with pytest.raises(NetworkError, match="cannot live on gpu"):
+    with pytest.raises(NetworkError, match="cannot be placed on gpu"):
         NetworkWrapper(NetworkParameters(), True, True, "main", SPACES, "gpu")
     NetworkWrapper(NetworkParameters(), False, False, "main", SPACES, "cpu", torch.device("cpu"))
 
@@ -233,9 +233,9 @@ def test_batches_of_uneven_arrays_are_refused_before_the_first() -> None:
     before = weights(copies.online_network)
     more = np.ones(12, np.float32)
     for arguments, message in (
-        ((INPUTS, [more, TARGETS[1]]), "as many rows each"),
-        (({**INPUTS, "output_0_0": INPUTS["output_0_0"][:5]}, TARGETS), "as many rows each"),
-        ((INPUTS, TARGETS, more), "as many rows each"),
+        ((INPUTS, [more, TARGETS[1]]), "equal numbers of rows"),
+        (({**INPUTS, "output_0_0": INPUTS["output_0_0"][:5]}, TARGETS), "equal numbers of rows"),
+        ((INPUTS, TARGETS, more), "equal numbers of rows"),
         ((INPUTS, TARGETS[:1]), "2 outputs and 1 targets"),
         ((INPUTS, None), "the targets are missing"),
         (({}, TARGETS), "needs the input"),
@@ -257,7 +257,7 @@ def test_gradients_of_another_network_are_refused() -> None:
 
 
 def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """Runs every call in a thread of its own; what each raised."""
+    """Runs every call in a separate thread; returns what each raised."""
     raised: list[BaseException | None] = [None] * len(calls)
 
     def run(place: int) -> None:
@@ -357,7 +357,7 @@ def test_asynchronous_workers_do_not_wait() -> None:
     assert one.global_network.updates == 43
 
 
-def test_a_worker_whose_gradients_are_bad_is_named_to_all() -> None:
+def test_all_workers_raise_an_error_that_names_the_one_with_bad_gradients() -> None:
     workers = members(2)
     before = weights(workers[0].global_network)
     for copies in workers:
@@ -411,7 +411,7 @@ def versions(state: StateLayout, clip: float | None = None) -> tuple[NetworkWrap
     return copies, now, following
 
 
-def test_no_copy_is_made_before_it_is_asked_for() -> None:
+def test_copies_are_built_at_their_first_use() -> None:
     copies, now, following = versions(state := state_layout())
     gradient = np.ones(state.flat.parameter_elements, np.float32)
     copies.apply_gradients_to_global_network(gradient, norm=1.0, step=1)
@@ -447,7 +447,7 @@ def test_updating_the_online_network_binds_it_and_its_target_to_the_block() -> N
 def test_a_network_that_is_read_in_place_has_no_rate() -> None:
     copies = in_a_run(state := state_layout())
     shared(copies).at(block_of(state, 1.0, 2.0))
-    with pytest.raises(NetworkError, match=r"network `main` is read in place, it has no rate of 0.5"):
+    with pytest.raises(NetworkError, match=r"network `main` is read in place, so its rate cannot be 0.5"):
         copies.update_online_network(0.5)
 
 
@@ -512,7 +512,7 @@ def test_a_run_takes_one_block_and_clips_by_the_global_norm() -> None:
     for gradients, found in ((None, "no gradient"), ([np.ones(3, np.float32)], "a list")):
         with pytest.raises(NetworkError, match=f"network `main` of a run is given {found}"):
             copies.apply_gradients_to_global_network(gradients)
-    with pytest.raises(NetworkError, match="is clipped by its global norm, not ClipByValue"):
+    with pytest.raises(NetworkError, match="must be clipped by global norm, not ClipByValue"):
         in_a_run(state, clip_gradients=0.5, gradients_clipping_method=GradientClippingMethod.ClipByValue)
 
 

@@ -60,7 +60,7 @@ class PowerCutError(BaseException):
 
 
 class PowerCut(FullDisk):
-    """At operation `fault` the power goes, and everything that was not forced onto the disk goes with it.
+    """A power cut at operation `fault`, which loses everything that was not forced onto the disk.
 
     Contents that were not synced are empty, entries whose folder was not synced are not there. Renames are on
     the disk at once, which is the worst they can be: before what they point at.
@@ -195,7 +195,7 @@ def test_the_power_cut_finds_a_missing_sync(tmp_path: Path) -> None:
 
 def test_an_existing_folder_is_not_replaced(tmp_path: Path) -> None:
     save(tmp_path / "1", Files())
-    with pytest.raises(RecordError, match="exists already"):
+    with pytest.raises(RecordError, match="already exists"):
         save(tmp_path / "1", Files())
     assert_whole(tmp_path / "1")
 
@@ -213,7 +213,7 @@ def test_an_error_inside_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_replaced(tmp_path: Path) -> None:
     killed = atomic_folder(tmp_path / "1")
-    (killed.__enter__() / "leftover").touch()  # and never ends it
+    (killed.__enter__() / "leftover").touch()  # and the block never ends
     save(tmp_path / "1", Files())
     assert_whole(tmp_path / "1")
     assert not (tmp_path / "1" / "leftover").exists()
@@ -221,7 +221,7 @@ def test_what_a_killed_writer_left_is_replaced(tmp_path: Path) -> None:
 
 def test_remove_unfinished(tmp_path: Path) -> None:
     killed = atomic_folder(tmp_path / "1")
-    fill(killed.__enter__(), Files())  # and never ends it
+    fill(killed.__enter__(), Files())  # and the block never ends
     save(tmp_path / "2", Files())
     (tmp_path / ".other").mkdir()
     assert len(os.listdir(tmp_path)) == 3
@@ -236,7 +236,7 @@ def test_a_changed_file_is_named(tmp_path: Path, name: str) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(RecordError, match=f"{name}.*checksum differs"):
+    with pytest.raises(RecordError, match=f"{name}.*checksum has changed"):
         check_folder(tmp_path / "1")
     file.write_bytes(data[:-1])
     with pytest.raises(RecordError, match=f"{name}.*size or checksum"):

@@ -48,7 +48,7 @@ class FullDisk(Files):
             self.refuse()
 
     def lose(self) -> None:
-        """What is not on the disk yet stays where it is."""
+        """Keep the content that is not on the disk yet."""
 
     def refuse(self) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -168,7 +168,7 @@ def assert_loads(checkpoint: Checkpoint) -> None:
 
 
 def newest_update(root: Path) -> int:
-    """Of the newest, which must load; no other may be offered, by any way of looking, that does not load."""
+    """Return the update of the newest checkpoint. Check that it loads, and that no function returns a damaged one."""
     causes: list[str] = []
     newest = newest_checkpoint(root, refused=causes.append)
     assert causes == []
@@ -249,7 +249,7 @@ def test_the_order_is_that_of_numbers(tmp_path: Path) -> None:
 
 def test_an_intact_one_is_not_written_again(tmp_path: Path) -> None:
     save(tmp_path, 3, mean_return=1.0)
-    with pytest.raises(RecordError, match="000003` exists already"):
+    with pytest.raises(RecordError, match="000003` already exists"):
         save(tmp_path, 3, mean_return=2.0)
     assert list_checkpoints(tmp_path, verify=True)[0].mean_return == 1.0
 
@@ -302,7 +302,7 @@ def test_an_older_format_is_read_and_a_newer_one_is_refused(
         (folder / "state.json").write_text(json.dumps({"update": 5, **written}))
     causes: list[str] = []
     assert (newest_checkpoint(tmp_path, refused=causes.append) is not None) == is_read
-    assert causes == ([] if is_read else [f"`{tmp_path}/000005` is of checkpoint format 3; this hive reads 1 to 2"])
+    assert causes == ([] if is_read else [f"`{tmp_path}/000005` has checkpoint format 3; this hive reads 1 to 2"])
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
@@ -318,7 +318,7 @@ def test_bit_flips_fall_back_to_the_previous_one(tmp_path: Path, name: str) -> N
         assert newest.update == 1
         assert len(causes) == 1
         assert "/000002" in causes[0]
-        assert name in causes[0] or name == "DONE"  # what DONE then says of a file is what is wrong
+        assert name in causes[0] or name == "DONE"  # with a changed DONE, the error names another file
         assert [checkpoint.update for checkpoint in list_checkpoints(tmp_path, verify=True)] == [1]
         flip(file, position)
     assert newest_update(tmp_path) == 2
@@ -463,7 +463,7 @@ def test_a_power_cut_at_every_operation_of_a_write(tmp_path: Path, power_cut: ty
     assert appeared == ([] if power_cut.renames_are_lost else [OPERATIONS_OF_A_WRITE - 1])
     save(tmp_path, 2, power_cut(OPERATIONS_OF_A_WRITE))
     assert newest_update(tmp_path) == 2
-    assert sorted(os.listdir(tmp_path)) == ["000001", "000002"]  # each write cleared what was left before it
+    assert sorted(os.listdir(tmp_path)) == ["000001", "000002"]  # each write removed the leftovers of the one before
 
 
 @DISKS

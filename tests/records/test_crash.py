@@ -31,7 +31,7 @@ def test_a_report(run: RunDirectory) -> None:
         "collector-3 failed: EnvironmentFailed: wrong shape (210, 160)\n"
         "\ndoing\nenv.step\n"
         "\ntraceback\nTraceback\n  in step\n"
-        "\nstory\nstarting -> running\nrunning -> failed\n"
+        "\ntransition history\nstarting -> running\nrunning -> failed\n"
         "\nstacks\nthread 1\n"
     )
 

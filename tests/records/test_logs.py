@@ -81,7 +81,7 @@ def test_repeats_fold(log: logging.Logger, tmp_path: Path) -> None:
     for _ in range(4):
         log.warning("slow %s", "100%")
     assert texts(path) == ["collector-3 WARN slow 100%"]
-    log.error("slow 100%")  # of another level: something else
+    log.error("slow 100%")  # another level makes it another message
     log.warning("slow 100%")
     log.warning("slow 100%")
     close_log(log)

@@ -1,4 +1,4 @@
-"""NanDumps: whole or not at all, few, small enough, and read back with everything that NaN is made of."""
+"""NaN dumps: complete or absent, limited in number and size, and read back unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hive.errors import RecordError
-from hive.records import nan_dumps, read_specimen, write_specimen
+from hive.records import nan_dumps, read_nan_dump, write_nan_dump
 
 ARRAYS = {
     "inputs": np.array([[1.0, np.nan], [np.inf, -np.inf]], np.float32),
@@ -21,9 +21,9 @@ FACTS = {"cause": "loss", "text": "the loss is nan", "state_version": 16}
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    path = write_specimen(tmp_path / "not-finite", "gradient-worker-0-000017", ARRAYS, FACTS)
+    path = write_nan_dump(tmp_path / "not-finite", "gradient-worker-0-000017", ARRAYS, FACTS)
     assert path == tmp_path / "not-finite" / "gradient-worker-0-000017"
-    arrays, facts = read_specimen(path)
+    arrays, facts = read_nan_dump(path)
     assert facts == {**FACTS, "left_out": []}
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -32,40 +32,40 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_one_of_a_name_and_ten_of_a_run_are_enough(tmp_path: Path) -> None:
-    written = [write_specimen(tmp_path, f"gradient-worker-0-{n % 20:06d}", ARRAYS, FACTS) for n in range(40)]
+    written = [write_nan_dump(tmp_path, f"gradient-worker-0-{n % 20:06d}", ARRAYS, FACTS) for n in range(40)]
     assert [path is not None for path in written] == [True] * nan_dumps.KEPT + [False] * (40 - nan_dumps.KEPT)
     (tmp_path / "gradient-worker-0-000000" / "DONE").unlink()
-    assert write_specimen(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is None
+    assert write_nan_dump(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is None
 
 
 def test_a_killed_writer_does_not_count(tmp_path: Path) -> None:
     for n in range(nan_dumps.KEPT):
         (tmp_path / f".gradient-worker-{n}-000000.hive-tmp").mkdir()
-    assert write_specimen(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is not None
+    assert write_nan_dump(tmp_path, "gradient-worker-0-000000", ARRAYS, FACTS) is not None
 
 
 def test_the_largest_arrays_are_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nan_dumps, "LARGEST_BYTES", 40)
-    path = write_specimen(tmp_path, "a", ARRAYS, FACTS)
+    path = write_nan_dump(tmp_path, "a", ARRAYS, FACTS)
     assert path is not None
-    arrays, facts = read_specimen(path)
+    arrays, facts = read_nan_dump(path)
     assert set(arrays) == {"inputs", "rollout-0-17.valid"}
     assert facts["left_out"] == ["rollout-0-17.actions", "rollout-0-17.final_index"]
 
 
 def test_a_damaged_one_is_refused_by_name(tmp_path: Path) -> None:
-    path = write_specimen(tmp_path, "a", ARRAYS, FACTS)
+    path = write_nan_dump(tmp_path, "a", ARRAYS, FACTS)
     assert path is not None
     file = path / nan_dumps.ARRAYS_FILE
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(RecordError, match=r"arrays\.safetensors` is not what was written"):
-        read_specimen(path)
+    with pytest.raises(RecordError, match=r"arrays\.safetensors` is damaged"):
+        read_nan_dump(path)
 
 
 def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="cannot make"):
-        write_specimen(tmp_path / "file" / "not-finite", "a", ARRAYS, FACTS)
+        write_nan_dump(tmp_path / "file" / "not-finite", "a", ARRAYS, FACTS)
     assert os.listdir(tmp_path) == ["file"]

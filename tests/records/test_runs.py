@@ -73,7 +73,7 @@ def test_facts_come_back(tmp_path: Path) -> None:
     write_run_facts(directory, written)
     assert read_run_facts(directory) == written
     directory.run_file.write_text('{"name": "pong-1", "pid": "1"}')
-    with pytest.raises(RecordError, match="`pid` is not of the type int"):
+    with pytest.raises(RecordError, match="`pid` is not of type int"):
         read_run_facts(directory)
 
 
@@ -135,7 +135,7 @@ def test_find_runs_sorts_by_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / ".latest.b-1").symlink_to("b-1")
     assert [found.name for found in find_runs(tmp_path)] == ["a-2", "b-1", "b-2", "a-1"]
-    RunDirectory.create(tmp_path, "c")  # not started yet: by its folder, which is of today
+    RunDirectory.create(tmp_path, "c")  # not started yet: sorted by the time of its folder
     assert find_runs(tmp_path)[-1].name == "c-1"
     shutil.rmtree(tmp_path / "a-1")
     assert [found.name for found in find_runs(tmp_path)] == ["a-2", "b-1", "b-2", "c-1"]

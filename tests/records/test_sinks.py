@@ -14,7 +14,7 @@ RECORD = MetricsRecord(updates=3, env_steps=1536, seconds=2.25, values={"learner
 
 
 class Memory:
-    """A sink that keeps records, and fails where it is told to."""
+    """A sink that stores records and fails in the method `failing`."""
 
     def __init__(self, failing: str = "") -> None:
         self.failing = failing

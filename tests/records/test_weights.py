@@ -52,7 +52,7 @@ def test_equal_weights_are_equal_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", ">f4", "O", "U3"])
 def test_a_foreign_dtype_is_refused_before_anything_is_written(tmp_path: Path, dtype: str) -> None:
-    with pytest.raises(RecordError, match=r"`wrong` is .*, a checkpoint holds float32, float64"):
+    with pytest.raises(RecordError, match=r"`wrong` is .*; a checkpoint holds float32, float64"):
         save_weights(tmp_path, {"wrong": np.zeros(3, dtype)}, {})
     assert list(tmp_path.iterdir()) == []
 

@@ -73,7 +73,7 @@ def run() -> Iterator[Run]:
     run.memory.close()
 
 
-def test_before_anything_happened_every_channel_but_boards_has_an_empty_account(run: Run) -> None:
+def test_every_channel_except_boards_starts_with_an_empty_account(run: Run) -> None:
     empty = {"produced": 0, "consumed": 0, "dropped": {}, "in_flight": 0}
     assert run.accounts == {"rollouts": empty, "reports": empty}
 
@@ -103,7 +103,7 @@ def test_message_channels_are_counted_by_their_producers(run: Run) -> None:
         run.status[0].count(f"reports:{name}", delta)
     for name, delta in (("produced", 4), ("consumed", 1), ("overflow", 1), ("consumer_died", 2)):
         run.status[1].count(f"reports:{name}", delta)
-    run.status[2].count("reports:produced", 1000)  # a consumer's counter of that name says nothing
+    run.status[2].count("reports:produced", 1000)  # a consumer's counter of that name is ignored
     account = run.accounts["reports"]
     assert account == {"produced": 9, "consumed": 3, "dropped": {"overflow": 3, "consumer_died": 2}, "in_flight": 1}
     assert holds(account)

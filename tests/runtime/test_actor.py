@@ -84,7 +84,7 @@ def test_endpoints_are_what_is_marked() -> None:
 
 
 def test_an_endpoint_is_asynchronous() -> None:
-    with pytest.raises(TypeError, match=r"`.*wrong` is an endpoint and so must be `async def`"):
+    with pytest.raises(TypeError, match=r"endpoint `.*wrong` must be `async def`"):
 
         @endpoint  # type: ignore[type-var]
         def wrong(self: Any) -> int:
@@ -106,7 +106,7 @@ async def test_an_actor_need_not_define_anything() -> None:
     assert Actor.numbered
 
 
-async def test_an_actor_asks_its_process() -> None:
+async def test_an_actor_uses_its_actor_context() -> None:
     actor, host = Actor(), Host()
     actor.actor_context = host  # type: ignore[assignment]
     await actor.drain()
@@ -125,7 +125,7 @@ def test_a_handle_used_before_the_run_says_so() -> None:
         with pytest.raises(TopologyError) as caught:
             call()
         assert str(caught.value) == "`counter-0` is not running yet"
-        assert "not while the topology is built" in caught.value.hint
+        assert "cannot be called while the topology is built" in caught.value.hint
 
 
 async def test_a_bound_handle_calls() -> None:

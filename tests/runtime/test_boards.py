@@ -108,7 +108,7 @@ def test_versions_never_go_back() -> None:
     channel.publish(5)
     channel.writer.begin()
     for version in (5, 4):
-        with pytest.raises(ValueError, match=f"versions never go back: {version} after 5"):
+        with pytest.raises(ValueError, match=f"versions must increase: {version} after 5"):
             channel.writer.publish(version)
     channel.writer.publish(9)
     assert channel.writer.latest == 9
@@ -143,7 +143,7 @@ async def test_a_dead_reader_holds_no_block() -> None:
     assert (block == 5).all()
 
 
-def test_a_writer_that_seals_without_publishing_is_told() -> None:
+def test_begin_raises_when_sealed_versions_are_not_published() -> None:
     channel = Channel()
     channel.publish(0, 1)
     channel.view.words.pin(0, 0)

@@ -1,4 +1,4 @@
-"""Whose line it is that fails while a topology is built, and where the traceback goes."""
+"""Building a topology: which user line an error names, and where the traceback is kept."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hive.records import RunDirectory
 from hive.runtime.building import build, load
 from hive.runtime.topology import Topology
 
-NUMBERS = itertools.count()  # of modules: Python imports each name once
+NUMBERS = itertools.count()  # for module names: Python imports each name once
 
 
 def module(folder: Path, text: str) -> str:
-    """A new module there, by name."""
+    """Write a new module into the folder and return its name."""
     name = f"mine_{next(NUMBERS)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.py").write_text(text)
@@ -41,7 +41,7 @@ def run_of(tmp_path: Path, scheme: str) -> RunDirectory:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working folder, which is where users' modules are found."""
+    """Use a temporary working folder, in which user modules are found."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -55,7 +55,7 @@ def refusal(config: Config, tmp_path: Path) -> HiveError:
 # --- the line
 
 
-def test_the_last_line_of_ones_own_is_named(tmp_path: Path) -> None:
+def test_the_innermost_user_line_is_named(tmp_path: Path) -> None:
     name = module(tmp_path, "def topology(config, directory):\n    return inner()\n\ndef inner():\n    return 1 / 0\n")
     error = refusal(config_of(f"{name}:topology"), tmp_path)
     assert type(error) is TopologyError
@@ -64,7 +64,7 @@ def test_the_last_line_of_ones_own_is_named(tmp_path: Path) -> None:
     assert isinstance(error.__cause__, ZeroDivisionError)
 
 
-def test_a_line_that_calls_into_a_library_is_ones_own(tmp_path: Path) -> None:
+def test_a_user_line_that_calls_a_library_is_named(tmp_path: Path) -> None:
     text = "import json, numpy\n\ndef topology(config, directory):\n    return {}\n"
     for call, kind in (("json.loads('{')", "JSONDecodeError"), ("numpy.zeros(-1)", "ValueError")):
         name = module(tmp_path, text.format(call))
@@ -72,7 +72,7 @@ def test_a_line_that_calls_into_a_library_is_ones_own(tmp_path: Path) -> None:
         assert error.startswith(f"the topology cannot be built: {name}.py:4 raised {kind}: ")
 
 
-def test_a_line_elsewhere_bears_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_outside_the_working_folder_has_its_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = module(tmp_path / "far", "x = 1\nraise OSError\n")
     monkeypatch.syspath_prepend(tmp_path / "far")
     error = refusal(config_of(f"{name}:topology"), tmp_path)
@@ -84,10 +84,10 @@ def test_a_line_elsewhere_bears_its_whole_path(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
-def test_an_installed_package_is_named_where_there_is_nothing_else(
+def test_an_installed_package_is_named_only_without_user_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """A user may install what is his own; a package that a scheme of his calls is not where he has to look."""
+    """A user may install his own code; but if a user line calls an installed package, the user line is named."""
     packages = tmp_path / folder
     monkeypatch.syspath_prepend(packages)
     installed = module(packages, "def topology(config, directory):\n    raise OSError('no licence')\n")
@@ -108,8 +108,8 @@ def test_a_file_that_is_not_python(tmp_path: Path, lines: str) -> None:
         assert str(error) == f"the topology cannot be built: {name}.py:{number} raised SyntaxError: invalid syntax"
 
 
-def test_what_a_module_of_ones_own_lacks_is_told_with_its_line(tmp_path: Path) -> None:
-    """hive says that it cannot import it; the line says which import it was."""
+def test_a_failed_import_in_a_user_module_is_named_with_its_line(tmp_path: Path) -> None:
+    """hive reports that the module cannot be imported; the line shows which import failed."""
     name = module(tmp_path, "x = 1\nimport no_such_package\n")
     error = refusal(config_of(f"{name}:topology"), tmp_path)
     cause = "ModuleNotFoundError: No module named 'no_such_package'"
@@ -137,10 +137,10 @@ def test_a_network_that_cannot_be_imported(tmp_path: Path) -> None:
         assert str(error).startswith(f"the network cannot be built: {name}.py:2 raised {kind}")
 
 
-# --- what is left as it is
+# --- errors that stay unchanged
 
 
-def test_errors_of_hive_say_it_themselves(tmp_path: Path) -> None:
+def test_errors_of_hive_stay_unchanged(tmp_path: Path) -> None:
     name = module(tmp_path, "import hive\n\ndef topology(config, directory):\n    return hive.Topology()['x']\n")
     error = refusal(config_of(f"{name}:topology"), tmp_path)
     assert str(error) == "no group `x` in this topology"
@@ -149,15 +149,15 @@ def test_errors_of_hive_say_it_themselves(tmp_path: Path) -> None:
     assert "package.module:function" in error.hint
 
 
-def test_an_environment_of_ones_own_is_told_as_environments_are(tmp_path: Path) -> None:
+def test_errors_of_custom_environments_stay_unchanged(tmp_path: Path) -> None:
     name = module(tmp_path, "import no_such_simulator\n")
     error = refusal(load_config("mine.toml", text=f'env.id = "{name}:Robot"\n'), tmp_path)
     assert type(error) is EnvironmentMissing
     assert str(error) == f"`{name}:Robot` needs the module `no_such_simulator`, which is not installed"
 
 
-def test_faults_of_hive_are_nobody_elses(tmp_path: Path) -> None:
-    """Not of a library that hive called, either."""
+def test_bugs_of_hive_stay_unchanged(tmp_path: Path) -> None:
+    """Also if a library that hive called has raised."""
     config = config_of()
     broken: Any = dataclasses.replace(config, env=None)
     with pytest.raises(AttributeError):
@@ -167,7 +167,7 @@ def test_faults_of_hive_are_nobody_elses(tmp_path: Path) -> None:
         build(wide, tmp_path)
 
 
-def test_what_works_is_built(tmp_path: Path) -> None:
+def test_a_valid_topology_is_built(tmp_path: Path) -> None:
     name = module(tmp_path, "import hive\n\ndef topology(config, directory):\n    return hive.Topology()\n")
     assert type(build(config_of(f"{name}:topology"), tmp_path)) is Topology
     assert type(load(str(run_of(tmp_path, f"{name}:topology").path))) is Topology
@@ -198,7 +198,7 @@ def test_errors_of_hive_leave_no_report(tmp_path: Path) -> None:
     assert list(run.crashes.iterdir()) == []
 
 
-def test_where_no_report_can_be_written_the_error_is_told_even_so(tmp_path: Path) -> None:
+def test_the_error_is_raised_even_if_no_report_can_be_written(tmp_path: Path) -> None:
     run = run_of(tmp_path, f"{module(tmp_path, 'raise KeyError')}:topology")
     run.crashes.rmdir()
     run.crashes.write_text("in the way")
@@ -207,6 +207,6 @@ def test_where_no_report_can_be_written_the_error_is_told_even_so(tmp_path: Path
     assert caught.value.hint == ""
 
 
-def test_a_run_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_run_directory(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="is not a run directory"):
         load(str(tmp_path / "nothing"))

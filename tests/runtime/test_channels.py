@@ -229,7 +229,7 @@ async def test_balance_goes_where_the_demand_is() -> None:
     assert [messages for _, _, messages in channel.mail[2, 0]] == [(Number(4),)]
 
 
-async def test_balance_prefers_who_got_the_least_among_equals() -> None:
+async def test_balance_prefers_the_consumer_with_the_fewest_messages() -> None:
     channel = Channel(window=5, consumers=2)
     for value in range(6):
         await channel.send(value)
@@ -270,7 +270,7 @@ async def test_a_broadcast_that_waits_goes_at_the_pace_of_the_slowest() -> None:
     assert await channel.try_send(2)
 
 
-async def test_a_broadcast_to_nobody_is_nothing() -> None:
+async def test_a_broadcast_without_consumers_counts_nothing() -> None:
     for when_full in ("wait", "drop_oldest"):
         channel = Channel("broadcast", when_full, consumers=0)  # type: ignore[arg-type]
         await channel.send(1)
@@ -300,7 +300,7 @@ async def test_a_balanced_channel_can_drop_the_oldest_too() -> None:
     assert channel.account == account(4, 2, overflow=2)
 
 
-async def test_a_balanced_message_for_nobody_is_dropped_and_counted() -> None:
+async def test_a_balanced_message_without_consumers_is_counted_as_dropped() -> None:
     channel = Channel("balance", "drop_oldest", consumers=0)
     await channel.send(1, 2)
     assert channel.account == account(2, 0, overflow=2)
@@ -322,8 +322,8 @@ async def test_fail_says_at_once_that_there_is_no_room(pattern: Pattern) -> None
 # --- acknowledgements
 
 
-async def test_who_is_done_tells_all_its_totals_once_more_and_what_it_told() -> None:
-    """Also those that it has told before: whoever missed them hears them now."""
+async def test_a_consumer_that_is_done_repeats_and_returns_its_totals() -> None:
+    """It repeats totals that it has sent before, because an earlier Ack may have been lost."""
     channel = Channel(window=8)
     await channel.send(1, 2, 3, 4, 5)
     channel.deliver((1, 0))
@@ -332,7 +332,7 @@ async def test_who_is_done_tells_all_its_totals_once_more_and_what_it_told() -> 
     channel.acks.clear()
     assert channel.receivers[1, 0].conclude() == [protocol.Ack(0, PRODUCER, 1, 0, 0, 2, 0, 8)]
     assert channel.acks == [((1, 0), (PRODUCER, 0), 2, 0, 8)]
-    channel.start_producer()  # the one before is dead: nobody is there whom it could be told
+    channel.start_producer()  # the totals are those of the earlier incarnation
     await channel.send(6)
     channel.deliver((1, 0))
     assert channel.receivers[1, 0].conclude() == [protocol.Ack(0, PRODUCER, 1, 0, 1, 0, 0, 8)]
@@ -398,7 +398,7 @@ async def test_few_acknowledgements_for_many_messages() -> None:
     assert channel.acks[-1][2:4] == (17, 0), "the last one is always acknowledged"
 
 
-async def test_when_nothing_is_left_every_producer_is_told() -> None:
+async def test_an_empty_queue_acknowledges_every_producer() -> None:
     receiver, acks = receiver_with(window=16)
     for producer in ((0, 0), (7, 0), (3, 1)):
         for sequence in (1, 2, 3):
@@ -537,7 +537,7 @@ async def test_a_new_incarnation_begins_with_a_window_and_a_sequence_of_its_own(
     assert channel.account == account(2, 1, consumer_died=1)
 
 
-async def test_a_new_incarnation_replaces_one_whose_death_was_not_heard_of() -> None:
+async def test_a_new_incarnation_replaces_one_whose_exit_was_not_reported() -> None:
     channel = Channel(window=4)
     await channel.send(1, 2)
     channel.sender.joined((1, 1), 4)
@@ -560,7 +560,7 @@ async def test_repeated_and_late_news_change_nothing() -> None:
     assert channel.account == account(1, 0, consumer_died=1)
 
 
-async def test_a_producers_next_incarnation_counts_what_nobody_can_acknowledge_now() -> None:
+async def test_a_restarted_producer_drops_the_messages_in_flight() -> None:
     channel = Channel(window=4)
     await channel.send(1, 2, 3)
     channel.deliver((1, 0), 1)
@@ -763,7 +763,7 @@ class Chaos(Channel):
             self.received.setdefault(consumer, []).extend(m.value for m in taken if isinstance(m, Number))
 
     def check(self) -> None:
-        """What holds at any moment."""
+        """Check the invariants that hold at any moment."""
         account, in_flight = self.account, self.in_flight()
         assert holds(account), account
         assert account["in_flight"] == sum(in_flight.values())
@@ -774,7 +774,7 @@ class Chaos(Channel):
             assert values == sorted(set(values)), "in order, and none twice"
 
     def check_end(self) -> None:
-        """When everything has arrived that still can, only what was lost last is in flight: nobody can know of it."""
+        """Deliver all messages, after which only messages that were lost last are in flight."""
         for consumer in list(self.mail):
             self.deliver(consumer)
             self.consume(consumer, 1000)
@@ -808,7 +808,7 @@ def test_the_account_holds_whatever_happens(
 
 
 def waits_for_room(channel: Channel, lose: Callable[[list[tuple[int, int, Sequence[Message]]]], None]) -> list[int]:
-    """Two messages fill the window and `lose` takes some of them; the producer sends a third. What was received."""
+    """Fill the window with two messages, of which `lose` removes some, send a third, and return what was received."""
     received: list[int] = []
 
     async def main() -> None:
@@ -880,7 +880,7 @@ def test_a_question_changes_nothing_where_nothing_was_lost() -> None:
     assert receiver.receive_nowait() == Number(3)
 
 
-async def test_nobody_is_asked_who_has_room() -> None:
+async def test_a_consumer_with_room_receives_no_query() -> None:
     channel = Channel(window=8)
     await channel.send(*range(5))
     assert [messages for _, _, messages in channel.mail[1, 0] if not messages] == []

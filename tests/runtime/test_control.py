@@ -54,7 +54,7 @@ def folder() -> Iterator[Path]:
 
 
 class Run:
-    """What the server asks and tells."""
+    """Records the requests that the server passes on."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
@@ -141,7 +141,7 @@ async def ask(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: 
 # --- the supervisor's side
 
 
-async def test_a_view_sees_the_status_as_often_as_it_asks(folder: Path) -> None:
+async def test_a_view_may_request_the_status_repeatedly(folder: Path) -> None:
     async with serving(folder) as (server, run), view(folder) as ends:
         for _ in range(3):
             assert await ask(ends, GiveStatus()) == Status(STATUS)
@@ -149,7 +149,7 @@ async def test_a_view_sees_the_status_as_often_as_it_asks(folder: Path) -> None:
         assert len(server.views) == 1
 
 
-async def test_a_run_is_asked_to_end(folder: Path) -> None:
+async def test_a_view_ends_a_run(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
         assert await ask(ends, Down("enough", False)) == Accepted()
         assert await ask(ends, Down("now", True)) == Accepted()
@@ -243,7 +243,7 @@ either_loop = pytest.mark.parametrize(
 def test_closing_ends_a_view_that_has_only_just_come(
     folder: Path, turns: int, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """However far the loop is with it, nobody hears of it only when Python tidies up: its view would wait that long."""
+    """The connection is closed however far the loop has got with it, not only by a later garbage collection."""
 
     async def serve(line: socket.socket) -> None:
         run = Run()
@@ -323,7 +323,7 @@ async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
     await ControlServer(control_path(folder), run).close()
 
 
-async def test_what_a_run_refuses_is_told_with_its_way_out_and_the_line_stays_open(folder: Path) -> None:
+async def test_a_refusal_has_a_hint_and_leaves_the_connection_open(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as ends:
         refused = await ask(ends, Scale(("collection.workers=0",)))
         assert refused == Refused("nobody would collect", "take one")
@@ -336,23 +336,23 @@ async def test_what_a_run_refuses_is_told_with_its_way_out_and_the_line_stays_op
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told once a second is told every hundredth."""
+    """Send the status every hundredth of a second instead of every second."""
     monkeypatch.setattr(control_server, "PUSH_S", 0.01)
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_who_watches_is_told_again_and_again(folder: Path) -> None:
+async def test_a_watching_view_receives_the_status_repeatedly(folder: Path) -> None:
     async with serving(folder) as (server, run):
         async with view(folder) as ends:
             assert await ask(ends, Watch()) == Status(STATUS)
             assert [await read(ends[0], ANSWERS) for _ in range(3)] == [Status(STATUS)] * 3
             assert run.shown >= 4
         await until(lambda: not server.views)
-        await until(lambda: len(asyncio.all_tasks()) == 1)  # nobody is told any more
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # no task sends the status any more
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_one_document_serves_all_who_watch(folder: Path) -> None:
+async def test_one_document_serves_all_watching_views(folder: Path) -> None:
     async with serving(folder) as (_, run), view(folder) as first, view(folder) as second:
         await ask(first, Watch())
         await ask(second, Watch())
@@ -374,7 +374,7 @@ async def test_who_watches_can_ask_too(folder: Path) -> None:
 
 @pytest.mark.usefixtures("at_once")
 async def test_a_view_that_does_not_read_misses_some(folder: Path) -> None:
-    """What waits for it is bounded, whatever it does."""
+    """The server buffers a bounded number of bytes for it."""
     async with serving(folder) as (_, run), view(folder) as other:
         run.large = "x" * 500_000
         async with view(folder) as (_, writer):
@@ -382,7 +382,7 @@ async def test_a_view_that_does_not_read_misses_some(folder: Path) -> None:
             await ask(other, Watch())
             for _ in range(50):
                 await read(other[0], ANSWERS)
-            tasks = [task for task in asyncio.all_tasks() if "_tell" in repr(task)]
+            tasks = [task for task in asyncio.all_tasks() if "_push" in repr(task)]
             waiting = [task.get_coro().cr_frame.f_locals["writer"].transport for task in tasks]  # type: ignore[union-attr]
             assert max(transport.get_write_buffer_size() for transport in waiting) < 3 * len(run.large)
 
@@ -420,7 +420,7 @@ async def test_an_actor_is_inspected(folder: Path) -> None:
 async def test_a_client_watches_inspects_and_kills(folder: Path) -> None:
     def look() -> list[dict[str, Any]]:
         watching, asking = open_control(folder), open_control(folder)
-        seen = [watching.watch(), watching.told(), watching.told()]
+        seen = [watching.watch(), watching.next_status(), watching.next_status()]
         assert asking.inspect("a-0") == ("in run of a-0", ("starting -ready-> ready",))
         asking.kill("a-0", by_hand=False)
         watching.close()
@@ -433,18 +433,18 @@ async def test_a_client_watches_inspects_and_kills(folder: Path) -> None:
         await until(lambda: not server.views)
 
 
-def test_a_watcher_that_is_told_something_else(folder: Path, listener: socket.socket) -> None:
+def test_an_unexpected_reply_to_a_watching_view(folder: Path, listener: socket.socket) -> None:
     client = open_control(folder)
     line, _ = listener.accept()
     line.sendall(pack(Status(STATUS)) + pack(Accepted()))
     assert client.watch() == STATUS
-    with pytest.raises(UsageError, match="something else than its status"):
-        client.told()
+    with pytest.raises(UsageError, match="unexpected reply to a status request"):
+        client.next_status()
     line.close()
     client.close()
 
 
-async def test_a_client_scales_and_hears_why_not(folder: Path) -> None:
+async def test_a_client_scales_and_receives_refusals(folder: Path) -> None:
     def scale(count: int) -> None:
         client = open_control(folder)
         try:
@@ -461,7 +461,7 @@ async def test_a_client_scales_and_hears_why_not(folder: Path) -> None:
         await until(lambda: not server.views)
 
 
-async def test_a_client_steers_and_hears_why_not(folder: Path) -> None:
+async def test_a_client_sets_keys_and_receives_refusals(folder: Path) -> None:
     async with serving(folder) as (_, run):
 
         def steer() -> None:
@@ -479,7 +479,7 @@ async def test_a_client_steers_and_hears_why_not(folder: Path) -> None:
         assert run.steered == ["pause", "resume", "save", "set algorithm.learning_rate=1e-4"]
 
 
-async def test_a_client_asks_and_leaves(folder: Path) -> None:
+async def test_a_client_sends_requests_and_disconnects(folder: Path) -> None:
     def look() -> dict[str, Any]:
         client = open_control(folder)
         status = client.status()
@@ -495,7 +495,7 @@ async def test_a_client_asks_and_leaves(folder: Path) -> None:
 
 
 def test_a_change_of_the_messages_is_another_protocol() -> None:
-    """Whoever changes them adds one to PROTOCOL, and writes what they are now here."""
+    """A change of a message increases PROTOCOL and is written down here. Names of fields are not on the wire."""
     said = {name: dict(cls.__annotations__) for name, cls in (REQUESTS | ANSWERS).items()}
     assert (PROTOCOL, said) == (
         1,
@@ -507,7 +507,7 @@ def test_a_change_of_the_messages_is_another_protocol() -> None:
             "Refused": {"text": "str", "hint": "str"},
             **{key: {"sets": "tuple[str, ...]"} for key in ("Set", "Scale")},
             "Status": {"status": "Tree"},
-            "Inspection": {"stack": "str", "story": "tuple[str, ...]"},
+            "Inspection": {"stack": "str", "transitions": "tuple[str, ...]"},
         },
     )
 
@@ -527,7 +527,7 @@ async def test_a_run_of_another_hive_is_refused_by_its_protocol(folder: Path) ->
     assert caught.value.hint.startswith("use the hive that started it (0.0.9); `kill -TERM ")
 
 
-def test_nobody_listens(folder: Path) -> None:
+def test_no_supervisor_listens(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"no supervisor listens in .*No such file or directory"):
         open_control(folder)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -552,11 +552,11 @@ def test_a_supervisor_that_does_not_answer(
     client = open_control(folder)
     with pytest.raises(UsageError, match="the supervisor does not answer") as caught:
         client.status()
-    assert caught.value.hint == "it may be stopped: look at its state with `ps`"
+    assert caught.value.hint == "it may be stopped: check its state with `ps`"
     client.close()
 
 
-def test_a_supervisor_that_dies_before_its_answer(folder: Path, listener: socket.socket) -> None:
+def test_a_supervisor_that_exits_before_it_answers(folder: Path, listener: socket.socket) -> None:
     client = open_control(folder)
     line, _ = listener.accept()
     line.sendall(pack(Status(STATUS))[:10])

@@ -1,4 +1,4 @@
-"""The end of a run: who saves last, who is killed over it, and what of that fails the run."""
+"""Ending a run: which actors stop last, which are killed, and which failures fail the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from mortal_worlds import Restarting, World
+from supervised_world import Restarting, World
 
 from hive.runtime.actor import Actor
 from hive.runtime.ending import LAST_TRIES
@@ -21,7 +21,7 @@ class Ends(Actor):
 
 
 class Saves(Actor):
-    """Runs until it is told to stop, and then takes 3 s to save something; raises in its first `lives`, at `where`."""
+    """Takes 3 s to save when asked to drain; raises at `where` in its first `lives` incarnations."""
 
     def __init__(self, where: str = "", lives: int = 99) -> None:
         self.where, self.lives = where, lives
@@ -54,10 +54,10 @@ def ending(*, last: bool, **parameters: Any) -> Topology:
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("where", ["drain", "run", "teardown"])
-def test_what_is_raised_at_the_end_is_told_and_fails_the_run_of_whoever_is_last(where: str, last: bool) -> None:
-    """The goal was reached, and what should have been kept of it was not: whoever waits for the exit code hears it.
+def test_an_error_at_the_end_is_logged_and_fails_the_run_only_for_last_actors(where: str, last: bool) -> None:
+    """The goal was reached but its state was not saved, so the exit code must report a failure.
 
-    Who is not to be last has nothing to save, and what it raises is told.
+    An actor that is not `last` has nothing to save, so its error is only logged.
     """
     world = World(topology=ending(last=last, where=where))
     if last:
@@ -67,10 +67,10 @@ def test_what_is_raised_at_the_end_is_told_and_fails_the_run_of_whoever_is_last(
         assert (world.outcome.state, world.outcome.reason, world.outcome.error) == ("finished", "goal", "")
     assert len(world.deaths) == len(world.texts("died")) == (1 + LAST_TRIES if last else 1)
     assert "nothing was saved" in world.deaths[0].traceback
-    assert world.outcome.exact  # of what was learned
+    assert world.outcome.exact  # an exit during the end changes no weights
 
 
-def test_who_is_to_be_last_gets_another_try() -> None:
+def test_a_last_actor_is_started_again() -> None:
     world = World(topology=ending(last=True, where="run", lives=1))
     assert (world.outcome.state, world.outcome.error, world.outcome.exact) == ("finished", "", True)
     assert world.texts("saved") == ["by incarnation 1"]
@@ -78,11 +78,11 @@ def test_who_is_to_be_last_gets_another_try() -> None:
 
 
 class Striking(Restarting):
-    """Kills or stops saves-0, a second after it was told to stop, as often as `strikes` says."""
+    """Kills or stops saves-0 `strikes` times, each a second after it was asked to drain."""
 
     stop = False
     strikes = 1
-    struck = False  # it is in state T
+    struck = False  # whether it is in state T
 
     def begin(self, supervisor: Supervisor) -> None:
         for number in range(self.strikes):
@@ -111,7 +111,7 @@ class Stubborn(Striking):
 
 
 class Lingers(Actor):
-    """Ends the run, and has something to do after that."""
+    """Ends the run and still has work to do afterwards."""
 
     async def run(self) -> None:
         self.end_run("goal")
@@ -121,7 +121,7 @@ class Lingers(Actor):
         self.note("torn down", "in the end")
 
 
-def test_to_be_told_to_stop_cuts_no_teardown_short() -> None:
+def test_a_drain_request_does_not_interrupt_teardown() -> None:
     topology = Topology()
     topology.add(Lingers)
     world = World(topology=topology)
@@ -129,26 +129,26 @@ def test_to_be_told_to_stop_cuts_no_teardown_short() -> None:
 
 
 @pytest.mark.parametrize("table", [Striking, Stopping])
-def test_who_is_killed_or_stopped_over_its_saving_saves_after_all(table: type[Restarting]) -> None:
+def test_an_actor_killed_or_stopped_while_saving_saves_after_a_restart(table: type[Restarting]) -> None:
     world = World(topology=ending(last=True), table=table)
     assert world.texts("saved") == ["by incarnation 1"]
     assert (world.outcome.state, world.outcome.error) == ("finished", "")
     assert len(world.texts("died")) == 1
 
 
-def test_who_is_killed_again_and_again_over_its_saving_has_not_saved() -> None:
+def test_an_actor_killed_repeatedly_while_saving_fails_the_run() -> None:
     world = World(topology=ending(last=True), table=Stubborn)
     assert (world.outcome.state, world.texts("saved")) == ("failed", [])
     assert world.outcome.error == "saves-0 failed at the end: it was killed before it had finished"
 
 
-def test_who_takes_too_long_to_save_has_not_saved() -> None:
+def test_an_actor_that_saves_too_slowly_fails_the_run() -> None:
     world = World(topology=ending(last=True), drain_s=2.0)
     assert (world.outcome.state, world.texts("saved")) == ("failed", [])
     assert world.outcome.error == "saves-0 failed at the end: it did not stop in time before it had finished"
 
 
-def test_who_only_had_to_stop_is_not_missed() -> None:
+def test_a_late_actor_without_state_to_save_does_not_fail_the_run() -> None:
     world = World(topology=ending(last=False), drain_s=2.0)
     assert (world.outcome.state, world.texts("killed")) == ("finished", ["saves-0 did not stop within 2.0 s"])
     assert world.texts("died") == []

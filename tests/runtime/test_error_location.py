@@ -1,4 +1,4 @@
-"""Whose line raised, and what a signal is called."""
+"""The user line that raised an error, and names of signals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hive.runtime.error_location import place_in, place_of, signal_name
 
 def caught(work: object) -> BaseException:
     assert callable(work)
-    with pytest.raises(Exception) as error:  # noqa: PT011  # whatever it is
+    with pytest.raises(Exception) as error:  # noqa: PT011  # any error
         work()
     return error.value
 
@@ -26,19 +26,19 @@ def test_the_line_that_raised() -> None:
     assert place_of(caught(mine)).endswith(f"test_error_location.py:{line}")
 
 
-def test_what_the_standard_library_raises_is_of_whoever_called_it() -> None:
+def test_an_error_in_the_standard_library_is_located_in_its_caller() -> None:
     def call() -> None:
         json.loads("{")
 
     assert place_of(caught(call)).endswith(f"test_error_location.py:{call.__code__.co_firstlineno + 1}")
 
 
-def test_a_mistake_in_a_file_that_could_not_be_read_is_in_that_file() -> None:
+def test_a_syntax_error_is_located_in_its_file() -> None:
     error = caught(lambda: compile("a = (", "/home/me/own.py", "exec"))
     assert place_of(error) == "/home/me/own.py:1"
 
 
-def test_where_code_is_that_does_not_come_back() -> None:
+def test_the_line_that_is_being_executed() -> None:
     def at() -> str:
         frame = inspect.currentframe()
         assert frame is not None
@@ -53,5 +53,5 @@ def test_where_code_is_that_does_not_come_back() -> None:
     ("number", "name"),
     [(9, "SIGKILL"), (signal.SIGRTMIN, "SIGRTMIN"), (40, "signal 40"), (signal.SIGRTMAX, "SIGRTMAX")],
 )
-def test_what_a_signal_is_called(number: int, name: str) -> None:
+def test_names_of_signals(number: int, name: str) -> None:
     assert signal_name(number) == name

@@ -1,4 +1,4 @@
-"""What follows a death: who is told what, what comes back, and what a report holds. Real deaths: live/test_death.py."""
+"""Handling exits: announcements, restarts and crash reports. Real processes are killed in live/test_death.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from mortal_worlds import Restarting, World
+from supervised_world import Restarting, World
 
 from hive.errors import ActorFailed
 from hive.runtime.actor import Actor
@@ -15,18 +15,18 @@ from hive.runtime.messages import Message
 from hive.runtime.ports import Inlet, Outlet
 from hive.runtime.processes import Exit, StartLost
 from hive.runtime.states import ActorState
-from hive.runtime.supervisor import EVENTS_TOLD, Supervisor
+from hive.runtime.supervisor import REPORTED_EVENTS, Supervisor
 from hive.runtime.topology import Topology
 
 
 def own(text: str) -> str:
-    """Without the line of mortal_worlds.py, which must be there."""
-    without, count = re.subn(r" \([^()]*mortal_worlds\.py:\d+\)", "", text)
+    """Return the text without its line of supervised_world.py, which must be present."""
+    without, count = re.subn(r" \([^()]*supervised_world\.py:\d+\)", "", text)
     assert count == 1, text
     return without
 
 
-def test_one_that_raises_comes_back_and_is_reported() -> None:
+def test_an_actor_that_raises_is_restarted_and_reported() -> None:
     world = World(lives=2)
     assert (world.outcome.state, world.outcome.reason, world.outcome.exact) == ("finished", "stands", False)
     assert world.outcome.restarts == {"bystander-0": 0, "bystander-1": 0, "falls-0": 2}
@@ -37,7 +37,7 @@ def test_one_that_raises_comes_back_and_is_reported() -> None:
         assert "raise ValueError" in death.traceback
         assert death.story[-1].startswith("running -died-> failed")
         assert any("hello: from bystander-1" in event for event in death.events)
-        assert death.stacks == ""  # nobody else is disturbed for a death that is made good
+        assert death.stacks == ""  # stacks of the others are read only if the run ends
     assert [own(text) for text in world.texts("died")] == [
         f"falls-0 died in `runtime`: ValueError: fell in life {life}; restart {life + 1} of 5" for life in range(2)
     ]
@@ -47,7 +47,7 @@ def test_one_that_raises_comes_back_and_is_reported() -> None:
     ]
 
 
-def test_the_death_that_ends_a_run_tells_what_everybody_was_doing() -> None:
+def test_the_report_of_the_exit_that_ends_a_run_has_all_stacks() -> None:
     world = World(lives=9, restarts=1)
     assert (world.outcome.state, world.outcome.report) == ("failed", "crash/falls-0-2.txt")
     assert own(world.outcome.error) == (
@@ -61,19 +61,19 @@ def test_a_report_holds_the_last_events_and_no_more() -> None:
     world = World(lives=30, restarts=100, window_s=1e9)
     assert world.outcome.state == "finished"
     last = world.deaths[-1].events
-    assert len(last) == EVENTS_TOLD
+    assert len(last) == REPORTED_EVENTS
     assert last[-1].endswith("restarted: falls-0 is back after 0 ms")
     assert [float(event.split()[0]) for event in last] == sorted(float(event.split()[0]) for event in last)
 
 
-def test_where_there_is_no_room_it_is_tried_again() -> None:
+def test_a_start_without_room_is_retried() -> None:
     world = World(lives=1, refused=[1, 2])
     assert world.outcome.state == "finished"
     assert world.texts("not started") == ["falls-0 cannot be started: no room"] * 2
     assert world.outcome.restarts["falls-0"] == 1
 
 
-def test_where_there_is_no_room_for_long_the_run_ends() -> None:
+def test_repeated_starts_without_room_end_the_run() -> None:
     world = World(lives=1, refused=range(1, 99), restarts=3)
     why = "falls-0 cannot be started: no room"
     limit = "4 times within 60 s; [supervision] restarts = 3"
@@ -82,12 +82,12 @@ def test_where_there_is_no_room_for_long_the_run_ends() -> None:
     assert world.outcome.error == f"{why} ({limit})"
 
 
-def test_a_first_start_without_room_is_the_end_of_it() -> None:
+def test_a_first_start_without_room_raises() -> None:
     with pytest.raises(ActorFailed, match="falls-0 cannot be started: no room"):
         World(lives=0, refused=[0])
 
 
-# --- done, beside others that are not
+# --- an actor that is done before the others
 
 
 class Number(Message):
@@ -114,7 +114,7 @@ class Hears(Actor):
 
 
 @pytest.mark.parametrize("process", [None, "both"])
-def test_who_is_done_is_waited_for_by_nobody_wherever_it_lives(process: str | None) -> None:
+def test_no_actor_waits_for_one_that_is_done(process: str | None) -> None:
     topology = Topology()
     numbers, one, all_ = (
         topology.add(Numbers),
@@ -139,21 +139,21 @@ class Waiting(Restarting):
         return await super().start(process, incarnation, address)
 
 
-def test_who_is_not_there_yet_is_not_stuck() -> None:
+def test_a_process_that_is_not_forked_yet_is_not_stuck() -> None:
     world = World(lives=1, table=Waiting, phase_limit_s=5.0)
     assert (world.outcome.state, world.texts("killed")) == ("finished", [])
     assert world.texts("restarted") == ["falls-0 is back after 8000 ms"]
 
 
 class Cancelled(Waiting):
-    """Somebody kills falls-0 while it waits."""
+    """Kills falls-0 while its start waits."""
 
     def begin(self, supervisor: Supervisor) -> None:
         process = supervisor.table["falls-0"]
         asyncio.get_running_loop().call_later(4.0, lambda: supervisor.kill(process, "killed by hand"))
 
 
-def test_who_is_killed_before_it_is_there_dies_when_it_is() -> None:
+def test_a_process_killed_during_its_start_is_killed_after_the_fork() -> None:
     world = World(lives=1, table=Cancelled)
     assert world.outcome.state == "finished"
     assert [death.error for death in world.deaths[1:]] == ["killed by hand"]
@@ -161,7 +161,7 @@ def test_who_is_killed_before_it_is_there_dies_when_it_is() -> None:
 
 
 class Losing(Restarting):
-    """The second start of falls-0 is lost, when what was started has begun already; it is dead for certain by then."""
+    """Loses the second start of falls-0 after the new process has begun; it is killed before StartLost is raised."""
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
         pid = await super().start(process, incarnation, address)
@@ -179,16 +179,16 @@ class Losing(Restarting):
         self.supervisor_ = supervisor
 
 
-def test_a_start_that_is_lost_is_made_again_by_another_incarnation() -> None:
-    """The one that nobody knows of has said Hello, and was told to begin: its number may never be used again."""
+def test_a_lost_start_is_repeated_by_another_incarnation() -> None:
+    """The lost incarnation has sent Hello and received Begin, so its number must not be used again."""
     world = World(lives=1, table=Losing)
     assert (world.outcome.state, world.outcome.reason) == ("finished", "stands")
     assert world.supervisor.table["falls-0"].incarnation == 2
-    assert world.outcome.restarts["falls-0"] == 1  # nobody counts what was not its fault
+    assert world.outcome.restarts["falls-0"] == 1  # a lost start is not counted as a restart
     assert [own(death.error) for death in world.deaths] == ["ValueError: fell in life 0"]
 
 
-# --- faults of our own
+# --- bugs of the supervisor
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_every_signal_has_a_name(number: int, text: str) -> None:
 
 
 class Faulty(Restarting):
-    """What it says of an exit cannot be understood."""
+    """Makes the handling of an exit raise."""
 
     def begin(self, supervisor: Supervisor) -> None:
         def reclaim(*_: Any) -> None:
@@ -208,8 +208,8 @@ class Faulty(Restarting):
         supervisor.recovery.reclaim = reclaim  # type: ignore[method-assign]
 
 
-def test_a_fault_of_the_supervisor_ends_the_run_loudly() -> None:
-    """It has burying to do that it cannot: the run would wait for the dead for ever."""
+def test_a_bug_in_the_supervisor_ends_the_run_with_a_report() -> None:
+    """Reclaiming fails: without an end the run would wait forever for the actor that exited."""
     world = World(lives=1, table=Faulty, drain_s=1.0)
     assert (world.outcome.state, world.outcome.reason) == ("failed", "the supervisor failed")
     assert world.outcome.error == "the supervisor failed: ZeroDivisionError: our fault"

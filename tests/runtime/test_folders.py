@@ -18,7 +18,7 @@ RUN = Path("/somewhere/runs/cartpole-1")
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary folder of this test's own."""
+    """A temporary folder for this test only."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def dead_pid() -> int:
-    """The number of a process that is gone."""
+    """The pid of a process that has exited."""
     process = subprocess.Popen([sys.executable, "-P", "-S", "-c", ""])
     process.wait()
     return process.pid
@@ -52,7 +52,7 @@ def test_the_root_is_private_whatever_the_umask(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("loose", [0o755, 0o770, 0o701])
-def test_a_root_that_others_may_enter_is_refused(temporary: Path, loose: int) -> None:
+def test_a_root_that_other_users_can_access_is_refused(temporary: Path, loose: int) -> None:
     root = socket_root()
     root.chmod(loose)
     with pytest.raises(PlatformError, match="is not a private folder of yours") as caught:
@@ -60,7 +60,7 @@ def test_a_root_that_others_may_enter_is_refused(temporary: Path, loose: int) ->
     assert caught.value.hint == f"remove it, or: chmod 700 {root}"
 
 
-def test_a_root_of_somebody_else_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_of_another_user_is_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: temporary.stat().st_uid + 1)
     with pytest.raises(PlatformError, match="is not a private folder of yours"):
         socket_root()
@@ -79,14 +79,14 @@ def test_a_file_in_place_of_the_root_is_refused(temporary: Path) -> None:
         socket_root()
 
 
-def test_a_temporary_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+def test_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(PlatformError, match=r"cannot make .* for sockets") as caught:
         socket_root()
     assert caught.value.hint == "set TMPDIR to a folder of yours"
 
 
-def test_every_run_has_a_private_folder_that_knows_its_supervisor() -> None:
+def test_every_run_has_a_private_folder_that_names_its_supervisor() -> None:
     one, other = make_socket_folder(RUN), make_socket_folder(RUN)
     assert one != other
     for folder in (one, other):
@@ -103,19 +103,19 @@ def test_paths_are_short_enough_for_a_socket(monkeypatch: pytest.MonkeyPatch) ->
     assert length + len("/") + 40 + len("-99999") <= 107
 
 
-def test_sweeping_removes_what_the_dead_left(dead_pid: int) -> None:
+def test_sweep_removes_folders_of_supervisors_that_have_exited(dead_pid: int) -> None:
     gone, older, reused, alive = (make_socket_folder(RUN) for _ in range(4))
     (gone / "owner").write_text(f"{dead_pid} 12345\n/runs/pong-1")
     (gone / "control").touch()
-    (older / "owner").write_text(f"{dead_pid} 12345")  # of a version that did not say whose it was
-    (reused / "owner").write_text(f"{os.getpid()} 1\n{RUN}")  # the number is another process's now
+    (older / "owner").write_text(f"{dead_pid} 12345")  # an older version, which did not write the run directory
+    (reused / "owner").write_text(f"{os.getpid()} 1\n{RUN}")  # the pid now belongs to another process
     assert sweep() == sorted([Path("/runs/pong-1"), RUN])
     assert list(socket_root().iterdir()) == [alive]
     assert sweep() == []
 
 
 @pytest.mark.parametrize("text", [None, "", "12", "x y", "1 2 3", "\udcff"])
-def test_sweeping_leaves_alone_what_it_cannot_judge(text: str | None) -> None:
+def test_sweep_keeps_folders_with_an_unreadable_owner(text: str | None) -> None:
     folder = make_socket_folder(RUN)
     (folder / "owner").unlink()
     if text is not None:
@@ -125,7 +125,7 @@ def test_sweeping_leaves_alone_what_it_cannot_judge(text: str | None) -> None:
     assert folder.exists()
 
 
-def test_the_folders_are_the_register_of_what_lives(dead_pid: int) -> None:
+def test_live_owners_lists_the_active_runs(dead_pid: int) -> None:
     other = Path("/elsewhere/pong-7")
     make_socket_folder(other)
     make_socket_folder(RUN)
@@ -136,6 +136,6 @@ def test_the_folders_are_the_register_of_what_lives(dead_pid: int) -> None:
 
 def test_an_owner_that_names_no_run_is_not_listed() -> None:
     folder = make_socket_folder(RUN)
-    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}")  # of an earlier version
+    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}")  # as an earlier version wrote it
     assert live_owners() == []
     assert sweep() == []

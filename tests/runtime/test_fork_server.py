@@ -1,4 +1,4 @@
-"""The fork server where the machine has no room for another process. (How it forks and sweeps: live/test_death.py.)"""
+"""The fork server on a machine without room for another process. live/test_death.py tests forking and sweeping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def descriptors() -> int:
 
 
 def refusal(lines: tuple[socket.socket, socket.socket]) -> str:
-    """What the server says when it cannot fork; it lives on and has lost no descriptor."""
+    """Return the server's refusal to fork; check that the server continues and has leaked no descriptor."""
     ours, theirs = lines
     server, before = _Server(theirs), descriptors()
     for _ in range(3):
@@ -51,7 +51,7 @@ def test_the_first_fork_fails(lines: tuple[socket.socket, socket.socket], monkey
 
 
 def test_the_second_fork_fails(lines: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle process, which says so and ends."""
+    """The middle process reports the error and exits."""
     real, server = os.fork, os.getpid()
 
     def fork() -> int:
@@ -63,7 +63,7 @@ def test_the_second_fork_fails(lines: tuple[socket.socket, socket.socket], monke
     assert refusal(lines) == "Cannot allocate memory"
 
 
-def test_the_middle_process_dies_before_it_can_say(
+def test_the_middle_process_is_killed_before_it_reports(
     lines: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, server = os.fork, os.getpid()
@@ -74,10 +74,10 @@ def test_the_middle_process_dies_before_it_can_say(
         return real()
 
     monkeypatch.setattr(os, "fork", fork)
-    assert refusal(lines) == "Killed before it was there"
+    assert refusal(lines) == "Killed before it had started"
 
 
-def test_there_is_no_descriptor_for_its_answer(
+def test_no_descriptor_is_left_for_the_pipe(
     lines: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pipe() -> tuple[int, int]:

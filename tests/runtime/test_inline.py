@@ -30,13 +30,13 @@ from hive.runtime.protocol import (
     Call,
     Deliver,
     Done,
-    Doorbell,
     Failed,
     Hello,
     Joined,
     Left,
     Member,
     Note,
+    Notify,
     Ready,
     Reply,
 )
@@ -368,7 +368,7 @@ def test_a_share_is_claimed_by_its_owner_only() -> None:
     assert claimed == {0: {0, 2}, 1: {1, 3}}
 
 
-def test_what_nobody_consumed_is_dropped_as_run_ended() -> None:
+def test_unconsumed_messages_are_dropped_as_run_ended() -> None:
     class Maker(Actor):
         rollouts = Outlet(Rollout)
 
@@ -510,7 +510,7 @@ same_or_apart = pytest.mark.parametrize("process", [None, "both"])
 
 
 @same_or_apart
-def test_a_run_ends_when_all_but_those_who_only_answer_are_done(process: str | None) -> None:
+def test_a_run_ends_when_only_serving_actors_remain(process: str | None) -> None:
     async def work(worker: Worker) -> None:
         assert await worker.handles["counter"].add(2) == 2
 
@@ -544,7 +544,7 @@ def test_calls_may_cross() -> None:
 
 
 @same_or_apart
-def test_a_remote_error_says_who_what_and_where(process: str | None) -> None:
+def test_a_remote_error_names_the_actor_the_cause_and_the_place(process: str | None) -> None:
     async def work(counter: Any) -> RemoteError:
         with pytest.raises(RemoteError) as caught:
             await counter.fail("x")
@@ -575,7 +575,7 @@ def test_a_call_has_a_deadline() -> None:
         begun = loop.time()
         with pytest.raises(TimeoutError) as caught:
             await counter.hang(deadline_s=2.0)
-        assert str(caught.value) == "`counter-0.hang` did not answer within 2.0 s"
+        assert str(caught.value) == "`counter-0.hang` did not reply within 2.0 s"
         assert await counter.add(1) == 1
         return loop.time() - begun
 
@@ -622,8 +622,8 @@ def test_handles_travel_in_lists_and_actors_may_call_each_other() -> None:
 
 
 @pytest.mark.parametrize("more", [1, 100])
-def test_a_call_to_nobody_of_this_run(more: int) -> None:
-    """Of another topology, or with a slip in the name: nothing comes of waiting for it."""
+def test_a_call_to_an_unknown_actor(more: int) -> None:
+    """An actor of another topology, or a misspelled name, fails at once, because no wait would help."""
     times: list[float] = []
 
     async def work(worker: Worker) -> None:
@@ -632,10 +632,10 @@ def test_a_call_to_nobody_of_this_run(more: int) -> None:
         with pytest.raises(TopologyError) as caught:
             await worker.handles["counter"].add(1)
         times.append(loop.time() - begun)
-        assert str(caught.value) == "`teacher.add` is called, and there is no `teacher` in this run"
+        assert str(caught.value) == "cannot call `teacher.add`: this run has no actor `teacher`"
         there = ", ".join(f"counter-{number}" for number in range(min(more, 20)))
         others = f" and {more - 19} more" if more > 20 else ", worker-0"
-        assert caught.value.hint == f"there are: {there}{others}"
+        assert caught.value.hint == f"its actors are: {there}{others}"
         worker.end_run("called")
 
     t = Topology()
@@ -702,7 +702,7 @@ def test_an_actor_knows_itself_and_lives_in_order() -> None:
     assert story == [("built", "curious-0", 0, 0, True, 5), ("setup", "curious-0", True), "run", "teardown"]
 
 
-def test_nobody_runs_before_everybody_is_set_up() -> None:
+def test_no_actor_runs_before_all_are_set_up() -> None:
     story: list[str] = []
 
     class Slow(Actor):
@@ -817,7 +817,7 @@ def test_an_actor_that_raises_ends_the_run_and_is_named(where: str) -> None:
     assert supervisor.reason == "faulty-0 failed"
     assert named(supervisor, "faulty-0", "the box is shut")
     assert supervisor.hint == "open it"
-    assert [any("-died-> failed" in line for line in machine.story) for machine in supervisor.machines] == [
+    assert [any("-died-> failed" in line for line in machine.history) for machine in supervisor.machines] == [
         False,
         False,
         True,
@@ -833,7 +833,7 @@ def test_an_error_without_a_text_is_named_by_its_type() -> None:
     assert named(supervisor, "faulty-0", "ZeroDivisionError")
 
 
-def test_an_actor_that_raises_while_it_is_told_to_stop() -> None:
+def test_an_actor_that_raises_while_it_drains() -> None:
     t = Topology()
     t.add(Faulty, where="drain", error=ValueError("cannot stop"))
     t.add(Worker, work=end_it)
@@ -917,13 +917,13 @@ def test_a_request_stops_the_run() -> None:
     assert outcome.channels["out"]["produced"] == 4
 
 
-def test_a_request_to_stop_now_does_not_wait_for_anybody() -> None:
+def test_a_request_to_stop_now_does_not_wait_for_any_actor() -> None:
     class Stubborn(Idle):
         async def drain(self) -> None:
             await asyncio.Event().wait()
 
     async def ask(worker: Worker) -> None:
-        supervisors[0].request("now", now=True)
+        supervisors[0].request("now", at_once=True)
 
     supervisors: list[Supervisor] = []
     t = Topology()
@@ -971,7 +971,7 @@ def test_a_drain_has_a_deadline() -> None:
     supervisors: list[Supervisor] = []
     outcome = run(t, virtual=True, seconds=1, settings=Settings(drain_s=3), watch=supervisors.append)
     assert outcome.state == "stopped"
-    assert supervisors[0].machines[0].story[-1].endswith("-died-> finished (it did not stop in time)")
+    assert supervisors[0].machines[0].history[-1].endswith("-died-> finished (it did not stop in time)")
 
 
 def test_who_does_not_stop_costs_the_last_nothing_of_what_they_save() -> None:
@@ -1084,7 +1084,7 @@ def posting(messages: Callable[[Supervisor], list[tuple[str, Frames]]]) -> Outco
     return run(t, virtual=True, watch=supervisors.append)
 
 
-def test_garbage_in_any_inbox_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_in_any_mailbox_is_harmless(caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(0)
 
     def garbage(supervisor: Supervisor) -> list[tuple[str, Frames]]:
@@ -1101,8 +1101,8 @@ def test_garbage_in_any_inbox_hurts_nobody(caplog: pytest.LogCaptureFixture) -> 
 WILD: list[Message] = [
     *(
         Reply(77, 0, None, "", "", ""),
-        Doorbell(99),
-        Doorbell(-5),
+        Notify(99),
+        Notify(-5),
         Left(99, 0, ""),
         Left(0, 7, "", with_run=True),
         Begin(),
@@ -1125,7 +1125,7 @@ WILD: list[Message] = [
 
 
 @pytest.mark.parametrize("message", WILD, ids=repr)
-def test_a_message_that_makes_no_sense_hurts_nobody(message: Message) -> None:
+def test_an_inconsistent_message_is_harmless(message: Message) -> None:
     def everywhere(supervisor: Supervisor) -> list[tuple[str, Frames]]:
         addresses = [supervisor.address, *(process.address for process in supervisor.table.values())]
         return [(address, encode(message)) for address in addresses]
@@ -1133,14 +1133,14 @@ def test_a_message_that_makes_no_sense_hurts_nobody(message: Message) -> None:
     assert posting(everywhere).reason == "unharmed"
 
 
-def test_a_call_for_an_actor_that_is_not_here_hurts_nobody() -> None:
+def test_a_call_for_an_actor_of_another_process_is_harmless() -> None:
     def everywhere(supervisor: Supervisor) -> list[tuple[str, Frames]]:
         return [(process.address, encode(Call(1, 0, 99, "x", []))) for process in supervisor.table.values()]
 
     assert posting(everywhere).reason == "unharmed"
 
 
-def test_an_answer_that_comes_too_late_is_nobody_elses() -> None:
+def test_a_late_reply_does_not_answer_a_newer_call() -> None:
     class Slow(Idle):
         @endpoint
         async def echo(self, value: int) -> int:

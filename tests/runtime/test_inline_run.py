@@ -129,7 +129,7 @@ def test_actors_work_until_the_condition_holds_and_not_between_two_calls() -> No
     assert sorted(seen.closed) == ["sink", "source"]
 
 
-def test_a_condition_that_holds_lets_nobody_work() -> None:
+def test_a_condition_that_holds_runs_no_actor() -> None:
     seen = Seen()
     with InlineRun(topology_of(seen)) as run:
         run.until(lambda: True)
@@ -253,13 +253,13 @@ def test_it_works_inside_a_coroutine() -> None:
 
 
 def until_looked(run: InlineRun) -> None:
-    """Lets the supervisor have at least one more look at everybody."""
+    """Let the supervisor check all actors at least once more."""
     end = time.monotonic() + 0.6
     run.until(lambda: time.monotonic() > end)
 
 
 @pytest.mark.parametrize(("settings", "killed"), [(UNWATCHED, False), (Settings(phase_limit_s=0.1), True)])
-def test_nobody_is_taken_for_stuck_whatever_time_passes(settings: Settings, killed: bool) -> None:
+def test_no_actor_counts_as_stuck_between_two_calls(settings: Settings, killed: bool) -> None:
     """The loop stood still, so no page shows progress. The second case is how a watched run would take it."""
     t = Topology()
     t.add(Sleeper)

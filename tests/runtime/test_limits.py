@@ -1,4 +1,4 @@
-"""What the machine has not got is said before anything starts, with what is needed and what there is."""
+"""Shortages of memory and descriptors are reported before the start, with the needed and the available amount."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_small_run_fits() -> None:
     check_limits(plan_of())
 
 
-def test_more_memory_than_there_is() -> None:
+def test_more_memory_than_the_machine_has() -> None:
     with pytest.raises(PlatformError, match=r"needs 2097152\.0 GiB of shared memory, [0-9.]+ GiB are free") as caught:
         check_limits(plan_of(slot_bytes=1 << 50))
     assert "hive check" in caught.value.hint

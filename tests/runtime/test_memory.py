@@ -129,7 +129,7 @@ def test_another_process_opens_it_through_proc() -> None:
     segment.close()
 
 
-def test_it_is_given_back_at_once_whoever_still_looks() -> None:
+def test_it_is_freed_at_once_although_views_exist() -> None:
     segment = Segment.create("released", 1 << 20)
     segment.memory[:] = 7
     other, view = os.dup(segment.fd), segment.memory[100:]

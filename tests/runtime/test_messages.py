@@ -329,20 +329,20 @@ def test_a_chain_too_long_for_the_stack_is_refused() -> None:
             ".pixels: an array of shape [] and dtype float32 does not fill a frame of 8 bytes",
         ),
         ([1, "float32", [2**20, 2**20, 2**20]], ".pixels: an array of shape"),
-        ([1, "object", [1]], ".pixels: an array of no known frame or dtype"),
-        ([1, "O", [1]], ".pixels: an array of no known frame or dtype"),
-        ([1, "<f4", [2]], ".pixels: an array of no known frame or dtype"),
-        ([0, "float32", [2]], ".pixels: an array of no known frame or dtype"),
-        ([2, "float32", [2]], ".pixels: an array of no known frame or dtype"),
-        ([-1, "float32", [2]], ".pixels: an array of no known frame or dtype"),
-        (["1", "float32", [2]], ".pixels: an array of no known frame or dtype"),
-        ([True, "float32", [2]], ".pixels: an array of no known frame or dtype"),
+        ([1, "object", [1]], ".pixels: an array with an invalid frame number or dtype"),
+        ([1, "O", [1]], ".pixels: an array with an invalid frame number or dtype"),
+        ([1, "<f4", [2]], ".pixels: an array with an invalid frame number or dtype"),
+        ([0, "float32", [2]], ".pixels: an array with an invalid frame number or dtype"),
+        ([2, "float32", [2]], ".pixels: an array with an invalid frame number or dtype"),
+        ([-1, "float32", [2]], ".pixels: an array with an invalid frame number or dtype"),
+        (["1", "float32", [2]], ".pixels: an array with an invalid frame number or dtype"),
+        ([True, "float32", [2]], ".pixels: an array with an invalid frame number or dtype"),
         ([1, ["float32"], [2]], ": unhashable type: 'list'"),
-        ([1, "float32", [-1, -2]], ".pixels: an array of no sensible shape"),
-        ([1, "float32", [2**40, 0]], ".pixels: an array of no sensible shape"),
-        ([1, "float32", [2.0]], ".pixels: an array of no sensible shape"),
-        ([1, "float32", 2], ".pixels: an array of no sensible shape"),
-        ([1, "float32", [1] * 16 + [2]], ".pixels: an array of no sensible shape"),
+        ([1, "float32", [-1, -2]], ".pixels: an array with an invalid shape"),
+        ([1, "float32", [2**40, 0]], ".pixels: an array with an invalid shape"),
+        ([1, "float32", [2.0]], ".pixels: an array with an invalid shape"),
+        ([1, "float32", 2], ".pixels: an array with an invalid shape"),
+        ([1, "float32", [1] * 16 + [2]], ".pixels: an array with an invalid shape"),
         ([1, "float32"], ".pixels: expected an array"),
         (None, ".pixels: expected an array"),
     ],
@@ -383,7 +383,7 @@ def test_the_number_and_size_of_frames_are_limited(monkeypatch: pytest.MonkeyPat
             Texts(("ü" * (MAX_TEXT_BYTES // 2 + 1),)),
             f"Texts.texts: {MAX_TEXT_BYTES + 2} bytes of text; at most",
         ),
-        (Texts(("",) * (MAX_ITEMS + 1)), f"Texts.texts: {MAX_ITEMS + 1} items; at most {MAX_ITEMS} travel"),
+        (Texts(("",) * (MAX_ITEMS + 1)), f"Texts.texts: {MAX_ITEMS + 1} items; at most {MAX_ITEMS} are allowed"),
         (Counts([1]), "Counts.counts: expected a map with text keys, got list"),  # type: ignore[arg-type]
         (Counts({1: 1}), "Counts.counts: expected a map with text keys, got dict"),  # type: ignore[dict-item]
         (Leaf({1, 2}), "Leaf.tree: a tree holds scalars, lists and maps with text keys, not set"),
@@ -392,12 +392,12 @@ def test_the_number_and_size_of_frames_are_limited(monkeypatch: pytest.MonkeyPat
         (Leaf({"a": [2**70]}), "Leaf.tree: an integer of more than 64 bits"),
         (
             Picture(np.array([object()])),
-            "Picture.pixels: arrays of dtype object cannot travel; use one of bool,",
+            "Picture.pixels: arrays of dtype object cannot be sent; use one of bool,",
         ),
-        (Picture("text"), "Picture.pixels: arrays of dtype <U4 cannot travel"),  # type: ignore[arg-type]
-        (Picture(np.zeros(2, np.complex64)), "Picture.pixels: arrays of dtype complex64 cannot travel"),
-        (Picture(np.array([1.0], ">f4")), "Picture.pixels: arrays of dtype >f4 cannot travel"),
-        (Pictures((np.zeros(1),) * 257), "Pictures.pictures: at most 256 arrays of at most"),
+        (Picture("text"), "Picture.pixels: arrays of dtype <U4 cannot be sent"),  # type: ignore[arg-type]
+        (Picture(np.zeros(2, np.complex64)), "Picture.pixels: arrays of dtype complex64 cannot be sent"),
+        (Picture(np.array([1.0], ">f4")), "Picture.pixels: arrays of dtype >f4 cannot be sent"),
+        (Pictures((np.zeros(1),) * 257), "Pictures.pictures: a message holds at most 256 arrays of at most"),
     ],
 )
 def test_a_writer_names_the_field_it_refuses(message: Message, text: str) -> None:
@@ -465,7 +465,7 @@ def test_two_types_of_one_name_do_not_share_a_socket() -> None:
 
     first, second = another(), another()
     assert type_set([first, first]) == {first.__hive_name__: first}
-    with pytest.raises(TypeError, match=r"two message types are called .*Twin; give one"):
+    with pytest.raises(TypeError, match=r"two message types are called .*Twin; rename one"):
         type_set([first, second])
 
 

@@ -1,4 +1,4 @@
-"""What a process prints: line by line into its file, which is begun anew where it has grown too long."""
+"""Output of a process: written to its file line by line, and rotated when the file is too long."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run(folder: Path, body: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_all_that_it_prints_is_there_however_it_ends(tmp_path: Path) -> None:
-    """Also of one that is killed: the last thing that it said is the one that matters."""
+def test_all_output_is_written_however_the_process_ends(tmp_path: Path) -> None:
+    """Also if the process is killed: its last lines matter most."""
     done = run(
         tmp_path, "print('one'); print('two', file=sys.stderr); os.system('echo three'); os.kill(os.getpid(), 9)"
     )
@@ -34,28 +34,28 @@ def test_all_that_it_prints_is_there_however_it_ends(tmp_path: Path) -> None:
     assert (tmp_path / "a.out").read_text() == "one\ntwo\nthree\n"
 
 
-def test_a_later_incarnation_goes_on_in_the_same_file(tmp_path: Path) -> None:
+def test_a_later_incarnation_appends_to_the_same_file(tmp_path: Path) -> None:
     for word in ("one", "two"):
         run(tmp_path, f"print('{word}')")
     assert (tmp_path / "a.out").read_text() == "one\ntwo\n"
 
 
-def test_a_file_that_is_too_long_is_begun_anew_and_the_one_before_kept(tmp_path: Path) -> None:
-    body = "for n in range(50):\n    print(n, 'x' * 200)\n    output.bound_output(path)"
+def test_a_file_that_is_too_long_is_rotated(tmp_path: Path) -> None:
+    body = "for n in range(50):\n    print(n, 'x' * 200)\n    output.rotate_output(path)"
     assert run(tmp_path, body).returncode == 0
     lines = [(tmp_path / name).read_text().splitlines() for name in ("a.out.1", "a.out")]
     numbers = [int(line.split()[0]) for part in lines for line in part]
-    assert numbers == [*range(numbers[0], 50)]  # nothing is missing between the two
+    assert numbers == [*range(numbers[0], 50)]  # no line is missing between the two files
     assert all(sum(map(len, part)) < 1400 for part in lines)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.out", "a.out.1"]
 
 
-def test_one_that_is_short_enough_goes_on(tmp_path: Path) -> None:
-    run(tmp_path, "print('x'); output.bound_output(path); print('y')")
+def test_a_short_file_is_not_rotated(tmp_path: Path) -> None:
+    run(tmp_path, "print('x'); output.rotate_output(path); print('y')")
     assert (tmp_path / "a.out").read_text() == "x\ny\n"
 
 
 @pytest.mark.parametrize("harm", ["path.unlink()", "(path.parent / 'a.out.1').mkdir()"])
-def test_where_it_cannot_be_begun_anew_it_goes_on(tmp_path: Path, harm: str) -> None:
-    body = f"print('x' * 2000); {harm}; output.bound_output(path); print('y')"
+def test_a_file_that_cannot_be_rotated_continues_to_grow(tmp_path: Path, harm: str) -> None:
+    body = f"print('x' * 2000); {harm}; output.rotate_output(path); print('y')"
     assert run(tmp_path, body).returncode == 0

@@ -1,4 +1,4 @@
-"""Pausing, going on, and what the supervisor tells actors: the real supervisor and real channels in one loop."""
+"""Pause, resume, and calls of endpoints by the supervisor, with the real supervisor and channels in one loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Block(Message):
 
 
 class Source(Actor):
-    """Begins something again and again; the higher its number, the slower."""
+    """A source of messages; the higher its number, the slower."""
 
     out = Outlet(Number)
 
@@ -47,7 +47,7 @@ class Source(Actor):
 
 
 class Collector(Actor):
-    """The same, in place."""
+    """The same, with slots."""
 
     out = Outlet(Block)
 
@@ -68,7 +68,7 @@ class Sink(Actor):
 
 
 class Rounds(Actor):
-    """Takes what belongs together: the same message of every producer."""
+    """Takes one message of every producer per round."""
 
     inn = Inlet(Block)
 
@@ -87,7 +87,7 @@ class Idle(Actor):
 
 
 class Director(Actor):
-    """Does to the run what a test says, and ends it."""
+    """Runs the script of a test against the supervisor, and ends the run."""
 
     def __init__(self, seen: list[Supervisor], script: Callable[[Supervisor], Awaitable[None]]) -> None:
         self.seen = seen
@@ -129,14 +129,14 @@ def rounds(*, in_step: bool = True) -> Topology:
 
 
 @pytest.mark.parametrize("topology", [numbers, rounds])
-def test_a_run_comes_to_rest_and_goes_on(topology: Callable[[], Topology]) -> None:
+def test_a_run_pauses_and_resumes(topology: Callable[[], Topology]) -> None:
     async def script(supervisor: Supervisor) -> None:
         for _ in range(3):
             while produced(supervisor)["out"] < 20:
                 await asyncio.sleep(0)
             supervisor.pausing.pause()
             await until(supervisor, RunState.paused)
-            assert supervisor.pausing.at_work() == []
+            assert supervisor.pausing.active_actors() == []
             before = produced(supervisor)
             for _ in range(1000):
                 await asyncio.sleep(0)
@@ -151,8 +151,8 @@ def test_a_run_comes_to_rest_and_goes_on(topology: Callable[[], Topology]) -> No
     assert all(map(holds, outcome.channels.values()))
 
 
-def test_it_rests_with_whole_rounds() -> None:
-    """Whoever is behind makes what the others have made: nothing waits for its other half."""
+def test_a_paused_run_has_whole_rounds() -> None:
+    """A producer that is behind catches up with the others, so no round is left incomplete."""
 
     async def script(supervisor: Supervisor) -> None:
         for extra in range(5):
@@ -170,7 +170,7 @@ def test_it_rests_with_whole_rounds() -> None:
     directed(rounds(), script)
 
 
-def test_the_diary_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     async def script(supervisor: Supervisor) -> None:
         supervisor.pausing.pause()
         await until(supervisor, RunState.paused)
@@ -178,8 +178,8 @@ def test_the_diary_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
 
     _, supervisor = directed(numbers(), script)
     told = [line.partition(" s ")[2] for line in supervisor.recent]
-    assert told[1:3] == ["paused: at rest, 0 messages wait in their channels", "resumed: goes on"]
-    assert [line.split(" (")[0] for line in supervisor.run_machine.story] == [
+    assert told[1:3] == ["paused: at rest, 0 messages wait in their channels", "resumed: continues"]
+    assert [line.split(" (")[0] for line in supervisor.run_machine.history] == [
         "starting -begin-> running",
         "running -pause-> paused",
         "paused -resume-> running",
@@ -188,7 +188,7 @@ def test_the_diary_tells_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_it_is_asked_twice_and_called_off() -> None:
+def test_a_pause_can_be_requested_twice_and_cancelled() -> None:
     async def script(supervisor: Supervisor) -> None:
         with pytest.raises(UsageError, match=r"^the run is not paused$"):
             supervisor.pausing.resume()
@@ -218,11 +218,11 @@ def test_a_paused_run_can_end() -> None:
     assert all(account["in_flight"] == 0 for account in outcome.channels.values())
 
 
-def test_a_run_that_ends_while_it_is_to_pause() -> None:
+def test_a_run_that_ends_before_it_is_paused() -> None:
     async def script(supervisor: Supervisor) -> None:
         supervisor.pausing.pause()
         supervisor.request("enough")
-        with pytest.raises(UsageError, match=r"^the run is not running just now$"):
+        with pytest.raises(UsageError, match=r"^the run is not running$"):
             supervisor.pausing.pause()
 
     outcome, _ = directed(numbers(), script)
@@ -230,13 +230,13 @@ def test_a_run_that_ends_while_it_is_to_pause() -> None:
 
 
 class Last(Source):
-    """Has something to say at the end."""
+    """Sends a last message when it is drained."""
 
     async def teardown(self) -> None:
         await self.out.send(Number(-1))
 
 
-def test_last_words_are_said_in_a_paused_run_too() -> None:
+def test_a_drained_source_can_send_in_a_paused_run() -> None:
     async def script(supervisor: Supervisor) -> None:
         supervisor.pausing.pause()
         await until(supervisor, RunState.paused)
@@ -250,7 +250,7 @@ def test_last_words_are_said_in_a_paused_run_too() -> None:
 
 
 class Answering(Actor):
-    """Sends only what it was asked for."""
+    """Sends only in reply to a message."""
 
     inn = Inlet(Number)
     out = Outlet(Number, when_full="drop_oldest")
@@ -261,7 +261,7 @@ class Answering(Actor):
 
 
 class Urged(Answering):
-    """Has an inlet and sends of its own accord."""
+    """Has an inlet and sends unprompted."""
 
     source = True
 
@@ -271,14 +271,14 @@ class Urged(Answering):
             await asyncio.sleep(0)
 
 
-def test_who_is_a_source() -> None:
+def test_which_actors_are_sources() -> None:
     assert [cls.is_source() for cls in (Source, Collector, Sink, Answering, Urged, Director)] == [
         *(True, True, False, False, True, False)
     ]
 
 
 @pytest.mark.parametrize(("cls", "pauses"), [(Answering, False), (Urged, True)])
-def test_without_a_source_nothing_would_stop(cls: type[Actor], pauses: bool) -> None:
+def test_a_run_without_sources_cannot_pause(cls: type[Actor], pauses: bool) -> None:
     async def script(supervisor: Supervisor) -> None:
         if pauses:
             supervisor.pausing.pause()
@@ -286,7 +286,7 @@ def test_without_a_source_nothing_would_stop(cls: type[Actor], pauses: bool) -> 
             return
         with pytest.raises(UsageError, match=r"nothing would stop$") as caught:
             supervisor.pausing.pause()
-        assert caught.value.hint.endswith("says `source = True`")
+        assert caught.value.hint.endswith("sends unprompted")
 
     t = Topology()
     one, other = t.add(cls, group="one"), t.add(cls, group="other")
@@ -296,7 +296,7 @@ def test_without_a_source_nothing_would_stop(cls: type[Actor], pauses: bool) -> 
 
 
 class Busy(Actor):
-    """Works on, whatever is asked, until it is let go."""
+    """Stays busy until it is released."""
 
     inn = Inlet(Number)
 
@@ -312,12 +312,12 @@ class Busy(Actor):
             pass
 
 
-def test_who_is_still_at_work_is_named() -> None:
+def test_busy_actors_are_named() -> None:
     async def script(supervisor: Supervisor) -> None:
         while supervisor.pages.snapshot(1)["phase"] != "thinking":
             await asyncio.sleep(0)
         supervisor.pausing.pause()
-        while supervisor.pausing.at_work() != ["busy-0 (in thinking)"]:
+        while supervisor.pausing.active_actors() != ["busy-0 (in thinking)"]:
             await asyncio.sleep(0)
         assert supervisor.run_machine.state is RunState.running
         free.set()
@@ -333,7 +333,7 @@ def test_who_is_still_at_work_is_named() -> None:
 
 
 class Tunable(Idle):
-    """Keeps what it is told; refuses what it does not know."""
+    """Stores changed keys; refuses an unknown key."""
 
     def __init__(self, told: list[tuple[str, int]]) -> None:
         self.told = told
@@ -345,14 +345,14 @@ class Tunable(Idle):
         self.told.append((self.name, value))
 
 
-def test_the_supervisor_calls_all_who_have_an_endpoint() -> None:
+def test_the_supervisor_calls_all_actors_with_the_endpoint() -> None:
     async def script(supervisor: Supervisor) -> None:
-        assert supervisor.tell_of_change("rate", 3) == ["tunable-0", "tunable-1"]
+        assert supervisor.change_key("rate", 3) == ["tunable-0", "tunable-1"]
         assert supervisor.call("another") == []
         while len(told) < 2:
             await asyncio.sleep(0)
         assert supervisor.changes == {"rate": 3}
-        supervisor.tell_of_change("unknown", 4)
+        supervisor.change_key("unknown", 4)
         while not any("not done" in line for line in supervisor.recent):
             await asyncio.sleep(0)
 
@@ -365,9 +365,9 @@ def test_the_supervisor_calls_all_who_have_an_endpoint() -> None:
     assert any(line.endswith("of tunable-0: UsageError: no key `unknown`") for line in supervisor.recent)
 
 
-def test_what_nobody_takes_is_no_change() -> None:
+def test_a_change_that_no_actor_accepts_has_no_effect() -> None:
     async def script(supervisor: Supervisor) -> None:
-        assert supervisor.tell_of_change("rate", 3) == []
+        assert supervisor.change_key("rate", 3) == []
         assert (supervisor.changes, supervisor.exact) == ({}, True)
 
     assert directed(numbers(), script)[0].exact is True

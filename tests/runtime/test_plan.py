@@ -46,7 +46,7 @@ def test_processes_hold_their_actors_in_order() -> None:
     assert plan.processes == {"own": [0], "shared": [1, 3], "other": [2]}
 
 
-def test_segments_know_what_they_need() -> None:
+def test_sizes_of_segments() -> None:
     assert SLAB.plan == SlabPlan(3, 1000)
     assert BOARD.plan == BoardPlan(8, 100, 5, 2)
     assert plan_of(segments=(SLAB, BOARD)).bytes == SLAB.plan.bytes + BOARD.plan.bytes
@@ -57,12 +57,12 @@ def test_segments_know_what_they_need() -> None:
 
 
 def cycle_in(*channels: PlanChannel) -> str:
-    """The cycle that a plan is refused for, or an empty text."""
+    """Return the cycle for which a plan is refused, or ""."""
     try:
         check_cycles(plan_of(*channels))
     except TopologyError as error:
         text = str(error)
-        assert text.startswith("a cycle of waiting channels has no room for one full turn: ")
+        assert text.startswith('a cycle of channels with when_full="wait" can deadlock: ')
         return text.rpartition(": ")[2]
     return ""
 
@@ -101,7 +101,7 @@ def test_one_channel_with_room_breaks_the_cycle(way_out: PlanChannel) -> None:
     assert cycle_in(channel((0, 1), (2,)), way_out) == ""
 
 
-def test_two_ways_to_the_same_actor_are_no_cycle() -> None:
+def test_two_paths_to_the_same_actor_are_not_a_cycle() -> None:
     ways = [channel((0, 4), (1,)), channel((0, 4), (2,)), channel((1, 4), (3,)), channel((2, 4), (3,))]
     assert cycle_in(*ways) == ""
 
@@ -115,7 +115,7 @@ class Relay(Actor):
     out = Outlet(Report)
 
 
-def test_a_topology_refuses_such_a_plan_and_says_what_helps() -> None:
+def test_a_topology_refuses_a_cycle_with_a_hint() -> None:
     def notify(window: int) -> Topology:
         t = Topology()
         one, other = t.add(Relay, group="one", count=2), t.add(Relay, group="other", count=2)

@@ -101,7 +101,7 @@ def test_the_defaults_of_when_full() -> None:
     "options", [{"pattern": "round"}, {"when_full": "drop"}, {"when_full": ""}, {"pattern": "wait"}]
 )
 def test_a_wrong_word_is_refused_where_it_is_written(options: dict[str, Any]) -> None:
-    with pytest.raises(TopologyError, match=r"an outlet cannot be pattern='.*', when_full=") as caught:
+    with pytest.raises(TopologyError, match=r"invalid outlet: pattern='.*', when_full=") as caught:
         Outlet(Number, **options)
     assert caught.value.hint == "patterns: balance, broadcast; when_full: wait, drop_oldest, fail"
 
@@ -222,4 +222,4 @@ def test_a_port_that_is_not_connected_says_so_in_every_use(name: str, use: Any) 
     with pytest.raises(TopologyError) as caught:
         use(getattr(Everything, name))
     assert str(caught.value) == f"port `{name}` is not connected"
-    assert caught.value.hint.startswith("connect it in the topology function; ports work inside setup() and run()")
+    assert caught.value.hint.startswith("connect it in the topology function; ports work in setup() and run()")

@@ -106,7 +106,7 @@ def test_members_with_half_of_what_belongs_to_them_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         Joined((0, 1), (0, 0), ("ipc://x",), (True, True))
     body = ["Joined", [0, 1], [0, 0], ["ipc://x"], [True, True]]
-    with pytest.raises(WireError, match="Joined: its columns differ in length"):
+    with pytest.raises(WireError, match="Joined: the columns differ in length"):
         decode([msgpack.packb(body)], NODE_TYPES)
 
 

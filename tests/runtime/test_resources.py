@@ -1,4 +1,4 @@
-"""Resources: what is there is given, what is not is refused where it is asked for."""
+"""Resources: available ones are assigned, others are refused when the group is added."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ def test_the_default_changes_nothing() -> None:
     assert resources_of("workers", None, None, "cpu") == Resources((), 0, "cpu")
 
 
-def test_what_is_there_is_given() -> None:
+def test_available_resources_are_assigned() -> None:
     assert resources_of("workers", [*THERE, THERE[0]], 4, "cuda:3") == Resources(tuple(THERE), 4, "cuda:3")
 
 
 @pytest.mark.parametrize(
     ("cores", "threads", "device", "text"),
     [
-        ([4711], None, "cpu", "`workers` is to run on cores 4711"),
-        ([], None, "cpu", "`workers` is to run on cores none"),
-        ([-1], None, "cpu", "`workers` is to run on cores -1"),
-        (None, 0, "cpu", "`workers` is to have 0 threads"),
-        (None, None, "gpu", "`workers` is to use device `gpu`"),
-        (None, None, "cuda:x", "`workers` is to use device `cuda:x`"),
+        ([4711], None, "cpu", "`workers` cannot run on cores 4711"),
+        ([], None, "cpu", "`workers` cannot run on cores none"),
+        ([-1], None, "cpu", "`workers` cannot run on cores -1"),
+        (None, 0, "cpu", "`workers` cannot have 0 threads"),
+        (None, None, "gpu", "`workers` has an unknown device `gpu`"),
+        (None, None, "cuda:x", "`workers` has an unknown device `cuda:x`"),
     ],
 )
-def test_what_is_not_is_refused(cores: Sequence[int] | None, threads: int | None, device: str, text: str) -> None:
+def test_unavailable_resources_are_refused(
+    cores: Sequence[int] | None, threads: int | None, device: str, text: str
+) -> None:
     with pytest.raises(TopologyError) as caught:
         Topology().add(Worker, count=2, group="workers", cores=cores, threads=threads, device=device, seen=[])
     assert str(caught.value) == text
@@ -50,12 +52,12 @@ def test_what_is_not_is_refused(cores: Sequence[int] | None, threads: int | None
 
 
 @pytest.mark.parametrize(("loaded", "threads"), [("", 1), ("import torch", 3)])
-def test_a_process_takes_them(loaded: str, threads: int) -> None:
+def test_a_process_applies_its_resources(loaded: str, threads: int) -> None:
     code = f"""
 import os
 {loaded}
 from hive.runtime.resources import Resources
-Resources(({THERE[0]},), {threads}).take()
+Resources(({THERE[0]},), {threads}).apply()
 import torch
 print(sorted(os.sched_getaffinity(0)), torch.get_num_threads())
 """
@@ -72,11 +74,11 @@ def test_actors_know_their_device() -> None:
     assert sorted(seen) == ["worker-0 cpu", "worker-1 cuda", "worker-2 cuda"]
 
 
-def test_who_shares_a_process_shares_its_cores() -> None:
+def test_groups_in_one_process_must_have_the_same_cores() -> None:
     t = Topology()
     t.add(Worker, group="a", process="both", threads=2, device="cuda", seen=[])
     t.add(Worker, group="b", process="both", threads=2, seen=[])
     t.plan()
     t.add(Worker, group="c", process="both", seen=[])
-    with pytest.raises(TopologyError, match="`a` and `c` share process `both` and ask for other cores or threads"):
+    with pytest.raises(TopologyError, match="`a` and `c` share process `both` but have different cores or threads"):
         t.plan()

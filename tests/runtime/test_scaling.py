@@ -1,4 +1,4 @@
-"""What may be changed while a run goes on, what is refused, and what the stages of a run add up to."""
+"""Which keys can change during a run, which changes are refused, and how stages are combined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet
 from hive.runtime.processes import SharedMemory
 from hive.runtime.run import _stages
-from hive.runtime.scaling import SCALED, added_up, changed_config, description, live_change
+from hive.runtime.scaling import SCALED, changed_config, combined_outcome, description, live_change
 from hive.runtime.topology import Topology
 
 
@@ -61,15 +61,19 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed while a run goes on"),
-        (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed while a run goes on"),
-        (["nonsense"], UsageError, "`nonsense` cannot be changed while a run goes on"),
+        (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed during a run"),
+        (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed during a run"),
+        (["nonsense"], UsageError, "`nonsense` cannot be changed during a run"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
         (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
-        (["collection.workers=2"], UsageError, "has that already: collection.workers = 2, gradients.workers = 1"),
+        (
+            ["collection.workers=2"],
+            UsageError,
+            "already has these values: collection.workers = 2, gradients.workers = 1",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
+def test_invalid_changes_are_refused(run: RunDirectory, sets: list[str], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         changed_config(run, config_of(run), sets)
 
@@ -85,28 +89,28 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed while a run goes on$"),
-        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed while a run goes on$"),
+        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed during a run$"),
+        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed during a run$"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
         (
             ["algorithm.optimizer=sgd"],
             ConfigError,
-            "is fixed for a run: its moments lie in the learner's optimizer state",
+            "is fixed for a run: it determines which moments the learner's optimizer state holds",
         ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
-        (["algorithm.discount=0.99"], UsageError, "^cart-1 has that already: algorithm.discount=0.99$"),
+        (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
     ],
 )
-def test_what_cannot_change_at_once_is_refused(
+def test_invalid_live_changes_are_refused(
     run: RunDirectory, sets: list[str], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         live_change(run, config_of(run), sets)
 
 
-def test_who_can_change_it_instead(run: RunDirectory) -> None:
+def test_hints_of_refused_changes(run: RunDirectory) -> None:
     with pytest.raises(UsageError) as caught:
         live_change(run, config_of(run), ["collection.workers=4"])
     assert caught.value.hint == "`hive scale` changes numbers of workers"
@@ -116,17 +120,17 @@ def test_who_can_change_it_instead(run: RunDirectory) -> None:
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 
 
-def test_it_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     for update, size in ((10, 1 << 20), (20, 2 << 20)):
         (run.checkpoints / f"{update:06d}").mkdir()
         (run.checkpoints / f"{update:06d}" / "weights.safetensors").write_bytes(bytes(size))
-    needed = scaling.ROOM * (2 << 20)
+    needed = scaling.FREE_CHECKPOINTS * (2 << 20)
     for free, fits in ((needed, True), (needed - 1, False)):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: Usage(0, 0, free))
         if fits:
             changed_config(run, config_of(run), ["collection.workers=3"])
         else:
-            with pytest.raises(UsageError, match="the disk has 6 MiB left; it takes 6"):
+            with pytest.raises(UsageError, match="and needs 6 MiB; the disk has 6 MiB left"):
                 changed_config(run, config_of(run), ["collection.workers=3"])
 
 
@@ -140,9 +144,9 @@ def account(produced: int, consumed: int, **dropped: int) -> dict[str, Any]:
     return {"produced": produced, "consumed": consumed, "dropped": dropped, "in_flight": in_flight}
 
 
-def test_one_stage_is_its_outcome() -> None:
+def test_the_outcome_of_one_stage_is_unchanged() -> None:
     only = outcome(state="finished", restarts={"a-0": 1}, channels={"out": account(3, 2, stale=1)}, digest="d")
-    assert added_up([only]) == only
+    assert combined_outcome([only]) == only
 
 
 class Producer(Actor):
@@ -153,8 +157,8 @@ class Consumer(Actor):
     inn = Inlet(Empty)
 
 
-def test_the_next_stage_has_the_room_of_the_last() -> None:
-    """A plan that only fits a machine that is empty can be scaled, down at least: the last stage's memory is gone."""
+def test_the_memory_of_a_stage_is_released_before_the_next() -> None:
+    """A plan that fits the machine only once can be scaled down, since the last stage's memory is released."""
     descriptors: list[int] = []
     taken: list[int] = []
 
@@ -170,7 +174,7 @@ def test_the_next_stage_has_the_room_of_the_last() -> None:
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         for segment in memory.segments.values():
             segment.memory[:] = 1
-        held.append(memory)  # somebody forgets to let go of it
+        held.append(memory)  # a leaked reference
         descriptors[:] = [os.dup(segment.fd) for segment in memory.segments.values()]
         assert sum(os.fstat(fd).st_blocks for fd in descriptors) * 512 > 4 << 20
         return Outcome(SCALED if len(held) < 3 else "finished", "", "", "", True, {}, {}, {}, "")
@@ -179,14 +183,14 @@ def test_the_next_stage_has_the_room_of_the_last() -> None:
         return await building
 
     held: list[SharedMemory] = []
-    run = SimpleNamespace(unless_asked=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
+    run = SimpleNamespace(unless_requested=at_once, next_stage=lambda: None, conclude=lambda outcome: None)
     outcome = asyncio.run(_stages(cast(LiveRun, run), build, begin))
     assert (outcome.state, taken) == ("finished", [0, 0, 0])
     for fd in descriptors:
         os.close(fd)
 
 
-def test_stages_add_up_and_are_not_exact() -> None:
+def test_stages_are_summed_and_not_exact() -> None:
     first = outcome(
         restarts={"a-0": 1, "a-1": 2},
         channels={"out": account(10, 7, stale=2, run_ended=1), "old": account(1, 1)},
@@ -200,7 +204,7 @@ def test_stages_add_up_and_are_not_exact() -> None:
         results={"updates": 9},
         digest="d",
     )
-    whole = added_up([first, last])
+    whole = combined_outcome([first, last])
     assert (whole.state, whole.reason, whole.results, whole.digest) == ("finished", "done", {"updates": 9}, "d")
     assert not whole.exact
     assert whole.restarts == {"a-0": 4, "a-1": 2, "b-0": 0}
@@ -209,4 +213,4 @@ def test_stages_add_up_and_are_not_exact() -> None:
         "old": account(1, 1),
         "new": account(2, 2),
     }
-    assert first.channels["out"] == account(10, 7, stale=2, run_ended=1)  # as it was
+    assert first.channels["out"] == account(10, 7, stale=2, run_ended=1)  # unchanged

@@ -151,7 +151,7 @@ async def test_the_receiver_waits_for_a_commit() -> None:
     assert (await task).version == 5
 
 
-async def test_the_oldest_or_exactly_the_one_asked_for() -> None:
+async def test_the_oldest_or_the_requested_sequence() -> None:
     channel = Channel()
     sender, receiver = channel.senders[0], channel.receivers[0]
     for version in range(SLOTS):
@@ -219,7 +219,7 @@ async def test_a_slot_is_given_back_once_and_by_its_holder() -> None:
     for call in (lambda: second.retire(slot), lambda: channel.senders[0].commit(slot)):
         with pytest.raises(RuntimeError, match=r"cannot \w+ slot 0: it is in state 4, held by actor 100"):
             call()
-    with pytest.raises(ValueError, match="slots are not retired as `bored`, but as consumed, stale"):
+    with pytest.raises(ValueError, match="unknown reason `bored` to retire a slot; use one of consumed, stale"):
         first.retire(slot, "bored")
     first.retire(slot)
     with pytest.raises(RuntimeError, match="cannot retire slot 0: it is in state 0"):
@@ -232,17 +232,17 @@ async def test_a_slot_is_given_back_once_and_by_its_holder() -> None:
     [
         (
             Rollout(np.zeros((2, 2), np.float32), 0, 0.9),
-            r"`rewards` of Rollout is float32\[2, 2\], a slot",
+            r"`rewards` of Rollout is float32\[2, 2\], but the layout",
         ),
         (
             Rollout(np.zeros((4, 2), np.complex128), 0, 0.9),
-            r"complex128\[4, 2\], a slot holds float32\[4, 2\]",
+            r"complex128\[4, 2\], but the layout of this channel has float32\[4, 2\]",
         ),
         (
             Rollout(np.zeros((4, 2), np.float32), 1 << 70, 0.9),
-            r"`version` of Rollout is object\[\], a slot",
+            r"`version` of Rollout is object\[\], but the layout",
         ),
-        (Marker(), "Marker has no `rewards`, which the layout of this channel has"),
+        (Marker(), "Marker has no field `rewards`, which the layout of this channel requires"),
     ],
 )
 async def test_a_message_that_does_not_fit_costs_no_slot(message: Message, wrong: str) -> None:

@@ -1,4 +1,4 @@
-"""Spawning: a fork server is on its way before anything is imported, and ends with its line."""
+"""Starting a fork server: it starts before other imports, and exits when its connection closes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hive.runtime.fork_server import REPLIES, Build, BuildFailed
 from hive.runtime.spawning import OUTPUT, THREADS, start_fork_server
 from hive.runtime.stream import receive, send
 
-LIMIT_S = 60.0  # for a Python to start on a busy machine
+LIMIT_S = 60.0  # time limit for starting Python on a busy machine
 
 
-def test_a_fork_server_answers_and_ends_with_its_line(tmp_path: Path) -> None:
+def test_a_fork_server_replies_and_exits_when_the_connection_closes(tmp_path: Path) -> None:
     server, line = start_fork_server(tmp_path)
     with line:
         send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
@@ -27,13 +27,13 @@ def test_a_fork_server_answers_and_ends_with_its_line(tmp_path: Path) -> None:
     assert (tmp_path / OUTPUT).read_text() == ""
 
 
-def test_one_whose_line_ends_before_it_listens_ends_too(tmp_path: Path) -> None:
+def test_a_connection_closed_before_the_server_listens_ends_it_too(tmp_path: Path) -> None:
     server, line = start_fork_server(tmp_path)
     line.close()
     assert server.wait(LIMIT_S) == 0
 
 
-def test_it_loads_nothing_but_pythons_own_before_the_fork_server_is_on_its_way() -> None:
+def test_only_the_standard_library_is_imported_before_the_fork_server_starts() -> None:
     program = "import sys, hive.runtime.spawning; print(*{m.partition('.')[0] for m in sys.modules})"
     run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     names = {name for name in run.stdout.split() if not name.startswith("_")}
@@ -41,7 +41,7 @@ def test_it_loads_nothing_but_pythons_own_before_the_fork_server_is_on_its_way()
 
 
 def _of_this_installation() -> set[str]:
-    """What any Python here loads when it starts: editable installs have hooks."""
+    """Return the modules that any Python loads at its start here: editable installs have hooks."""
     run = subprocess.run(
         [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""Stacks: of a process that is stuck, without its help; and nobody waits long for one that cannot say."""
+"""Stacks of a process, also of a stuck one; the reader does not wait long for one that cannot answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.runtime.stacks import MOST_BYTES, MOST_CALLS, TASKS, read_stacks, stacks_file, tasks_text
+from hive.runtime.stacks import MAX_BYTES, MAX_CALLS, TASKS, read_stacks, stacks_file, tasks_text
 from hive.runtime.stacks import _added as added
 
 STUCK = """
@@ -39,7 +39,7 @@ signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 faulthandler.register(signal.SIGUSR2, file=open(f"{sys.argv[1]}/{sys.argv[2]}.stacks", "ab", 0))
 print("stuck", flush=True)
 sys.stdin.read()
-"""  # as one that is stuck in native code: no handler in Python gets its turn
+"""  # like a process stuck in native code: no handler in Python runs
 READING = """
 import ctypes, sys
 from pathlib import Path
@@ -49,7 +49,7 @@ listen_for_stacks(Path(sys.argv[1]), sys.argv[2])
 print("stuck", flush=True)
 byte = ctypes.create_string_buffer(1)
 print(ctypes.CDLL(None).read(0, byte, 1), flush=True)
-"""  # as an environment in C that waits for its simulator
+"""  # like an environment in C that waits for its simulator
 WAITING = """
 import asyncio, sys, types
 from pathlib import Path
@@ -86,7 +86,7 @@ async def main():
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Callable[..., int]]:
-    """Starts a process that is stuck in `inside_the_simulator`, or runs another program; its pid."""
+    """Start a process that is stuck in `inside_the_simulator`, or runs another program; return its pid."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, program: str = STUCK, *words: str) -> int:
@@ -103,7 +103,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[..., int]]:
         process.communicate()
 
 
-async def test_every_thread_says_where_it_is(stuck: Callable[[str], int], tmp_path: Path) -> None:
+async def test_every_thread_has_a_stack(stuck: Callable[[str], int], tmp_path: Path) -> None:
     pids = {name: stuck(name) for name in ("collector-0", "learner-0")}
     stacks = await read_stacks(tmp_path, pids)
     assert stacks.keys() == pids.keys()
@@ -111,12 +111,12 @@ async def test_every_thread_says_where_it_is(stuck: Callable[[str], int], tmp_pa
         assert "in inside_the_simulator" in stack
         assert "in beside" in stack
     again = await read_stacks(tmp_path, {"learner-0": pids["learner-0"]})
-    assert again["learner-0"].count("in inside_the_simulator") == 1  # what it said before is not told again
+    assert again["learner-0"].count("in inside_the_simulator") == 1  # only the new text is read
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-async def test_tasks_say_what_they_wait_for(stuck: Callable[..., int], tmp_path: Path, loop: str) -> None:
-    """The stacks of threads show only a loop that runs."""
+async def test_tasks_have_the_calls_that_they_await(stuck: Callable[..., int], tmp_path: Path, loop: str) -> None:
+    """The stacks of threads show only the event loop."""
     stack = (await read_stacks(tmp_path, {"a": stuck("a", WAITING, loop)}))["a"]
     threads, _, tasks = stack.partition(TASKS)
     assert threads.strip()
@@ -133,13 +133,13 @@ async def test_tasks_say_what_they_wait_for(stuck: Callable[..., int], tmp_path:
     ]
 
 
-async def test_of_a_process_that_is_stuck_the_threads_are_told_only(stuck: Callable[..., int], tmp_path: Path) -> None:
+async def test_a_stuck_process_writes_only_the_stacks_of_threads(stuck: Callable[..., int], tmp_path: Path) -> None:
     stack = (await read_stacks(tmp_path, {"a": stuck("a", NATIVE)}))["a"]
     assert "in <module>" in stack
     assert TASKS not in stack
 
 
-async def test_looking_interrupts_no_system_call_of_native_code(tmp_path: Path) -> None:
+async def test_reading_stacks_interrupts_no_system_call_of_native_code(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-c", READING, str(tmp_path), "a"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -156,19 +156,19 @@ def test_without_a_loop_there_are_no_tasks() -> None:
     assert tasks_text() == f"{TASKS} no event loop runs"
 
 
-async def test_a_chain_has_an_end() -> None:
+async def test_a_chain_of_calls_is_bounded() -> None:
     async def deep(left: int) -> None:
         await (deep(left - 1) if left else asyncio.sleep(1e9))
 
-    task = asyncio.create_task(deep(2 * MOST_CALLS), name="deep")
+    task = asyncio.create_task(deep(2 * MAX_CALLS), name="deep")
     await asyncio.sleep(0)
     try:
-        assert tasks_text().count("in test_a_chain_has_an_end.<locals>.deep") == MOST_CALLS
+        assert tasks_text().count("in test_a_chain_of_calls_is_bounded.<locals>.deep") == MAX_CALLS
     finally:
         task.cancel()
 
 
-async def test_one_that_is_stopped_or_gone_says_nothing_and_keeps_nobody_waiting(
+async def test_a_stopped_or_exited_process_has_no_stacks_and_does_not_block(
     stuck: Callable[[str], int], tmp_path: Path
 ) -> None:
     pids = {name: stuck(name) for name in ("a", "b", "c")}
@@ -182,13 +182,13 @@ async def test_one_that_is_stopped_or_gone_says_nothing_and_keeps_nobody_waiting
     os.kill(pids["a"], signal.SIGCONT)
 
 
-def test_a_file_that_somebody_fills_is_read_up_to_a_limit(tmp_path: Path) -> None:
+def test_a_huge_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, "a")
-    file.write_bytes(b"x" * (MOST_BYTES + 5))
-    assert len(added(file, 0)) == MOST_BYTES
-    assert added(file, MOST_BYTES) == "xxxxx"
+    file.write_bytes(b"x" * (MAX_BYTES + 5))
+    assert len(added(file, 0)) == MAX_BYTES
+    assert added(file, MAX_BYTES) == "xxxxx"
     assert added(tmp_path / "none", 0) == ""
 
 
-async def test_nobody_asked_is_nothing_said(tmp_path: Path) -> None:
+async def test_no_processes_no_stacks(tmp_path: Path) -> None:
     assert await read_stacks(tmp_path, {}) == {}

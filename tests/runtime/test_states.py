@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hive.errors import BadTransition
-from hive.runtime.states import ACTOR, RUN, STORY_LENGTH, ActorEvent, ActorState, Machine, RunEvent, RunState
+from hive.runtime.states import ACTOR, HISTORY_LENGTH, RUN, ActorEvent, ActorState, Machine, RunEvent, RunState
 
 TABLES: list[tuple[str, Mapping[Any, Mapping[Any, Any]], type[enum.Enum], type[enum.Enum]]] = [
     ("actor", ACTOR, ActorState, ActorEvent),
@@ -46,7 +46,7 @@ def test_every_state_has_a_row_of_known_events_and_states(name: str, table: Any,
 
 
 @every_table
-def test_every_event_means_something_somewhere(name: str, table: Any, states: Any, events: Any) -> None:
+def test_every_event_is_accepted_in_some_state(name: str, table: Any, states: Any, events: Any) -> None:
     assert {event for row in table.values() for event in row} == set(events)
 
 
@@ -64,27 +64,27 @@ def test_values_are_the_names_that_views_show(name: str, table: Any, states: Any
 
 
 @known
-def test_a_known_event_leads_where_the_table_says(table: Any, state: Any, event: Any) -> None:
+def test_an_accepted_event_changes_the_state_as_in_the_table(table: Any, state: Any, event: Any) -> None:
     machine = Machine("x", table, state)
-    assert machine.knows(event)
+    assert machine.accepts(event)
     assert machine.handle(event) is table[state][event]
     assert machine.state is table[state][event]
-    assert list(machine.story) == [f"{state.value} -{event.value}-> {table[state][event].value}"]
+    assert list(machine.history) == [f"{state.value} -{event.value}-> {table[state][event].value}"]
 
 
 @unknown
 def test_an_unknown_event_raises_and_changes_nothing(table: Any, state: Any, event: Any) -> None:
     machine = Machine("collector-3", table, state)
-    assert not machine.knows(event)
+    assert not machine.accepts(event)
     with pytest.raises(BadTransition) as caught:
         machine.handle(event, "because")
     expected = f"collector-3 in state `{state.value}` cannot handle `{event.value}` (before: no transition yet)"
     assert str(caught.value) == expected
     assert machine.state is state
-    assert not machine.story
+    assert not machine.history
 
 
-def test_an_actor_may_die_and_be_told_to_stop_at_any_time() -> None:
+def test_an_actor_may_exit_or_be_stopped_at_any_time() -> None:
     for state, row in ACTOR.items():
         assert ActorEvent.stop in row or state is ActorState.draining, state
         assert ActorEvent.died in row or state is ActorState.failed, state
@@ -101,18 +101,18 @@ def test_a_run_drains_before_it_is_finished_or_stopped() -> None:
         assert ({RunEvent.finish, RunEvent.stop} <= set(row)) == (state is RunState.draining)
 
 
-def test_the_story_holds_the_last_64_transitions() -> None:
-    assert STORY_LENGTH == 64
+def test_the_history_holds_the_last_64_transitions() -> None:
+    assert HISTORY_LENGTH == 64
     machine = Machine("x", ACTOR, ActorState.starting)
     for number in range(40):
         machine.handle(ActorEvent.died, f"death {number}")
         machine.handle(ActorEvent.restart)
-    assert len(machine.story) == 64
-    assert machine.story[0] == "starting -died-> failed (death 8)"
-    assert machine.story[-1] == "failed -restart-> starting"
+    assert len(machine.history) == 64
+    assert machine.history[0] == "starting -died-> failed (death 8)"
+    assert machine.history[-1] == "failed -restart-> starting"
 
 
-def test_an_error_tells_the_last_five_transitions() -> None:
+def test_an_error_shows_the_last_five_transitions() -> None:
     machine = Machine("run", RUN, RunState.starting)
     machine.handle(RunEvent.begin)
     for _ in range(3):
@@ -128,4 +128,4 @@ def test_an_error_tells_the_last_five_transitions() -> None:
 def test_machines_share_a_table_and_nothing_else() -> None:
     one, other = Machine("a-0", ACTOR, ActorState.starting), Machine("a-1", ACTOR, ActorState.starting)
     one.handle(ActorEvent.ready)
-    assert (other.state, list(other.story)) == (ActorState.starting, [])
+    assert (other.state, list(other.history)) == (ActorState.starting, [])

@@ -39,7 +39,7 @@ def test_an_unused_page_is_empty(pages: _native.Status) -> None:
     assert not page.counters
 
 
-def test_a_page_says_who_what_and_since_when(pages: _native.Status) -> None:
+def test_a_page_shows_the_actor_its_phase_and_the_time(pages: _native.Status) -> None:
     status = actor(pages, incarnation=2)
     stepping = status.phase("step environments")
     assert status.phase("step environments") == stepping
@@ -169,7 +169,7 @@ def test_memory_of_another_size_or_alignment_is_refused(memory: Bytes) -> None:
     assert _native.Status(memory[PAGE_BYTES:]).pages == 1
 
 
-def test_the_page_of_a_dead_process_tells_what_it_did(pages: _native.Status) -> None:
+def test_the_page_of_a_killed_process_shows_its_last_phase(pages: _native.Status) -> None:
     pid = os.fork()
     if pid == 0:
         status = Status(pages.page(1), "learner-0", os.getpid(), 5)

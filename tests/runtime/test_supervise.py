@@ -1,4 +1,4 @@
-"""The supervisor's process: whatever happens, its fork server goes with it."""
+"""The supervisor's process: its fork server exits with it in all cases."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from hive.runtime.spawning import OUTPUT
 
-LIMIT_S = 60.0  # for a Python to start on a busy machine
+LIMIT_S = 60.0  # time limit for starting Python on a busy machine
 
 
-def test_a_supervisor_that_cannot_begin_leaves_no_fork_server(tmp_path: Path) -> None:
+def test_a_supervisor_that_fails_at_the_start_leaves_no_fork_server(tmp_path: Path) -> None:
     mark = f"{tmp_path.name}-{os.getpid()}"
     run = subprocess.run(
         [sys.executable, "-P", "-m", "hive.runtime.supervise", str(tmp_path / "no run"), str(tmp_path)],
@@ -27,12 +27,12 @@ def test_a_supervisor_that_cannot_begin_leaves_no_fork_server(tmp_path: Path) ->
 
 
 def _marked(mark: str) -> list[str]:
-    """Living processes with this in their environment."""
+    """Return the running processes with this text in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"MARK={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(entry.name)
         except OSError:
-            pass  # it has ended meanwhile, or is another user's
+            pass  # it has exited, or belongs to another user
     return found

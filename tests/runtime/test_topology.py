@@ -91,7 +91,7 @@ def refusal(build: Callable[[], Any]) -> tuple[str, str]:
 # --- groups and names
 
 
-def test_names_count_on_within_a_role() -> None:
+def test_numbers_continue_within_a_role() -> None:
     t = Topology()
     assert t.add(Source).names == ["source-0"]
     assert t.add(Source, count=3).names == ["source-1", "source-2", "source-3"]
@@ -155,7 +155,7 @@ def test_a_group_gives_ports_handles_and_processes() -> None:
         t["learner"].handle(1)
 
 
-def test_a_port_that_a_group_does_not_have() -> None:
+def test_a_missing_port_of_a_group() -> None:
     t = trainer()
     with pytest.raises(AttributeError) as caught:
         t["collectors"].rollout  # noqa: B018
@@ -183,7 +183,7 @@ def test_groups_can_be_copied() -> None:
 def test_a_port_may_not_take_a_name_of_groups_or_actors(name: str) -> None:
     cls = type("Greeter", (Actor,), {name: Inlet(Report)})
     text, hint = refusal(lambda: Topology().add(cls))
-    assert text == f"a port of Greeter is called `{name}`, as something of every group or actor is"
+    assert text == f"the port `{name}` of Greeter has the name of an attribute of every group or actor"
     assert hint == "give the port another name"
 
 
@@ -213,7 +213,7 @@ class Restarted(Actor):
 
 
 class Heir(Counting):
-    """Inherits it."""
+    """Inherits the constructor."""
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ class Heir(Counting):
     ],
 )
 def test_a_constructor_may_not_take_a_name_that_adding_takes(cls: type[Actor], name: str) -> None:
-    """Also where it has a default, or nobody would ever learn why it has no effect."""
+    """Also if it has a default: otherwise its value would be ignored without an error."""
     t = Topology()
     text, hint = refusal(lambda: t.add(cls))
-    assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, as Topology.add itself has"
+    assert text == f"the constructor of {cls.__name__} has a parameter `{name}`, which Topology.add uses itself"
     assert hint == "give the parameter another name"
     assert not t.groups
 
@@ -241,7 +241,7 @@ def test_other_parameters_of_constructors() -> None:
     assert Topology().add(Tank, **given).parameters == given
 
 
-def test_refusals_of_adding() -> None:
+def test_refused_arguments_of_add() -> None:
     t = Topology()
     t.add(Source)
     assert refusal(lambda: t.add(Source)) == ("two groups are called `source`", "pass group=... to one of them")
@@ -257,7 +257,7 @@ def test_refusals_of_adding() -> None:
 # --- connections
 
 
-def test_refusals_of_connecting() -> None:
+def test_refused_arguments_of_connect() -> None:
     t = trainer()
     collectors, learner, loggers = t["collectors"], t["learner"], t["loggers"]
     pair = "connect an Outlet to an Inlet, or a Publication to a Subscription"
@@ -274,12 +274,12 @@ def test_refusals_of_connecting() -> None:
     )
     again = t.add(Learner, group="again")
     assert refusal(lambda: t.connect(collectors.rollouts, again.rollouts)) == (
-        "`collectors.rollouts` is balanced between one group of consumers and is connected twice",
+        "`collectors.rollouts` is balanced over one group of consumers and cannot be connected twice",
         'use pattern="broadcast"',
     )
     assert refusal(lambda: t.connect(again.weights, loggers.weights)) == (
         "`loggers.weights` is connected to two sources",
-        "declare a second port; each takes one source",
+        "declare a second port; each accepts one source",
     )
     assert refusal(lambda: t.connect(collectors.reports, loggers.reports))[0] == (
         "`collectors.reports` is connected to `loggers` twice"
@@ -294,7 +294,7 @@ def test_a_board_has_one_writer() -> None:
     learners, logger = t.add(Learner, count=2), t.add(Logger)
     assert refusal(lambda: t.connect(learners.weights, logger.weights, block_bytes=8)) == (
         "`learners.weights` is a publication and has 2 writers",
-        "a board has exactly one",
+        "a board has exactly one writer",
     )
 
 
@@ -307,7 +307,7 @@ def test_a_slab_balances_and_waits(outlet: Outlet[Rollout]) -> None:
     source = t.add(type("Maker", (Actor,), {"rollouts": outlet}))
     learner = t.add(Learner)
     assert refusal(lambda: t.connect(source.rollouts, learner.rollouts, layout=LAYOUT)) == (
-        "`maker.rollouts` has a layout and so must balance and wait",
+        '`maker.rollouts` has a layout, which requires pattern="balance" and when_full="wait"',
         "connect it without a layout",
     )
     t.connect(source.rollouts, learner.rollouts)
@@ -336,7 +336,7 @@ def test_names_of_channels() -> None:
 def test_publishing_without_subscribers() -> None:
     t = Topology()
     learner = t.add(Learner)
-    refused = "`learner.{}` is not a publication, or is connected already"
+    refused = "`learner.{}` is not a publication, or is already connected"
     assert refusal(lambda: t.publish(learner.rollouts, block_bytes=8))[0] == refused.format("rollouts")
     t.publish(learner.moments, block_bytes=8)
     assert refusal(lambda: t.publish(learner.moments, block_bytes=8))[0] == refused.format("moments")
@@ -419,7 +419,7 @@ def test_results_and_digest() -> None:
     assert (plan.digest_segment, plan.digest_bytes) == ("weights", 64)
 
 
-def test_a_digest_may_be_asked_for_before_the_connection() -> None:
+def test_a_digest_may_be_set_before_the_connection() -> None:
     t = Topology()
     learner = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     t.digest(learner.weights, 8)
@@ -431,13 +431,13 @@ def test_a_digest_may_be_asked_for_before_the_connection() -> None:
 # --- what a plan refuses
 
 
-def test_a_topology_has_actors_but_not_too_many() -> None:
-    assert refusal(Topology().plan) == ("a topology without actors", "add one with topology.add(...)")
+def test_limits_on_the_number_of_actors() -> None:
+    assert refusal(Topology().plan) == ("the topology has no actors", "add one with topology.add(...)")
     t = Topology()
     t.add(Actor, count=MAX_ACTORS)
     assert len(t.plan().actors) == 1000
     t.add(Actor)
-    assert refusal(t.plan)[0] == "1001 actors; at most 1000 fit"
+    assert refusal(t.plan)[0] == "the topology has 1001 actors; the maximum is 1000"
 
 
 def test_every_port_is_connected_or_optional() -> None:
@@ -463,14 +463,17 @@ def connected(**options: Any) -> Topology:
 def test_sizes_are_checked() -> None:
     assert refusal(slab_of(1).plan) == (
         "channel `rollouts` has 1 slots per producer",
-        "one to write and one to read are the least",
+        "the minimum is 2: one to write and one to read",
     )
-    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "one is the least")
+    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "the minimum is 1")
     assert connected(window=1).plan().channels[0].window == 1
     board = Topology()
     lone = board.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     board.connect(lone.weights, board.add(Logger).weights)
-    assert refusal(board.plan) == ("`lone.weights` is a publication of no size", "pass block_bytes=... to connect")
+    assert refusal(board.plan) == (
+        "the publication `lone.weights` has no block size",
+        "pass block_bytes=... to connect",
+    )
 
 
 def slab_of(slots: int) -> Topology:
@@ -481,19 +484,16 @@ def slab_of(slots: int) -> Topology:
     return t
 
 
-def test_a_slab_has_no_more_slots_than_its_memory_may_say() -> None:
-    """The limit is that of the native part; what it refuses is refused here first."""
+def test_the_limit_on_slots_is_that_of_the_native_part() -> None:
+    """The plan refuses a size before the native part would."""
     plan = slab_of(MAX_SLOTS).plan()
     memory = np.zeros(plan.segments[0].plan.bytes, np.uint8)
     plan.segments[0].plan.format(memory)
     with pytest.raises(ValueError, match=f"a slab has 1 to {MAX_SLOTS} slots"):
         SlabPlan(MAX_SLOTS + 1, 64).format(np.zeros(SlabPlan(MAX_SLOTS + 1, 64).bytes, np.uint8))
     text, hint = refusal(slab_of(MAX_SLOTS + 1).plan)
-    assert text == (
-        "channel `rollouts` needs a slab of 4097 slots, and 4096 is the most: what says more is taken for damaged "
-        "memory"
-    )
-    assert hint == "connect it with a smaller slots=...; in a config that is slots, max_lag or bootstrap_rounds"
+    assert text == "channel `rollouts` needs a slab of 4097 slots; the maximum is 4096"
+    assert hint == "connect it with a smaller slots=...; in a config, lower slots, max_lag or bootstrap_rounds"
 
 
 def board_of(keep: int) -> Topology:
@@ -503,28 +503,25 @@ def board_of(keep: int) -> Topology:
     return t
 
 
-def test_a_board_has_no_more_blocks_than_its_memory_may_say() -> None:
+def test_the_limit_on_blocks_is_that_of_the_native_part() -> None:
     plan = board_of(MAX_BLOCKS - 2).plan()
     control = np.zeros(plan.segments[0].plan.offset, np.uint8)
     plan.segments[0].plan.format(control)
     with pytest.raises(ValueError, match=f"a board has at most {MAX_BLOCKS} blocks"):
         BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).format(np.zeros(BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).offset, np.uint8))
     text, hint = refusal(board_of(MAX_BLOCKS - 1).plan)
-    assert text == (
-        "channel `weights` needs a board of 65537 blocks, and 65536 is the most: what says more is taken for damaged "
-        "memory"
-    )
-    assert hint == "connect it with a smaller keep=...; in a config that is slots, max_lag or bootstrap_rounds"
+    assert text == "channel `weights` needs a board of 65537 blocks; the maximum is 65536"
+    assert hint == "connect it with a smaller keep=...; in a config, lower slots, max_lag or bootstrap_rounds"
 
 
 @pytest.mark.parametrize("other", ["missing", "rollouts", "reports"])
 def test_a_board_commits_with_a_board(other: str) -> None:
     t = trainer()
     t.publish(t.add(type("Lone", (Actor,), {"state": Publication(Weights)})).state, block_bytes=8, commit_with=other)
-    assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is no board here"
+    assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is not a board of this topology"
 
 
-def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None:
+def test_messages_that_cannot_be_encoded_are_refused_before_any_actor_starts() -> None:
     class Odd(Message):
         tags: set[str]
 
@@ -535,16 +532,16 @@ def test_messages_that_cannot_travel_are_found_before_any_actor_starts() -> None
     assert "Odd.tags: a message cannot carry set[str]; use int, float" in text
 
 
-def test_a_digest_is_of_something_connected() -> None:
+def test_a_digest_needs_a_connected_publication() -> None:
     t = Topology()
     learner = t.add(Learner)
     t.digest(learner.moments, 8)
     t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
     t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
-    assert refusal(t.plan)[0] == "the digest is of `learner.moments`, which is not connected"
+    assert refusal(t.plan)[0] == "the digest needs `learner.moments`, which is not connected"
 
 
-# --- changing one that is there
+# --- changing a topology
 
 
 class Many(Message):
@@ -590,21 +587,21 @@ def test_a_class_can_be_replaced_by_one_with_the_same_ports() -> None:
 
 
 @pytest.mark.parametrize("port", [None, Inlet(Rollout), Outlet(Many)])
-def test_one_without_a_port_that_is_connected_is_refused(port: Any) -> None:
+def test_a_class_without_a_connected_port_is_refused(port: Any) -> None:
     t, other = pair(), type("Other", (Actor,), {} if port is None else {"inn": port})
-    with pytest.raises(TopologyError, match=r"cannot take the place of Eater: it has no port `inn` \(Inlet of Many\)"):
+    with pytest.raises(TopologyError, match=r"cannot replace Eater: it has no port `inn` \(Inlet of Many\)"):
         t.replace("eaters", other)
     assert t["eaters"].cls is Eater
 
 
-def test_an_actor_can_be_put_into_a_channel() -> None:
+def test_an_actor_can_be_inserted_into_a_channel() -> None:
     t = pair()
     t.insert(t["feeder"].out, t.add(Between), "inn", "out")
     ways = {channel.source: (channel.targets, channel.window) for channel in t.plan().channels}
     assert ways == {"feeder.out": (("between.inn",), 5), "between.out": (("eaters.inn",), 5)}
 
 
-def test_into_a_channel_with_a_layout_too() -> None:
+def test_an_actor_can_be_inserted_into_a_channel_with_a_layout() -> None:
     t = pair()
     assert [str(ref) for ref in t.disconnect(t["feeder"].out)] == ["eaters.inn"]
     t.connect(t["feeder"].out, t["eaters"].inn, layout=Layout({"value": ("int64", ())}), slots=3)
@@ -617,7 +614,7 @@ def test_into_a_channel_with_a_layout_too() -> None:
     }
 
 
-def test_what_is_not_connected_cannot_be_taken_away_or_parted() -> None:
+def test_an_unconnected_port_cannot_be_disconnected_or_split() -> None:
     t = pair()
     with pytest.raises(TopologyError, match=r"`feeder\.wide` is not connected"):
         t.disconnect(t["feeder"].wide)

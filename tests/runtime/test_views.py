@@ -1,4 +1,4 @@
-"""Views: one for each slab and board of a process, over the memory that all share."""
+"""Views: one for each slab and board of a process, over shared memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LAYOUT = Layout({"row": ("float32", (4,))})
 
 
 class Row(Message):
-    """Written in place."""
+    """The message of a slab."""
 
 
 class Weights(Message):
-    """A board's."""
+    """The message of a board."""
 
 
 class Source(Actor):
@@ -34,7 +34,7 @@ class Sink(Actor):
 
 
 class Memory:
-    """The segments of a small plan, and how often each was opened."""
+    """The segments of a small plan, with a count of how often each was opened."""
 
     def __init__(self) -> None:
         t = Topology()
@@ -54,7 +54,7 @@ class Memory:
         return Views(self.plan, self.open, layouts)
 
 
-def test_a_view_is_made_when_it_is_asked_for_and_kept() -> None:
+def test_a_view_is_created_on_first_use_and_cached() -> None:
     memory = Memory()
     views = memory.views(rows=LAYOUT)
     assert memory.opened == []
@@ -72,7 +72,7 @@ def test_two_processes_see_the_same_memory() -> None:
     assert there.counts() == {"produced": 1, "consumed": 0, "dropped": {}, "in_flight": 1}
 
 
-def test_who_has_no_layout_counts_and_reads_nothing() -> None:
+def test_without_a_layout_a_view_counts_but_has_no_slots() -> None:
     view = Memory().views().slab("rows:source-0")
     assert len(view.slots) == 0
     assert view.words.slots == 3
@@ -88,7 +88,7 @@ def test_a_board_shares_the_commit_word_that_its_plan_names() -> None:
     assert (weights.latest, moments.latest) == (1, 1)
 
 
-def test_there_is_no_view_of_a_segment_that_is_not_planned() -> None:
+def test_an_unknown_segment_has_no_view() -> None:
     views = Memory().views()
     for of in (views.slab, views.board):
         with pytest.raises(KeyError, match="rewards"):

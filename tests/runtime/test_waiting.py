@@ -13,7 +13,7 @@ from hive import _native
 from hive.runtime import waiting
 from hive.runtime.memory import Segment, SlabPlan, SlabView
 from hive.runtime.status import PAGE_BYTES, WAIT_IN, Status, read_status
-from hive.runtime.waiting import BRIEF_NS, CALLS_NS, Asks, Waiter
+from hive.runtime.waiting import CALLS_SLICE_NS, MAIL_SLICE_NS, Waiter, WakeRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -89,12 +89,12 @@ async def test_the_loop_of_one_that_is_alone_runs_now_and_then(
 ) -> None:
     wait, phase = waiter(pages, dedicated=True)
     ran: list[int] = []
-    monkeypatch.setattr(waiting, "BREATH_NS", 0)
+    monkeypatch.setattr(waiting, "YIELD_NS", 0)
     for i in range(3):
         asyncio.get_running_loop().call_soon(ran.append, i)
         await wait.until(Source(1), phase, memory=True)
         assert ran == list(range(i + 1))
-    monkeypatch.setattr(waiting, "BREATH_NS", LIMIT_S * 10**9)
+    monkeypatch.setattr(waiting, "YIELD_NS", LIMIT_S * 10**9)
     asyncio.get_running_loop().call_soon(ran.append, 3)
     await wait.until(Source(1), phase, memory=True)
     assert ran == [0, 1, 2]
@@ -103,7 +103,7 @@ async def test_the_loop_of_one_that_is_alone_runs_now_and_then(
 
 
 @pytest.mark.parametrize("dedicated", [False, True])
-async def test_a_lost_ring_costs_one_rescan(
+async def test_a_lost_notification_costs_one_rescan(
     pages: _native.Status, dedicated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "RESCAN_S", 0.001)
@@ -130,7 +130,7 @@ async def test_wake_wakes_every_wait(pages: _native.Status) -> None:
 
 
 @pytest.mark.usefixtures("no_rescan")
-async def test_a_solo_actor_still_hears_messages(pages: _native.Status) -> None:
+async def test_a_dedicated_actor_still_receives_messages(pages: _native.Status) -> None:
     """Its waits for messages leave the loop free, and `wake` ends them."""
     wait, phase = waiter(pages, dedicated=True)
     inbox: list[str] = []
@@ -177,7 +177,7 @@ async def test_what_the_attempt_raises_is_raised(pages: _native.Status, failing:
 # The notifier
 
 
-def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) -> None:
+def test_a_notification_between_attempt_and_sleep_is_not_lost(pages: _native.Status) -> None:
     page = pages.page(0)
     seen = page.seen()
     page.notify()
@@ -186,18 +186,18 @@ def test_a_ring_between_looking_and_sleeping_is_not_lost(pages: _native.Status) 
     assert not pages.page(1).wait(pages.page(1).seen(), 1000)
 
 
-def test_of_many_that_rouse_an_actor_one_is_told_to_send_the_message(pages: _native.Status) -> None:
+def test_one_of_several_notifying_writers_sends_the_message(pages: _native.Status) -> None:
     page = pages.page(0)
     assert pages.notify_all([0]) == []
     page.set_waiting()
     assert [pages.notify_all([0]) for _ in range(3)] == [[0], [], []]
     page.set_waiting()
     assert pages.notify_all([1]) == []
-    page.open("a-1", 7, 1)  # its successor does not wait for what it waited for
+    page.open("a-1", 7, 1)  # the next incarnation is not waiting
     assert pages.notify_all([0]) == []
 
 
-def test_many_are_roused_at_once_and_those_that_doze_are_told(pages: _native.Status) -> None:
+def test_notify_all_returns_the_actors_that_need_a_message(pages: _native.Status) -> None:
     for number in (1, 0):
         pages.page(number).set_waiting()
     seen = [pages.page(number).seen() for number in range(2)]
@@ -211,7 +211,7 @@ def test_many_are_roused_at_once_and_those_that_doze_are_told(pages: _native.Sta
         pages.notify_all(["0"])  # type: ignore[list-item]
 
 
-def test_to_rouse_rings_as_well(pages: _native.Status) -> None:
+def test_notify_all_also_wakes_the_notifier(pages: _native.Status) -> None:
     page = pages.page(0)
     seen = page.seen()
     pages.notify_all([0])
@@ -221,7 +221,7 @@ def test_to_rouse_rings_as_well(pages: _native.Status) -> None:
 @pytest.mark.parametrize(
     ("dedicated", "memory", "waits"), [(False, True, True), (False, False, False), (True, True, False)]
 )
-async def test_who_shares_a_loop_dozes_while_it_waits_for_memory(
+async def test_an_actor_in_a_shared_loop_calls_set_waiting(
     pages: _native.Status, dedicated: bool, memory: bool, waits: bool
 ) -> None:
     wait, phase = waiter(pages, dedicated=dedicated)
@@ -271,50 +271,50 @@ async def test_a_commit_in_another_process_wakes(pages: _native.Status) -> None:
 # One of many who wait for the same
 
 
-def test_each_message_picks_one_of_those_who_ask(pages: _native.Status) -> None:
+def test_each_message_picks_one_request(pages: _native.Status) -> None:
     for number in range(2):
         pages.page(number).set_waiting()
-        pages.page(number).ask(7)
+        pages.page(number).request_wake(7)
     assert pages.notify_one((0, 1), 8, 0) == [], "nobody asks for that one"
     assert [pages.notify_one((0, 1), 7, 1) for _ in range(3)] == [[1], [0], []]
-    assert [pages.page(number).unask() for number in range(2)] == [True, True]
+    assert [pages.page(number).withdraw_wake() for number in range(2)] == [True, True]
 
 
-def test_who_was_not_picked_hears_so(pages: _native.Status) -> None:
+def test_withdrawing_returns_whether_the_actor_was_picked(pages: _native.Status) -> None:
     page = pages.page(0)
-    page.ask(7)
-    assert not page.unask()
-    page.ask(7)
+    page.request_wake(7)
+    assert not page.withdraw_wake()
+    page.request_wake(7)
     page.open("a-1", 7, 1)  # its successor asks for nothing
     assert pages.notify_one((0,), 7, 0) == []
     page.set_waiting()
     assert pages.notify_one((0,), 7, 0) == []
 
 
-def test_a_pick_rings_the_bell_of_one_only(pages: _native.Status) -> None:
+def test_a_pick_notifies_one_actor_only(pages: _native.Status) -> None:
     seen = [pages.page(number).seen() for number in range(2)]
     for number in range(2):
-        pages.page(number).ask(1)
+        pages.page(number).request_wake(1)
     assert pages.notify_one((0, 1), 1, 0) == [], "it sleeps on its notifier and needs no message"
     assert pages.page(0).wait(seen[0], LIMIT_S * 10**9)
     assert not pages.page(1).wait(seen[1], 1000)
 
 
-def test_who_asks_for_every_message_hears_of_every_one_and_is_not_picked(pages: _native.Status) -> None:
-    pages.page(0).ask(7, every=True)
-    pages.page(1).ask(7)
+def test_a_request_of_every_message_is_always_woken_and_never_picked(pages: _native.Status) -> None:
+    pages.page(0).request_wake(7, every=True)
+    pages.page(1).request_wake(7)
     for picked in ([0, 1], [0], [0]):
         pages.page(0).set_waiting()
         pages.page(1).set_waiting()
         assert pages.notify_one((0, 1), 7, 0) == picked
-    assert not pages.page(0).unask()
+    assert not pages.page(0).withdraw_wake()
 
 
 @pytest.mark.parametrize("channel", [0, 1 << 31])
-def test_channels_are_asked_for_by_number(pages: _native.Status, channel: int) -> None:
-    with pytest.raises(ValueError, match="count from 1"):
-        pages.page(0).ask(channel)
-    pages.page(0).ask(0, every=True)
+def test_channel_numbers_start_at_one(pages: _native.Status, channel: int) -> None:
+    with pytest.raises(ValueError, match="channel numbers start at 1"):
+        pages.page(0).request_wake(channel)
+    pages.page(0).request_wake(0, every=True)
     pages.page(0).set_waiting()
     assert pages.notify_one((0,), 5, 0) == [0], "every message of every channel"
     assert pages.notify_one((), 1, 5) == []
@@ -334,7 +334,7 @@ async def test_who_is_picked_and_needs_it_no_more_passes_it_on(
             pages.notify_one((0,), 4, 0)
         return source()
 
-    assert await wait.until(attempt, phase, memory=True, asks=Asks(3, lambda: told.append(1))) == "here"
+    assert await wait.until(attempt, phase, memory=True, request=WakeRequest(3, lambda: told.append(1))) == "here"
     pages.notify_one((0,), 4, 0)
     assert len(told) == passed
 
@@ -344,8 +344,8 @@ async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _nati
     wait, phase = waiter(pages, dedicated=False)
     told: list[int] = []
     found: list[str] = []
-    asks = Asks(3, lambda: told.append(1))
-    task = asyncio.create_task(wait.until(lambda: found[0] if found else None, phase, memory=True, asks=asks))
+    request = WakeRequest(3, lambda: told.append(1))
+    task = asyncio.create_task(wait.until(lambda: found[0] if found else None, phase, memory=True, request=request))
     while not wait.asleep:
         await asyncio.sleep(0)
     found.append("here")
@@ -357,15 +357,15 @@ async def test_who_was_woken_by_a_pick_and_finds_something_keeps_it(pages: _nati
 
 
 @pytest.mark.usefixtures("no_rescan")
-async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Status) -> None:
+async def test_two_simultaneous_waits_are_both_woken(pages: _native.Status) -> None:
     """In either order, and when one of them is over."""
     wait, phase = waiter(pages, dedicated=False)
     found: set[int] = set()
     told: list[int] = []
 
     def begin(channel: int) -> asyncio.Task[bool]:
-        asks = Asks(channel, lambda: told.append(channel))
-        return asyncio.create_task(wait.until(lambda: channel in found or None, phase, memory=True, asks=asks))
+        request = WakeRequest(channel, lambda: told.append(channel))
+        return asyncio.create_task(wait.until(lambda: channel in found or None, phase, memory=True, request=request))
 
     async def notify(channel: int) -> list[int]:
         found.add(channel)
@@ -397,9 +397,9 @@ async def test_who_waits_for_two_things_at_once_hears_of_both(pages: _native.Sta
 async def test_who_is_cancelled_after_a_pick_passes_it_on(pages: _native.Status) -> None:
     wait, phase = waiter(pages, dedicated=False)
     told: list[int] = []
-    asks = Asks(3, lambda: told.append(1))
+    request = WakeRequest(3, lambda: told.append(1))
     for picked in (False, True):
-        task = asyncio.create_task(wait.until(lambda: None, phase, memory=True, asks=asks))
+        task = asyncio.create_task(wait.until(lambda: None, phase, memory=True, request=request))
         while not wait.asleep:
             await asyncio.sleep(0)
         if picked:
@@ -426,15 +426,15 @@ def test_its_loop_runs_often_while_a_message_is_on_its_way(
     assert waiter._slice_ns() == rescan_ns
     pages.mailed(0)
     assert pages.page(0).seen() == seen + 1  # it has notified, too
-    assert waiter._slice_ns() == BRIEF_NS
-    waiter.heard += 1
+    assert waiter._slice_ns() == MAIL_SLICE_NS
+    waiter.received += 1
     assert waiter._slice_ns() == rescan_ns
     pages.mailed(0)  # a message that is lost
-    assert waiter._slice_ns() == BRIEF_NS
+    assert waiter._slice_ns() == MAIL_SLICE_NS
     now_ns += rescan_ns + 1
     assert waiter._slice_ns() == rescan_ns
     pages.mailed(0)
-    assert waiter._slice_ns() == BRIEF_NS  # one that was lost costs the next ones nothing
-    waiter.heard += 1
+    assert waiter._slice_ns() == MAIL_SLICE_NS  # one that was lost costs the next ones nothing
+    waiter.received += 1
     waiter.calls = ["one that is being answered"]
-    assert waiter._slice_ns() == CALLS_NS
+    assert waiter._slice_ns() == CALLS_SLICE_NS

@@ -1,4 +1,4 @@
-"""Watching: who is stopped or stuck is killed, and nobody else. ExitHandler that follow are live/test_death.py's."""
+"""The watchdog kills stopped and stuck processes and no others. live/test_death.py tests the exits that follow."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pytest
 
 from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
-from hive.runtime.diagnostics import Notice, Notices
+from hive.runtime.diagnostics import Diagnostic, Diagnostics
 from hive.runtime.membership import ProcessRecord, Settings
 from hive.runtime.memory import PAGE, Bytes
 from hive.runtime.states import ACTOR, ActorEvent, ActorState, Machine
 from hive.runtime.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervisor import Supervisor
-from hive.runtime.watchdog import ACCOUNTS_LOOKS, WATCH_S, watch
+from hive.runtime.watchdog import ACCOUNTS_EVERY, WATCH_S, watch
 
-AT_ONCE = Settings(phase_limit_s=0.0)  # whoever is judged is stuck: a page counts real time, which has no virtual clock
+AT_ONCE = Settings(phase_limit_s=0.0)  # any busy actor is stuck: pages use real time, so virtual time cannot be used
 NEVER = Settings(phase_limit_s=1e6)
 
 
 class Watched:
-    """What watching looks at of a supervisor: two processes of one actor each, and one of two actors."""
+    """The attributes of a supervisor that the watchdog uses: two processes of one actor, and one of two actors."""
 
     def __init__(self, settings: Settings) -> None:
         room = np.zeros(4 * PAGE_BYTES + PAGE, np.uint8)
@@ -38,11 +38,11 @@ class Watched:
         self.table["both"] = ProcessRecord("both", [2, 3])
         self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
         self.processes = self.journal = self
-        self.memory = SimpleNamespace(views=None)  # messages lie in no segment
+        self.memory = SimpleNamespace(views=None)  # message channels have no segments
         message = SimpleNamespace(name="gradients", carrier="message", producers=[0])
         self.plan = SimpleNamespace(segments=[], channels=[message])
         self.told: list[tuple[float, str, str, dict[str, str]]] = []
-        self.still: list[str] = []  # in state T
+        self.still: list[str] = []  # processes in state T
         self.kills: list[tuple[float, str, str]] = []
         self.statuses: dict[int, Status] = {}
         self.while_asked: Callable[[], None] = lambda: None
@@ -78,7 +78,7 @@ class Watched:
 def watched(
     settings: Settings, prepare: Callable[[Watched], None], seconds: float = 2.0
 ) -> list[tuple[float, str, str]]:
-    """(when, which process, why): who is killed within so many virtual seconds."""
+    """Return (time, process, reason) of each kill within `seconds` of virtual time."""
 
     async def main() -> list[tuple[float, str, str]]:
         supervisor = Watched(settings)
@@ -97,7 +97,7 @@ def watched(
 # --- stopped
 
 
-def test_a_stopped_process_is_killed_at_the_next_look() -> None:
+def test_a_stopped_process_is_killed_at_the_next_check() -> None:
     def prepare(supervisor: Watched) -> None:
         def stop() -> None:
             supervisor.still.append("two")
@@ -112,7 +112,7 @@ def test_a_stopped_process_is_killed_at_the_next_look() -> None:
     assert watched(NEVER, prepare) == [(3 * WATCH_S, "two", "it was stopped (SIGSTOP) and so was killed")]
 
 
-def test_one_that_is_dead_already_is_not_killed() -> None:
+def test_a_process_that_has_exited_is_not_killed() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
         supervisor.still = ["one"]
@@ -124,7 +124,7 @@ def test_one_that_is_dead_already_is_not_killed() -> None:
 # --- stuck
 
 
-def test_one_that_never_gets_to_open_its_page_is_stuck_in_its_start() -> None:
+def test_a_process_that_never_opens_its_page_is_stuck_in_its_start() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 2, 3)
 
@@ -132,7 +132,7 @@ def test_one_that_never_gets_to_open_its_page_is_stuck_in_its_start() -> None:
     assert killed == [(5.0 + WATCH_S, "two", "no progress in `start` for 5 s and so was killed")]
 
 
-def test_the_page_of_an_earlier_incarnation_or_another_pid_says_nothing() -> None:
+def test_the_page_of_an_earlier_incarnation_or_another_pid_is_ignored() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 2, 3)
         supervisor.table["two"].incarnation = 1
@@ -143,7 +143,7 @@ def test_the_page_of_an_earlier_incarnation_or_another_pid_says_nothing() -> Non
     assert [name for _, name, _ in killed] == ["one", "two"]
 
 
-def test_one_that_is_busy_without_progress_is_killed_once() -> None:
+def test_an_actor_busy_without_progress_is_killed_once() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 2, 3)
         supervisor.runs(1, kind=BUSY)
@@ -152,7 +152,7 @@ def test_one_that_is_busy_without_progress_is_killed_once() -> None:
     assert watched(NEVER, prepare) == []
 
 
-def test_who_is_busy_while_its_event_loop_runs_is_not_stuck() -> None:
+def test_a_busy_actor_whose_event_loop_runs_is_not_stuck() -> None:
     record = ProcessRecord("one", [0], incarnation=0, pid=7)
     since, now = 10**9, 10 * 10**9
     status = ActorStatus("a", 7, 0, "work", since, 9 * 10**9, now, 4, 0, 0, {"work": (BUSY, 10)}, {})
@@ -160,7 +160,7 @@ def test_who_is_busy_while_its_event_loop_runs_is_not_stuck() -> None:
     assert record.stuck_s(replace(status, pulse_ns=0), ActorState.running, now) == 9.0
 
 
-def test_who_waits_for_others_is_not_judged() -> None:
+def test_an_actor_that_waits_for_others_is_not_stuck() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, kind=WAIT_IN)
         supervisor.runs(2, 3, kind=WAIT_OUT)
@@ -168,7 +168,7 @@ def test_who_waits_for_others_is_not_judged() -> None:
     assert watched(AT_ONCE, prepare) == []
 
 
-def test_a_stuck_actor_takes_its_neighbours_along_once() -> None:
+def test_a_stuck_actor_has_its_process_killed_once() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1)
         supervisor.runs(2, 3, kind=BUSY)
@@ -176,7 +176,7 @@ def test_a_stuck_actor_takes_its_neighbours_along_once() -> None:
     assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "both")]
 
 
-def test_setting_up_is_judged_and_waiting_for_the_beginning_is_not() -> None:
+def test_setup_can_be_stuck_but_waiting_for_begin_cannot() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(2, 3)
         for actor in (0, 1):
@@ -187,7 +187,7 @@ def test_setting_up_is_judged_and_waiting_for_the_beginning_is_not() -> None:
     assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "one")]
 
 
-def test_who_is_finished_may_take_its_time() -> None:
+def test_a_finished_actor_is_not_stuck() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
         supervisor.statuses[1].enter(supervisor.statuses[1].phase("busy", BUSY))
@@ -196,7 +196,7 @@ def test_who_is_finished_may_take_its_time() -> None:
     assert watched(AT_ONCE, prepare) == []
 
 
-def test_who_is_being_killed_already_is_left_alone() -> None:
+def test_a_process_that_is_being_killed_is_not_killed_again() -> None:
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 2, 3)
         supervisor.runs(1, kind=BUSY)
@@ -221,8 +221,8 @@ def test_its_stack_is_read_before_it_is_killed() -> None:
     assert seen[0].table["one"].stack == ""
 
 
-def test_one_that_does_not_listen_yet_is_not_asked() -> None:
-    """The signal would end it."""
+def test_a_process_that_does_not_listen_yet_gets_no_signal() -> None:
+    """The signal would kill it."""
     seen: list[Watched] = []
 
     def prepare(supervisor: Watched) -> None:
@@ -234,7 +234,7 @@ def test_one_that_does_not_listen_yet_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_one_that_dies_while_it_is_asked_is_not_killed_in_its_next_life(comes_back: bool) -> None:
+def test_a_process_that_exits_during_the_stack_query_is_not_killed_in_its_next_incarnation(comes_back: bool) -> None:
     def prepare(supervisor: Watched) -> None:
         two = supervisor.table["two"]
         two.listening = True
@@ -250,14 +250,14 @@ def test_one_that_dies_while_it_is_asked_is_not_killed_in_its_next_life(comes_ba
     assert watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0) == []
 
 
-# --- told
+# --- diagnostics
 
 
-def test_what_is_slow_or_wasted_is_put_into_the_diary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page counts real time, which has no virtual clock: so what a look finds is given."""
+def test_diagnostics_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages use real time, so the diagnostics of each check are given."""
     supervisors: list[Watched] = []
-    slow = [Notice("slow", "actor-1 was slow", "actor-1")]
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
+    slow = [Diagnostic("slow", "actor-1 was slow", "actor-1")]
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
@@ -265,20 +265,20 @@ def test_what_is_slow_or_wasted_is_put_into_the_diary(monkeypatch: pytest.Monkey
         supervisor.statuses[0].count("gradients:stale", 5.0)
         supervisors.append(supervisor)
 
-    looks = ACCOUNTS_LOOKS + 1
+    looks = ACCOUNTS_EVERY + 1
     assert watched(NEVER, prepare, seconds=(looks + 0.5) * WATCH_S) == []
     told = supervisors[0].told
     assert [each for each in told if each[1] == "slow"] == [
         ((look + 1) * WATCH_S, "slow", "actor-1 was slow", {"actor": "actor-1"}) for look in range(looks)
     ]
     (stale,) = [each for each in told if each[1] != "slow"]
-    assert stale[:2] == (ACCOUNTS_LOOKS * WATCH_S, "stale")
-    assert stale[2].startswith("5 of `gradients` were older than max_lag allows and dropped")
+    assert stale[:2] == (ACCOUNTS_EVERY * WATCH_S, "stale")
+    assert stale[2].startswith("5 messages of `gradients` were older than max_lag allows and were dropped")
 
 
-def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_exited_has_no_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)
@@ -288,9 +288,9 @@ def test_nothing_is_told_of_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == {"actor-0", "actor-2", "actor-3"}
 
 
-def test_the_page_of_an_earlier_incarnation_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_an_earlier_incarnation_has_no_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
-    monkeypatch.setattr(Notices, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
 
     def prepare(supervisor: Watched) -> None:
         supervisor.runs(0, 1, 2, 3)

@@ -303,7 +303,7 @@ def test_poll_delivers_what_has_arrived_before_the_loop_runs_again(run: Run, add
 
 
 def test_poll_inside_a_receiver_keeps_the_order(run: Run, address: str) -> None:
-    """What `Drain` does: what was sent before must be heard before."""
+    """As in `Drain`: messages that were sent earlier must be received earlier."""
 
     async def main(opened: Opened) -> None:
         seen: list[bytes] = []
@@ -329,7 +329,7 @@ def test_poll_inside_a_receiver_keeps_the_order(run: Run, address: str) -> None:
 # --- garbage
 
 
-def test_garbage_on_the_socket_hurts_nobody(run: Run, folder: Path, address: str) -> None:
+def test_garbage_on_the_socket_is_harmless(run: Run, folder: Path, address: str) -> None:
     random = np.random.default_rng(0)
 
     async def main(opened: Opened) -> None:
@@ -400,7 +400,7 @@ def test_a_receiver_that_raises_loses_its_own_message_only(run: Run, address: st
 # --- peers that are not there
 
 
-def test_a_missing_peer_blocks_nobody_and_its_queue_is_limited(run: Run, address: str) -> None:
+def test_a_missing_peer_does_not_block_and_its_queue_is_limited(run: Run, address: str) -> None:
     async def main(opened: Opened) -> None:
         transport = opened.peer()
         sent = 0
@@ -455,7 +455,7 @@ def test_addresses_of_other_kinds_are_refused(address: str) -> None:
         lambda: transport.bind(address, lambda frames: None),
         lambda: transport.post(address, [b"x"]),
     ):
-        with pytest.raises(WireError, match=r"is not an ipc:// address; hive talks within one machine only"):
+        with pytest.raises(WireError, match=r"is not an ipc:// address; hive runs on one machine only"):
             use()
     transport.close()
 
@@ -540,7 +540,7 @@ def test_last_words_still_leave(run: Run, address: str) -> None:
     run(main)
 
 
-def test_closing_waits_for_a_missing_peer_no_longer_than_told(run: Run, address: str) -> None:
+def test_closing_waits_for_a_missing_peer_at_most_linger_s(run: Run, address: str) -> None:
     async def main(opened: Opened) -> None:
         for linger_s in (0.0, 0.05):
             peer = opened.peer()

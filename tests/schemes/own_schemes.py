@@ -36,7 +36,7 @@ class Counter(Actor):
 
 
 def accompanied(config: Config, directory: Path) -> Topology:
-    """The trainer and somebody else."""
+    """The trainer and another actor."""
     t = trainer.trainer(config, directory)
     t.add(Counter)
     return t

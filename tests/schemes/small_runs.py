@@ -34,7 +34,7 @@ GRID = [
 
 @dataclass
 class Run:
-    """What is left of a run."""
+    """The files and results of a finished run."""
 
     config: Config
     directory: RunDirectory
@@ -49,7 +49,7 @@ class Run:
         return found
 
     def highest(self, metric: str) -> float:
-        """Of all lines of the metrics."""
+        """Return this metric of all lines."""
         return max(line[metric] for line in read_jsonl(self.directory.metrics_file))
 
 
@@ -77,7 +77,7 @@ def modes(collection: str, gradients: str, collectors: int, workers: int) -> dic
 
 
 def check_end(run: Run) -> None:
-    """It ended by itself at its steps, nobody died, and every message is accounted for."""
+    """The run ended at its steps, no actor was restarted, and every message is accounted for."""
     outcome, steps = run.outcome, run.config.run.steps
     round_of = SAMPLES_A_ROLLOUT * run.config.collection.workers
     assert (outcome.state, outcome.reason, outcome.error) == ("finished", f"{steps} steps", "")

@@ -1,4 +1,4 @@
-"""The scheme `a2c` learns: in a whole run, by its defaults of placement and communication, until it is told enough."""
+"""The scheme `a2c` learns in a whole run, with its default placement and communication, until a stop is requested."""
 
 from __future__ import annotations
 

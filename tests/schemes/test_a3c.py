@@ -1,4 +1,4 @@
-"""The scheme `a3c` in whole runs: each worker collects for itself, and its gradients wait for nobody."""
+"""The scheme `a3c` in whole runs: each worker collects for itself, and its gradients wait for no other worker."""
 
 from __future__ import annotations
 

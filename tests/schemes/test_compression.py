@@ -24,7 +24,7 @@ def of(name: str, **values: Any) -> dict[str, Any]:
 
 
 def slot_bytes(folder: Path, name: str, width: int = 64) -> int:
-    """Of a gradient slot, of which a run maps `slots` for each worker."""
+    """Return the size of a gradient slot; a run maps `slots` of them for each worker."""
     config = config_of("small_environments:Drift", **of(name), network__middleware=[width, width])
     plan = build(config, folder).plan()
     (channel,) = [channel for channel in plan.channels if channel.name == "gradients"]

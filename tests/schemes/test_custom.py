@@ -1,4 +1,4 @@
-"""[custom.<group>] reaches constructors, typed as they declare it; what does not fit is told with "did you mean"."""
+"""[custom.<group>] sets constructor parameters, checked against their annotations, with "did you mean" hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheme `dd-ppo` in whole runs: every worker applies all gradients itself, and nobody waits for stragglers."""
+"""The scheme `dd-ppo` in whole runs: every worker applies all gradients itself, and no worker waits for stragglers."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ PLACES = [("ppo", 2, 1), ("impala", 2, 1), ("impala", 1, 2), ("impala", 2, 2), (
 
 
 @pytest.mark.parametrize(("scheme", "collectors", "workers"), PLACES)
-def test_lags_stay_within_what_is_allowed(tmp_path: Path, scheme: str, collectors: int, workers: int) -> None:
-    """What is older is dropped, and counted. An update may come between the claim of a rollout and its gradient's."""
+def test_lags_stay_within_max_lag(tmp_path: Path, scheme: str, collectors: int, workers: int) -> None:
+    """Older rollouts are dropped and counted. An update may come between the claims of a rollout and its gradient."""
     seen: list[int] = []
 
     def watch(topology: Topology) -> None:
@@ -124,7 +124,7 @@ def test_stale_gradients(tmp_path: Path, stale: str) -> None:
     assert run.outcome.channels["gradients"]["consumed"] == run.results["updates"]
 
 
-def test_an_update_of_several_gradients_takes_the_first_of_anybody(tmp_path: Path) -> None:
+def test_an_update_of_several_gradients_takes_the_first_of_any_worker(tmp_path: Path) -> None:
     run = train(tmp_path, "impala", run__steps=192, **modes(FREE, FREE, 2, 2), gradients__bootstrap_rounds=3)
     check_end(run)
     assert run.outcome.channels["gradients"]["consumed"] == 3 * run.results["updates"]
@@ -145,8 +145,8 @@ def test_collectors_that_belong_to_a_gradient_worker(tmp_path: Path) -> None:
     check_end(run)
 
 
-def test_a_checkpoint_cuts_no_episode(tmp_path: Path) -> None:
-    """Saving is for the deterministic modes to cut environments for: here it must change nothing."""
+def test_a_checkpoint_ends_no_episode(tmp_path: Path) -> None:
+    """Only deterministic modes reset environments for a save; an asynchronous run is unchanged."""
     runs = [train(tmp_path, "impala", run__steps=640, checkpoint__every=every) for every in ("{}", "{updates=1}")]
     assert runs[0].results["episodes"] == runs[1].results["episodes"] > 20
     assert len(list_checkpoints(runs[1].directory.checkpoints)) > 1

@@ -60,7 +60,7 @@ def test_the_statistics_are_those_of_the_observations(tmp_path: Path) -> None:
 
 
 def test_a_replica_has_the_same_statistics(tmp_path: Path) -> None:
-    """Whoever applies all gradients itself, and whoever waits for the learner's weights: the same bytes."""
+    """Workers that apply all gradients themselves and workers that wait for the learner are bit-identical."""
     ends = [
         normalised(tmp_path, "a2c", **TWO, gradients__decentralised=decentralised).outcome.digest
         for decentralised in ("true", "false")
@@ -86,7 +86,7 @@ def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> Non
     assert resumed.digest == whole.digest != ""
 
 
-def test_what_is_far_away_is_learned_only_so(tmp_path: Path) -> None:
+def test_distant_rewards_are_learned(tmp_path: Path) -> None:
     """Two contexts, 100 and 100.1. Guessing earns 0.5 of 1."""
     learned = {}
     for normalise in ("true", "false"):

@@ -85,8 +85,8 @@ def test_modes_and_numbers_of_workers_are_different_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("scheme", ["ppo", "a2c"])
 @pytest.mark.parametrize("collection", COMMUNICATIONS)
-def test_asynchronous_gradients_wait_for_nobodys_moments(tmp_path: Path, collection: str, scheme: str) -> None:
-    """They have no round in common: each worker normalises what it has."""
+def test_asynchronous_gradients_wait_for_no_moments(tmp_path: Path, collection: str, scheme: str) -> None:
+    """Asynchronous workers share no round, so each normalises its own advantages."""
     values = {**modes(collection, "asynchronous", 2, 2), "algorithm__normalize_advantages": "true"}
     run = train(tmp_path, scheme, run__steps=320, **values, **(FEW if scheme == "ppo" else {}))
     check_end(run)
@@ -101,7 +101,7 @@ def test_lags_are_those_that_were_asked_for(tmp_path: Path) -> None:
 
 
 def test_more_slices_than_samples(tmp_path: Path) -> None:
-    """Those left over are turns with nothing to apply."""
+    """The surplus turns have nothing to apply."""
     run = train(tmp_path, "ppo", **PARALLEL, algorithm__epochs=1, algorithm__minibatches=20)
     check_end(run)
     rounds = run.results["env_steps"] // 32

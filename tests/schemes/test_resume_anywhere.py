@@ -1,6 +1,6 @@
-"""A run that is saved in the middle of a round, as by `hive save`, `down` or `scale`, goes on from there.
+"""A run that is saved in the middle of a round, as by `hive save`, `down` or `scale`, continues from there.
 
-That is no cut, and the rest of its bytes are not those of a run that went on; that it goes on at all is what these say.
+That is no resume barrier, so it is not bit-identical with a run that was not stopped. It must only continue.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def within(checkpoint: Checkpoint, per_round: int) -> bool:
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_it_goes_on(tmp_path: Path, name: str) -> None:
+def test_a_resumed_run_continues(tmp_path: Path, name: str) -> None:
     options = {"run__scheme": f'"{name.split()[0]}"', "checkpoint__every": "{}", "checkpoint__keep": 1000}
     few = {} if name.startswith("a2c") else {"algorithm__epochs": 2, "algorithm__minibatches": 2}
 
@@ -77,8 +77,8 @@ def test_it_goes_on(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a2c", "ppo", "rapid"])
-def test_what_is_saved_because_nothing_was_for_long_changes_no_byte(tmp_path: Path, name: str) -> None:
-    """The recorder holds a turn as for any other save, and nobody begins anew."""
+def test_an_overdue_save_leaves_the_run_bit_identical(tmp_path: Path, name: str) -> None:
+    """The recorder holds a turn as for any other save, and no actor resets."""
     ends = {}
     for autosave_s in (0.0, 1e-9):
         few = {} if name == "a2c" else {"algorithm__epochs": 2, "algorithm__minibatches": 2}

@@ -1,4 +1,4 @@
-"""Finding a scheme by its name or reference, one of a user's own, and how mistakes are told."""
+"""Schemes by name or reference, user-defined schemes, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_scheme_of_your_own(directory: Path) -> None:
     assert (directory / "word").read_text() == "hello"
 
 
-def test_the_trainer_and_somebody_else(directory: Path) -> None:
+def test_the_trainer_with_another_actor(directory: Path) -> None:
     """A scheme is a topology, and more can be added to it."""
     seen: list[Supervisor] = []
     config = config_of(ENV, run__scheme='"own_schemes:accompanied"', run__steps=64)
@@ -67,13 +67,13 @@ def test_a_name_that_is_no_scheme_is_a_mistake_of_the_config(reference: str) -> 
         config_of(ENV, run__scheme=f'"{reference}"')
 
 
-def test_what_a_scheme_raises_is_not_hidden(directory: Path) -> None:
+def test_a_schemes_error_is_not_hidden(directory: Path) -> None:
     with pytest.raises(ValueError, match="the scheme itself is wrong"):
         build(config_of(ENV, run__scheme='"own_schemes:raises"'), directory)
 
 
 def test_a_run_directory_is_enough(directory: Path) -> None:
-    """As the fork server is told: the resolved config lies there, and the run's files belong there."""
+    """The fork server loads a run from its directory, which holds the resolved config."""
     values: dict[str, Any] = {"run__scheme": '"own_schemes:greeting"', "run__name": '"again"'}
     RunDirectory.open(directory).resolved_file.write_text(render(config_of(ENV, **values)))
     run_inline(load(str(directory)), seconds=LIMIT_S)
@@ -87,5 +87,5 @@ def test_a_folder_that_is_no_run_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["NUMBER", "nothing"])
 def test_a_scheme_that_gives_no_topology(name: str, tmp_path: Path) -> None:
-    with pytest.raises(TopologyError, match=rf"the scheme `own_schemes:{name}` gives no hive.Topology"):
+    with pytest.raises(TopologyError, match=rf"the scheme `own_schemes:{name}` did not return a hive.Topology"):
         build(config_of("small_environments:OneState", run__scheme=f'"own_schemes:{name}"'), tmp_path)

@@ -34,10 +34,10 @@ from hive.runtime.memory import Bytes, SlabView  # noqa: E402
 from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa: E402
 
 MODES = ("synchronous", "pipelined", "asynchronous")
-SEEDS = range(1_000)  # what CI simulates
-FIRST = 100  # of them, in the everyday tier
-PATIENCE_S = 20.0  # of virtual time; what ends takes less than 2, and what hangs need not do so for five minutes
-LIMIT_S = 3_600  # of a program; only one that hangs takes so long
+SEEDS = range(1_000)  # seeds that CI simulates
+FIRST = 100  # number of these seeds in the everyday tier
+PATIENCE_S = 20.0  # timeout in virtual seconds; a run that ends takes less than 2
+LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def told(simulation: Simulation) -> tuple[Any, ...]:
     outcome = simulation.outcome
     assert outcome is not None
     ending = outcome.state, outcome.reason, outcome.exact, outcome.restarts, outcome.channels, outcome.digest
-    return simulation.story, events, ending, simulation.wrong, simulation.callbacks, simulation.virtual_s
+    return simulation.history, events, ending, simulation.wrong, simulation.callbacks, simulation.virtual_s
 
 
 # --- what the schedules cover
@@ -96,10 +96,10 @@ def test_from_one_to_64_workers_occur(table: str) -> None:
     assert sum(n for workers, n in counts.items() if workers >= 32) > 100
 
 
-def test_all_kinds_of_faults_and_cuts_occur() -> None:
+def test_all_kinds_of_faults_and_barriers_occur() -> None:
     assert set(counted(lambda planned, _: planned.faults.deaths)) == {0, 1, 2, 4}
     assert set(counted(lambda planned, _: planned.faults.stops)) == {0, 1}
-    for fault in ("away", "full"):
+    for fault in ("preempted", "full"):
         rates = [getattr(planned.faults, fault) for planned, _ in configs()]
         assert min(rates.count(0.0), len(rates) - rates.count(0.0)) > 100, fault
     assert set(counted(lambda planned, _: planned.moments)) == {False, True}
@@ -118,7 +118,7 @@ def test_every_schedule_is_a_config_that_hive_takes() -> None:
         load_config("simulated.toml", planned.sets, text='[env]\nid = "none"')
 
 
-def test_a_seed_is_one_schedule_and_says_what_it_is() -> None:
+def test_a_seed_is_one_schedule_and_describes_it() -> None:
     assert schedule(17) == schedule(17)
     assert schedule(17) != schedule(18)
     text = str(schedule(17))
@@ -168,7 +168,7 @@ def test_every_rollout_of_an_exact_run_is_applied_once(
 def test_the_order_of_the_world_changes_nothing_of_an_exact_run() -> None:
     endings = set()
     for seed in range(5):
-        outcome = run(dataclasses.replace(small(faults=Faults(away=0.3)), seed=seed)).outcome
+        outcome = run(dataclasses.replace(small(faults=Faults(preempted=0.3)), seed=seed)).outcome
         assert outcome is not None
         endings.add((outcome.digest, outcome.results["mean_return_100"], outcome.channels["gradients"]["consumed"]))
     assert len(endings) == 1
@@ -217,13 +217,13 @@ def test_an_actor_that_raises_is_wrong_though_it_is_restarted(monkeypatch: pytes
 
 
 def harsh(seed: int) -> Schedule:
-    """Few processes of which many die: in most of these schedules somebody dies with something in its hands."""
+    """Few processes, of which many are killed: in most of these schedules one is killed while it holds a slot."""
     planned = schedule(seed, most=6)
     return dataclasses.replace(planned, faults=dataclasses.replace(planned.faults, deaths=30, after=600))
 
 
 def verdict(seed: int) -> tuple[list[str], tuple[Any, ...]]:
-    """What was wrong, and all there is to tell. One that cannot go on is wrong too, as for scripts/simulate."""
+    """Return the problem and its report. A run that cannot continue is a problem too, as in scripts/simulate."""
     try:
         simulation = run(harsh(seed))
     except RuntimeError as error:
@@ -241,7 +241,7 @@ def test_sound_slots_break_no_promise(quick: pytest.MonkeyPatch) -> None:
         assert simulation.wrong == [], f"harsh({seed})"
         assert simulation.outcome is not None
         assert simulation.outcome.results["env_steps"] > 0
-        deaths += sum("killed" in line for line in simulation.story)
+        deaths += sum("killed" in line for line in simulation.history)
     assert deaths > 5 * len(DOZENS)
 
 
@@ -250,7 +250,7 @@ HEADER, PRODUCED, SLOT, TALLIES = 8, 3, 16, slice(1, 9)  # in words of 8 bytes, 
 
 
 class Broken(_native.Slab):
-    """Slot words with their memory at hand, for transitions that are not what they should be."""
+    """Slot words with access to their memory, for invalid transitions."""
 
     def __init__(self, memory: Bytes) -> None:
         super().__init__(memory)
@@ -324,7 +324,7 @@ class RetiresUncounted(Broken):
 
 
 class GivesOutWhatOthersHold(Broken):
-    """Where nothing is full, a slot that somebody else has claimed will do."""
+    """If no slot is full, claim a slot that another consumer has claimed."""
 
     def claim(self, actor: int, incarnation: int, sequence: int = -1) -> int:
         slot = super().claim(actor, incarnation, sequence)
@@ -347,7 +347,7 @@ class GivesOutTwice(Broken):
 
 
 class FillsWhatIsFull(Broken):
-    """Where no slot is free, the next message is written over one that nobody has read."""
+    """If no slot is free, overwrite a message that no consumer has read."""
 
     def reserve(self, actor: int, incarnation: int, *only: int) -> int:
         slot = super().reserve(actor, incarnation, *only)
@@ -373,7 +373,7 @@ class CommitsUncounted(Broken):
 
 
 HANGS = "the run ended as stopped: it did not end within|something still spins"
-UNBALANCED = r"the account of \w+ does not add up|has given away more than was produced"
+UNBALANCED = r"the account of \w+ does not add up|has retired more than was produced"
 RAISED = "an actor raised RuntimeError.'cannot (retire|commit) slot"
 TWICE = "rollouts that were applied twice"
 MUTANTS: list[tuple[type[Broken], str]] = [
@@ -425,7 +425,7 @@ def test_a_learner_may_die_between_any_two_stores_of_a_target(quick: pytest.Monk
     for seed in range(120):
         simulation = run(with_target(seed))
         assert simulation.wrong == [], f"with_target({seed})"
-        torn += sum("torn a store of learner-0" in line for line in simulation.story)
+        torn += sum("torn a store of learner-0" in line for line in simulation.history)
     assert torn >= 10
 
 
@@ -504,7 +504,7 @@ class LastWords(_native.Slab):
     ],
     ids=["bootstrap", "pipelined", "asynchronous", "decentralised"],
 )
-def test_whoever_fails_at_any_transition_the_run_goes_on_to_its_end(
+def test_a_failure_at_any_transition_does_not_stop_the_run(
     sets: tuple[str, ...], per_round: int, after: bool, quick: pytest.MonkeyPatch
 ) -> None:
     """Not by chance but one by one: among them is a learner that dies with the gradients of a round half retired."""
@@ -543,7 +543,7 @@ def test_the_schedules_of_ci_break_no_promise(schedules: int) -> None:
     assert re.fullmatch(rf"{schedules:,} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", done.stdout)
 
 
-def test_one_seed_is_told_in_full() -> None:
+def test_one_seed_is_described_in_full() -> None:
     seed = next(seed for seed in SEEDS if killed_early(schedule(seed, most=MOST)))
     done = simulated("--seed", str(seed))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -557,14 +557,14 @@ def test_one_seed_is_told_in_full() -> None:
 
 
 def killed_early(planned: Schedule) -> bool:
-    """A small schedule in which somebody dies for certain."""
+    """A small schedule in which a process is certainly killed."""
     sizes = [int(value) for value in re.findall(r"\.workers=(\d+)", str(planned))]
     return planned.faults.deaths == 4 and planned.faults.after < 60 and sum(sizes) < 10
 
 
 @pytest.fixture
 def program(quick: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """scripts/simulate in this process, where slots can be broken. What it sets for the whole process is put back."""
+    """scripts/simulate in this process, where slots can be broken. Settings of the whole process are restored."""
     threshold = gc.get_threshold()
 
     def call(*arguments: str) -> int:

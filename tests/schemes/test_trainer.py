@@ -83,8 +83,8 @@ def test_each_gradient_worker_has_a_process(workers: tuple[int, int], expected: 
         ("asynchronous", "gradient_worker", True),
     ],
 )
-def test_who_takes_whose_rollouts(communication: str, ownership: str, by_share: bool) -> None:
-    """Where runs are repeated each has its share; otherwise whoever is ready takes them, unless they are owned."""
+def test_each_worker_claims_its_share_of_rollouts(communication: str, ownership: str, by_share: bool) -> None:
+    """In deterministic modes each worker has its share; otherwise any worker takes a rollout, unless they are owned."""
     plan = plan_of(
         collection__workers=4,
         gradients__workers=2,
@@ -100,7 +100,7 @@ def test_who_takes_whose_rollouts(communication: str, ownership: str, by_share: 
     assert ("gradient-workers" in lookers) == (communication == "asynchronous")
 
 
-def test_who_feeds_whom() -> None:
+def test_producers_and_consumers_of_every_channel() -> None:
     plan = plan_of(collection__workers=3)
     names = [actor.name for actor in plan.actors]
     found = {
@@ -153,7 +153,7 @@ def test_gradients_have_slots_for_a_turn_and_those_in_flight(rounds: int, lag: i
     mode = PIPELINED if lag else '"synchronous"'
     plan = plan_of(gradients__bootstrap_rounds=rounds, gradients__communication=mode, gradients__max_lag=lag)
     made = channel(plan, "gradients")
-    assert made.reoffer  # what a learner had claimed is its successor's
+    assert made.reoffer  # its successor receives the gradients that a learner had claimed
     assert segment(plan, made.segments[0]).count >= rounds + lag + 1
     assert segment(plan, "weights").keep == lag + 1
 
@@ -168,7 +168,7 @@ def test_a_gradient_slot_has_room_for_the_episodes_of_its_whole_share() -> None:
     ("communication", "collectors", "workers", "share"),
     [("synchronous", 4, 2, 2), ("pipelined", 3, 2, 2), ("synchronous", 1, 3, 1), ("asynchronous", 4, 2, 1)],
 )
-def test_a_share_is_what_one_gradient_worker_takes(
+def test_a_share_is_the_rollouts_of_one_gradient_worker(
     communication: str, collectors: int, workers: int, share: int
 ) -> None:
     topology = topology_of(
@@ -186,7 +186,7 @@ def test_every_gradient_worker_can_hold_a_version_of_the_state() -> None:
     assert weights.count >= weights.readers + weights.keep + 1
 
 
-def test_weights_and_ledger_change_together() -> None:
+def test_weights_and_optimizer_state_change_together() -> None:
     plan, blueprint = plan_of(), Blueprint(config_of(ENV))
     weights, optimizer_state = segment(plan, "weights"), segment(plan, "optimizer_state")
     assert weights.commit_with == "optimizer_state"
@@ -208,7 +208,7 @@ def test_mistakes_are_found_before_any_actor_starts() -> None:
         trainer(config_of("NoSuch-v0"), Path("nowhere"))
 
 
-# --- workers that would wait for each other for ever
+# --- workers that would wait for each other forever
 
 
 @pytest.mark.parametrize("scheme", ["ppo", "impala"])
@@ -222,7 +222,7 @@ def test_workers_that_hold_all_rollouts_are_refused(scheme: str) -> None:
         "gradients__workers": 3,
     }
     with pytest.raises(
-        TopologyError, match="3 gradient workers hold a rollout each, and there are slots for 2"
+        TopologyError, match="3 gradient workers hold a rollout each, but there are only 2 slots"
     ) as caught:
         plan_of(**values)
     assert caught.value.hint == "set collection.slots to 3 or more"

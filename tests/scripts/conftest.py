@@ -1,4 +1,4 @@
-"""The programs in scripts/ are no package that is installed: their parts are found from there."""
+"""Make scripts/ importable: its modules are not part of the installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/bench: its arithmetic, its words, and one quick run of one contender."""
+"""scripts/bench: its arithmetic, its reports, and one quick run of one contender."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_other_requirements_get_another_environment() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 @pytest.mark.parametrize("collectors", [0, 1, 2])
-def test_the_configs_say_what_the_sketch_does(setting: Any, collectors: int, tmp_path: Path) -> None:
+def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: int, tmp_path: Path) -> None:
     path = tmp_path / "bench.toml"
     path.write_text(config_of(setting, collectors))
     config = load_config(path)
@@ -141,7 +141,7 @@ def test_repetitions_are_interleaved() -> None:
 
 
 def contender_like(shape: str, rate: float) -> Any:
-    """The contender of that shape with a measurement that is known."""
+    """Return the contender of this shape with a known measurement."""
     known = next(contender for contender in ALL if contender.name == f"python-16/{shape}")
     return type(known)(known.setting, shape, known.title, lambda seconds: {"steps_per_s": rate})
 
@@ -150,7 +150,7 @@ def contender_like(shape: str, rate: float) -> Any:
 
 
 def actor(name: str, pid: int, phases: Mapping[str, tuple[str, float]], **counters: float) -> dict[str, Any]:
-    """An actor of a status; `phases`: name -> (kind, seconds)."""
+    """Return an actor of a status; `phases`: name -> (kind, seconds)."""
     total = sum(seconds for _, seconds in phases.values())
     shares = {
         kind: sum(seconds for k, seconds in phases.values() if k == kind) / total
@@ -181,7 +181,7 @@ def learner(busy: float, runtime: float, waiting: float, updates: int) -> dict[s
     return actor("learner-0", 4, phases, updates=updates, **{"metrics:produced": 1.0})
 
 
-def test_the_figures_of_a_run_are_what_happened_between_two_looks() -> None:
+def test_the_figures_of_a_run_are_differences_of_two_samples() -> None:
     before = [collector(3.0, 2.0, 0.0), learner(1.0, 1.0, 3.0, 5)]
     after = [collector(3.0 + 8.0, 2.0 + 1.0, 0.0 + 1.0), learner(1.0 + 1.0, 1.0 + 1.0, 3.0 + 8.0, 25)]
     first = look(5.0, {1: 0.5, 2: 2.0, 3: 5.0, 4: 2.0}, before, rollouts=10, gradients=10, metrics=1)
@@ -202,8 +202,8 @@ def test_the_figures_of_a_run_are_what_happened_between_two_looks() -> None:
     assert found["phases_ms"]["collector-0"]["env"] == pytest.approx(1e3 * 0.75 * 8.0 / 20)
 
 
-def test_in_a_shared_process_what_is_nobodys_work_is_the_runtimes() -> None:
-    """While one of them works the page of the other says "runtime", which must not count twice."""
+def test_in_a_shared_process_time_of_no_actor_counts_for_the_runtime() -> None:
+    """While one of two actors works, the other's page shows "runtime", which must not count twice."""
     before = [{**collector(1.0, 1.0, 0.0), "pid": 4}, learner(1.0, 1.0, 1.0, 5)]
     after = [{**collector(1.0 + 7.0, 1.0 + 1.0, 0.0 + 2.0), "pid": 4}, learner(1.0 + 2.0, 1.0 + 8.0, 1.0, 10)]
     found = figures_between(look(0.0, {1: 0.0, 2: 0.0, 4: 1.0}, before), look(10.0, {1: 0.0, 2: 0.0, 4: 11.0}, after))
@@ -221,7 +221,7 @@ def test_lags_are_means_over_the_lines_that_have_them() -> None:
 
 
 def measured(rate: float, **figures: float) -> list[dict[str, Any]]:
-    """Three repetitions of a machine that is slower in the second."""
+    """Return three repetitions on a machine that is slower in the second."""
     return [{"steps_per_s": rate * pace, "others_cores": 0.0, **figures} for pace in (1.0, 0.5, 1.25)]
 
 
@@ -246,31 +246,31 @@ def verdicts(results: Mapping[str, Any] = RESULTS, cores: int = CORES) -> dict[s
 
 
 def test_every_promise_is_judged_where_it_was_measured() -> None:
-    """(d) was not measured, nor anything in the other setting: nothing is said of them."""
+    """Contenders that were not measured, (d) and the other setting, have no checks."""
     assert verdicts() == {
         "python-16: hive single >= 0.8 x sketch-fused": ("0.90 (0.90..0.90)", True),
         "python-16: hive 1-collector >= 0.8 x sketch-1-collector": ("0.75 (0.75..0.75)", False),
         "python-16: the best of hive (1-collector) > sketch-fused": ("1.20 (1.20..1.20)", True),
         "python-16: the best of hive (1-collector) > sb3": ("3.00 (3.00..3.00)", True),
-        "python-16: a collector that binds spends >= 85% in environment + policy": ("80.0%", False),
+        "python-16: a bottleneck collector spends >= 85% in environment + policy": ("80.0%", False),
         "python-16: the runtime of hive single takes <= 5% of the CPU": ("4.0%", True),
         "python-16: the runtime of hive 1-collector takes <= 5% of the CPU": ("4.0%", True),
     }
 
 
-def test_a_collector_that_waits_for_others_is_not_judged() -> None:
+def test_a_collector_that_waits_for_others_is_not_checked() -> None:
     found = verdicts({"python-16/1-collector": run(90.0, share=0.5, waits=0.4)})
-    assert found["python-16: a collector that binds spends >= 85% in environment + policy"] == (
-        "50.0%, waits 40.0%: does not bind",
+    assert found["python-16: a bottleneck collector spends >= 85% in environment + policy"] == (
+        "50.0%, waits 40.0%: not the bottleneck",
         None,
     )
 
 
-def test_an_upper_bound_is_not_held_against_the_runtime() -> None:
+def test_an_upper_bound_does_not_fail_the_check_of_the_runtime() -> None:
     promise = "python-16: the runtime of hive single takes <= 5% of the CPU"
     results = {"python-16/single": run(90.0, runtime=0.2)}
     assert verdicts(results, cores=2)[promise] == ("20.0%", False)
-    assert verdicts(results, cores=1)[promise] == ("20.0%, no core to spare: an upper bound", None)
+    assert verdicts(results, cores=1)[promise] == ("20.0%, all cores in use: an upper bound", None)
 
 
 def test_the_document_holds_everything_and_is_json() -> None:
@@ -299,7 +299,7 @@ def test_what_cannot_be_is_refused(words: list[str], capsys: pytest.CaptureFixtu
 
 @pytest.mark.full(reason="measures for seconds")
 def test_it_measures_a_real_run(tmp_path: Path) -> None:
-    """The quick form, shortened: hive up, two looks, hive down, summary."""
+    """A shortened quick run: hive up, two samples, hive down, summary."""
     words = [
         "throughput",
         "--quick",

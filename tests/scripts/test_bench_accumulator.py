@@ -1,4 +1,4 @@
-"""`bench accumulator`: all ways give the same mean, the checks judge by medians, the table says what was measured."""
+"""`bench accumulator`: all ways give the same mean, the checks compare medians, the table shows the measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASE = Case("25 M", 4)
 
 
 def timings(plain: float, torch_ms: float, rlpack: float) -> dict[str, list[float]]:
-    """hive takes 10 ms for either question, its pass nearly all of them."""
+    """Return measurements in which hive takes 10 ms for either task, nearly all of it in its pass."""
     return {
         "reduce/hive": [10.0] * 3,
         "reduce/hive's pass": [9.9] * 3,

@@ -1,4 +1,4 @@
-"""`bench channel`: the checks judge by medians of side by side ratios, and every way really carries something."""
+"""`bench channel`: the checks use medians of ratios by repetition, and every way carries messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.programs import BenchError, last_json
 
 
 def measured(arrays: float, small: float, call: float) -> dict[str, list[dict[str, float]]]:
-    """The others: 10 GB/s, and round trips of 100 us."""
+    """Return hive's given figures; the other ways have 10 GB/s and round trips of 100 us."""
     return {
         "arrays/hive": [{"rate": arrays}, {"rate": arrays}, {"rate": 0.1}],
         "arrays/bare ring": [{"rate": 10.0}] * 3,

@@ -1,4 +1,4 @@
-"""scripts/chaos: who is hit, what is judged and how it is told. Runs under chaos are in tests/live/test_chaos.py."""
+"""scripts/chaos: the choice of victims, the promises and the report. tests/live/test_chaos.py has runs under chaos."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from chaotic.command import parser, sets_of, target_of
-from chaotic.house import House, segments_of, users_of
 from chaotic.leaks import Growth, Sample, descendants, growth_of, memory_in, name_of, sample
-from chaotic.looks import Events, results_of
 from chaotic.promises import Outcome, Promise, promises_of
 from chaotic.report import document_of, quantile, recoveries_of
+from chaotic.sandbox import Sandbox, segments_of, users_of
 from chaotic.strikes import SIGNALS, Rhythm, Strike, Victim, role_of, victims_of
 from chaotic.trial import Observation, pidfd_of
+from chaotic.watched import Events, results_of
 
 from hive.config import load_config
 
@@ -52,7 +52,7 @@ def drawn(rhythm: Rhythm, there: list[Victim], count: int) -> list[tuple[float, 
     return found
 
 
-def test_a_seed_is_a_rhythm() -> None:
+def test_the_same_seed_gives_the_same_strikes() -> None:
     first = drawn(Rhythm(7, PAUSE_S), THERE, 50)
     assert drawn(Rhythm(7, PAUSE_S), THERE, 50) == first
     assert drawn(Rhythm(8, PAUSE_S), THERE, 50) != first
@@ -60,20 +60,20 @@ def test_a_seed_is_a_rhythm() -> None:
     assert {number for _, _, number in first} == set(SIGNALS)
 
 
-def test_the_rhythm_does_not_depend_on_who_is_there() -> None:
+def test_the_draws_do_not_depend_on_the_live_processes() -> None:
     some, all_of_them = drawn(Rhythm(7, PAUSE_S), THERE[:3], 50), drawn(Rhythm(7, PAUSE_S), THERE, 50)
     assert [(pause, number) for pause, _, number in some] == [(pause, number) for pause, _, number in all_of_them]
 
 
-def test_every_role_is_hit_once_before_any_is_hit_twice_and_then_all_processes_alike() -> None:
+def test_every_role_is_struck_once_and_then_all_processes_equally() -> None:
     for seed in range(20):
         names = [name for _, name, _ in drawn(Rhythm(seed, PAUSE_S), THERE, 6)]
         assert {role_of(name) for name in names} == ROLES
     later = Counter(name for _, name, _ in drawn(Rhythm(1, PAUSE_S), THERE, 2000)[6:])
-    assert min(later.values()) > 180  # of 250 each
+    assert min(later.values()) > 180  # expected: 250 each
 
 
-def test_only_these_roles_are_hit_and_nobody_where_none_is_there() -> None:
+def test_only_selected_roles_are_struck() -> None:
     names = {name for _, name, _ in drawn(Rhythm(1, PAUSE_S, only=["collector", "recorder"]), THERE, 100)}
     assert names == {"collector-0", "collector-1", "recorder"}
     assert Rhythm(1, PAUSE_S, only=["learner"]).choose(THERE[:2]) is None
@@ -93,7 +93,7 @@ def test_victims_are_the_helpers_and_the_actors() -> None:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a segment, says its inode, and waits."""
+    """Start a process that holds a segment, prints its inode, and waits."""
     code = "import mmap, os; fd = os.memfd_create('hive-test'); os.ftruncate(fd, 4096); held = mmap.mmap(fd, 4096)"
     code += "; print(os.fstat(fd).st_ino, flush=True); input()"
     command = [sys.executable, "-P", "-c", code]
@@ -103,8 +103,8 @@ def child() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_only_the_supervisors_own_children_are_hit(child: subprocess.Popen[str]) -> None:
-    """A number may be another process's by the time that the signal is sent."""
+def test_only_children_of_the_supervisor_are_struck(child: subprocess.Popen[str]) -> None:
+    """The kernel may have given the pid to another process by the time that the signal is sent."""
     victim = Victim("collector-0", child.pid, 0)
     line = pidfd_of(victim, os.getpid())
     assert line is not None
@@ -130,7 +130,7 @@ def test_growth_is_of_the_second_and_the_last_quarter() -> None:
     assert growth.share == pytest.approx(0.03)
 
 
-def test_samples_while_somebody_is_missing_do_not_count() -> None:
+def test_samples_that_are_not_calm_do_not_count() -> None:
     there, missing = samples([100] * 40), samples([1] * 40, calm=False)
     mixed = [one if n % 4 else other for n, (one, other) in enumerate(zip(there, missing, strict=True))]
     assert growth_of(mixed, "descriptors") == Growth(100.0, 100.0)
@@ -159,7 +159,7 @@ def test_a_sample_counts_descendants_and_names_strangers(child: subprocess.Popen
         assert sample(os.getpid(), [], 1.0, True).descriptors >= one.descriptors + 2
 
 
-def test_segments_are_found_in_whoever_maps_them(child: subprocess.Popen[str]) -> None:
+def test_segments_are_found_in_processes_that_map_them(child: subprocess.Popen[str]) -> None:
     assert child.stdout is not None
     inode = int(child.stdout.readline())
     assert segments_of(child.pid) == {inode}
@@ -167,23 +167,23 @@ def test_segments_are_found_in_whoever_maps_them(child: subprocess.Popen[str]) -
     assert users_of(set()) == []
 
 
-# --- house and looks
+# --- sandbox and looks
 
 
-def test_a_house_finds_its_processes_and_ends_them() -> None:
-    house = House()
-    process = subprocess.Popen([sys.executable, "-P", "-c", "input()"], env=house.environment, stdin=subprocess.PIPE)
+def test_a_sandbox_finds_its_processes_and_kills_them() -> None:
+    sandbox = Sandbox()
+    process = subprocess.Popen([sys.executable, "-P", "-c", "input()"], env=sandbox.environment, stdin=subprocess.PIPE)
     try:
-        assert list(house.processes()) == [process.pid]
-        (house.folder / f"hive-{os.getuid()}" / "abc").mkdir(parents=True)
-        left = house.left_behind(set())
+        assert list(sandbox.processes()) == [process.pid]
+        (sandbox.folder / f"hive-{os.getuid()}" / "abc").mkdir(parents=True)
+        left = sandbox.left_behind(set())
         assert left["processes"][0].startswith(f"{process.pid} ")
-        assert left["sockets"] == house.sockets() != []
+        assert left["sockets"] == sandbox.sockets() != []
     finally:
-        house.close()
+        sandbox.close()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    assert not house.folder.exists()
+    assert not sandbox.folder.exists()
 
 
 def test_events_come_once_and_whole(tmp_path: Path) -> None:
@@ -239,20 +239,20 @@ def test_a_run_that_went_well_keeps_all_promises() -> None:
     [
         ({"hung": "no step for 45 s"}, "hang"),
         ({"silent": ["at 3 s: no answer"]}, "answers"),
-        ({"accounts": ["at 3 s: rollouts"]}, "live accounts"),
-        ({"back": ["version of learner-0 went from 5 to 4"]}, "never go back"),
-        ({"strikes": [strike("learner-0", back_ms=None)]}, "back within"),
-        ({"strikes": [strike("learner-0", back_ms=31e3)]}, "back within"),
-        ({"deaths": [{"actor": "recorder", "pid": 7, "text": "recorder died"}]}, "nobody else"),
-        ({"lost_updates": [0, 2]}, "costs at most"),
+        ({"accounts": ["at 3 s: rollouts"]}, "balance during"),
+        ({"back": ["version of learner-0 went from 5 to 4"]}, "never decrease"),
+        ({"strikes": [strike("learner-0", back_ms=None)]}, "recovers within"),
+        ({"strikes": [strike("learner-0", back_ms=31e3)]}, "recovers within"),
+        ({"deaths": [{"actor": "recorder", "pid": 7, "text": "recorder died"}]}, "no other process"),
+        ({"lost_updates": [0, 2]}, "loses at most"),
     ],
 )
-def test_each_thing_that_was_seen_breaks_its_own_promise(seen: dict[str, Any], text: str) -> None:
+def test_each_observation_breaks_its_promise(seen: dict[str, Any], text: str) -> None:
     (found,) = broken(outcome(**seen))
     assert text in found.text
 
 
-def test_who_was_hit_may_die_and_who_met_the_end_of_the_run_need_not_come_back() -> None:
+def test_victims_may_exit_and_need_not_recover_after_the_end_of_the_run() -> None:
     last = strike("collector-0", back_ms=None)
     last.over = True
     assert not broken(outcome(strikes=[last], deaths=[{"actor": "collector-0", "pid": 100, "text": "died"}]))
@@ -263,8 +263,8 @@ def test_who_was_hit_may_die_and_who_met_the_end_of_the_run_need_not_come_back()
     [
         ({"state": "stopped"}, "target"),
         ({"env_steps": 999}, "target"),
-        ({"channels": {"rollouts": ACCOUNT | {"produced": 10}}}, "account holds"),
-        ({"channels": {"rollouts": ACCOUNT | {"produced": 10, "in_flight": 1}}}, "account holds"),
+        ({"channels": {"rollouts": ACCOUNT | {"produced": 10}}}, "account balances"),
+        ({"channels": {"rollouts": ACCOUNT | {"produced": 10, "in_flight": 1}}}, "account balances"),
     ],
 )
 def test_the_summary_is_judged(change: dict[str, Any], text: str) -> None:
@@ -303,7 +303,7 @@ def test_what_could_not_be_measured_is_neither_kept_nor_broken() -> None:
     assert [promise.kept for promise in promises_of(judged)].count(None) == 2
 
 
-def test_a_stranger_is_one_for_two_samples() -> None:
+def test_a_stranger_counts_after_two_samples() -> None:
     judged = outcome()
     judged.seen.samples[5] = replace(judged.seen.samples[5], strangers={44: "hive:collector-0"})
     assert not broken(judged)
@@ -312,13 +312,13 @@ def test_a_stranger_is_one_for_two_samples() -> None:
     assert found.measured == "hive:collector-0 (44, since 5.0 s)"
 
 
-def test_strikes_that_are_counted_must_all_have_come() -> None:
+def test_all_requested_strikes_must_be_made() -> None:
     (found,) = broken(replace(outcome(), strikes_wanted=2))
     assert found.measured == "1 of 2"
 
 
 @pytest.mark.parametrize(("name", "digest", "kept"), [("learner-0", "abc", True), ("learner-0", "abd", False)])
-def test_the_learners_deaths_change_no_weights(name: str, digest: str, kept: bool) -> None:
+def test_kills_of_the_learner_change_no_weights(name: str, digest: str, kept: bool) -> None:
     beside = SUMMARY | {"weights_sha256": digest}
     found = promises_of(replace(outcome(strikes=[strike(name)]), beside=beside))[-1]
     assert found.kept is kept
@@ -355,11 +355,11 @@ def test_recoveries_are_by_role_and_signal() -> None:
     assert (lines["all", ""].strikes, lines["all", ""].back) == (4, 3)
 
 
-def test_the_document_is_json_and_says_what_is_broken() -> None:
+def test_the_document_is_json_and_lists_broken_promises() -> None:
     document = json.loads(json.dumps(document_of([outcome(strikes=STRIKES)], {"seed": "1"}, {"cpu": "A CPU"})))
     assert document["machine"] == {"cpu": "A CPU"}
     (line,) = document["broken"]
-    assert line.startswith("run.toml: whoever is hit is back within 30 s: learner-0")
+    assert line.startswith("run.toml: every victim recovers within 30 s: learner-0")
     (run,) = document["runs"]
     assert [one["role"] for one in run["strikes"]] == ["collector", "collector", "collector", "learner"]
     assert run["growth"]["descriptors"] == {"second": 100.0, "last": 100.0, "share": 0.0}
@@ -398,7 +398,7 @@ def test_the_settings_fit_every_example(name: str) -> None:
     assert config.run.stop_at_return == 1e12
 
 
-def test_a_config_that_is_not_there_is_an_error() -> None:
+def test_a_missing_config_is_an_error() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "chaos"), "--config", "nowhere.toml"],
         capture_output=True,
@@ -407,4 +407,4 @@ def test_a_config_that_is_not_there_is_an_error() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "error: there is no config `nowhere.toml`\n"
+    assert done.stderr == "error: the config `nowhere.toml` does not exist\n"

@@ -1,4 +1,4 @@
-"""scripts/bench checkpoint: its arithmetic and its words, on times that are known; and its learner, in one process."""
+"""scripts/bench checkpoint: its figures and report from known times, and its learner in one process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from benchmarks.timed_learner import (
     BORN,
     CHECKPOINT,
     LAYOUT,
-    PUBLICATIONS_OF_A_UNIT,
+    PUBLICATIONS_PER_UNIT,
     PUBLISH,
     SETUP,
     TIMES,
@@ -52,12 +52,12 @@ def test_records_are_read_as_they_were_written() -> None:
     written = [Record(TURN, 3, 10, 20, 5, 1), Record(PUBLISH, 3, 30, 40, 9, 0)]
     data = b"".join(LAYOUT.pack(r.kind, r.turn, r.start, r.end, r.cpu, r.mark) for r in written)
     assert records_in(data) == written
-    assert records_in(data + data[:7]) == written  # it was killed while it wrote
+    assert records_in(data + data[:7]) == written  # an incomplete record, as after a kill
     assert records_in(b"") == []
 
 
 def life(at: float, *parts: tuple[int, float, float, int]) -> list[Record]:
-    """Records of one learner, one after the other from `at` ms on: (kind, ms before it, its ms, mark). CPU: half."""
+    """Return consecutive records of one learner from `at` ms on: (kind, ms before it, its ms, mark). CPU: half."""
     found = []
     for turn, (kind, gap, ms, mark) in enumerate(parts):
         start = at + gap
@@ -67,13 +67,13 @@ def life(at: float, *parts: tuple[int, float, float, int]) -> list[Record]:
 
 
 def learner(at: float, *parts: tuple[int, float, float, int]) -> list[Record]:
-    """One that was born, took up the state in 2 ms, and made its first turns, which do not count."""
+    """Return the records of a learner's start: constructor, 2 ms for the state, and its first turns, not counted."""
     warming = [(TURN, 1.0, 50.0 if n == 0 else 99.0, 0) for n in range(WARM_TURNS)]
     return life(at, (BORN, 0.0, 30.0, 0), (SETUP, 4.0, 2.0, 0), *warming, *parts)
 
 
 def a_run() -> list[Record]:
-    """Two learners. What is quiet takes 20 ms, and 10 ms of waiting; what comes after a checkpoint takes more."""
+    """Return records of two learners: turns of 20 ms with waits of 10 ms; after a checkpoint both take longer."""
     first = learner(
         0.0,
         *((TURN, 10.0, 20.0, 0), (CHECKPOINT, 0.0, 0.01, 0), (PUBLISH, 0.0, 12.0, 0)),
@@ -85,14 +85,14 @@ def a_run() -> list[Record]:
     return first + learner(5000.0)
 
 
-def test_each_learner_begins_with_its_birth() -> None:
+def test_the_records_of_a_learner_begin_with_its_constructor() -> None:
     lives = incarnations(a_run())
     assert len(lives) == 2
     assert [one[0].kind for one in lives] == [BORN, BORN]
     assert sum(map(len, lives)) == len(a_run())
 
 
-def test_the_figures_are_of_what_was_written_down() -> None:
+def test_the_figures_follow_from_the_records() -> None:
     found = figures_of(a_run(), [4000 * MS])
     assert found["pause"] == [0.5]
     assert found["pause_cpu"] == [0.25]
@@ -104,8 +104,8 @@ def test_the_figures_are_of_what_was_written_down() -> None:
     assert found["copy"] == [8.0]
 
 
-def test_a_gap_with_a_plain_copy_in_it_is_none() -> None:
-    """Between the ends of two turns: waiting, all else, and the later turn."""
+def test_a_gap_with_a_plain_copy_is_left_out() -> None:
+    """A gap contains the wait, all other work, and the later turn."""
     found = figures_of(a_run(), [4000 * MS])
     assert found["gap"] == pytest.approx([0.01 + 12.0 + 10.0 + 20.0])
     assert found["gap_after"] == pytest.approx([0.5 + 10.0 + 30.0])
@@ -113,14 +113,14 @@ def test_a_gap_with_a_plain_copy_in_it_is_none() -> None:
 
 
 def test_a_recovery_begins_with_the_kill() -> None:
-    """Killed at 4000 ms; the successor is born at 5000, 30 ms long, waits 4, takes up in 2, waits 1, a turn of 50."""
+    """Kill at 4000 ms; the successor starts at 5000: constructor 30 ms, wait 4, state 2, wait 1, first turn 50."""
     found = figures_of(a_run(), [4000 * MS])
     assert found["recovery"] == pytest.approx([1000.0 + 30.0 + 4.0 + 2.0 + 1.0 + 50.0])
     assert (found["born"], found["constructed"], found["taken_up"]) == ([1000.0], [30.0], [2.0])
     assert found["first_turn"] == [50.0]
 
 
-def test_what_is_published_while_it_takes_up_was_due_anyway() -> None:
+def test_a_publication_is_subtracted_from_taking_up_the_state() -> None:
     due = life(5000.0, (BORN, 0.0, 30.0, 0), (PUBLISH, 1.0, 11.0, 0), (TURN, 9.0, 50.0, 0))
     setup = Record(SETUP, 0, 5030 * MS, 5044 * MS)
     records = [*incarnations(a_run())[0], due[0], due[1], setup, due[2]]
@@ -128,9 +128,9 @@ def test_what_is_published_while_it_takes_up_was_due_anyway() -> None:
 
 
 def test_what_was_not_measured_is_an_error() -> None:
-    with pytest.raises(BenchError, match="nothing was measured of: pause, turn"):
+    with pytest.raises(BenchError, match="the run was too short to measure pause, turn"):
         figures_of(learner(0.0), [])
-    with pytest.raises(BenchError, match="1 learners were killed, and 1 have left times"):
+    with pytest.raises(BenchError, match="1 learners were killed, but 1 have recorded times"):
         figures_of(learner(0.0), [5])
     with pytest.raises(BenchError, match="made no turn"):
         figures_of([*incarnations(a_run())[0], *life(5000.0, (BORN, 0.0, 30.0, 0))], [4000 * MS])
@@ -150,15 +150,15 @@ def test_the_config_is_one_and_has_so_many_parameters(kind: Kind) -> None:
     assert 24_000_000 < PARAMETERS < 27_000_000
 
 
-def test_the_timed_learner_writes_down_what_it_does(tmp_path: Path) -> None:
-    """In one process: 40 turns, a checkpoint every 10 and a publication each; the built-in trainer otherwise."""
+def test_the_timed_learner_records_its_work(tmp_path: Path) -> None:
+    """Train in one process: 40 turns, a checkpoint every 10 turns and a publication every turn."""
     text = config_of(Kind("synchronous", "{ updates = 10 }"), middleware=[8])
     config = load_config("bench.toml", ["run.steps=640"], text=text)
     directory = RunDirectory.create(tmp_path, "timed")
     outcome = run_inline(topology(config, directory.path), seconds=LIMIT_S)
     assert outcome.state == "finished"
     records = records_in((directory.path / TIMES).read_bytes())
-    assert [r.kind for r in records[:3]] == [BORN, PUBLISH, SETUP]  # in the order in which they ended
+    assert [r.kind for r in records[:3]] == [BORN, PUBLISH, SETUP]  # the order of their ends
     turns = [r for r in records if r.kind == TURN]
     assert [r.turn for r in turns] == list(range(1, 41))
     assert all(r.start < r.end for r in records)
@@ -167,12 +167,12 @@ def test_the_timed_learner_writes_down_what_it_does(tmp_path: Path) -> None:
     assert set(handed_over) <= {10, 20, 30, 40}
     published = sum(r.kind == PUBLISH for r in records)
     assert published >= 40
-    assert sum(r.kind == UNIT for r in records) == published // PUBLICATIONS_OF_A_UNIT
+    assert sum(r.kind == UNIT for r in records) == published // PUBLICATIONS_PER_UNIT
 
 
 @pytest.mark.full(reason="measures for seconds")
 def test_it_measures_a_real_run() -> None:
-    """hive up, checkpoints, a kill and hive down, with a network that costs nothing."""
+    """hive up, checkpoints, a kill and hive down, with a tiny network."""
     found = measure_checkpoints(Kind("pipelined", "{ updates = 20 }"), seconds=1.0, kills=1, middleware=[8])
     assert len(found["recovery"]) == len(found["taken_up"]) == 1
     assert found["recovery"][0] > found["born"][0] > 0.0
@@ -209,14 +209,14 @@ def test_the_longest_pause_counts() -> None:
     assert verdicts(results(pause=[0.2, 0.2, 6.0]))[0] == ("0.20 ms, at most 6.00 ms", False)
 
 
-def test_others_turn_on_its_core_is_not_the_learners_pause() -> None:
+def test_time_of_other_processes_on_its_core_does_not_fail_the_pause() -> None:
     long = results(pause=[0.2, 0.2, 6.0], pause_cpu=[0.2, 0.2, 0.3])
-    assert verdicts(long, cores=2)[0] == ("0.20 ms, at most 6.00 ms, 0.30 ms of CPU: no core to spare", None)
+    assert verdicts(long, cores=2)[0] == ("0.20 ms, at most 6.00 ms, 0.30 ms of CPU: fewer cores than processes", None)
     assert verdicts(long, cores=4)[0][1] is False
     assert verdicts(results(pause=[6.0], pause_cpu=[5.5]), cores=2)[0][1] is False
 
 
-def test_without_a_kill_nothing_is_said_of_recoveries() -> None:
+def test_without_a_kill_there_are_no_figures_of_recoveries() -> None:
     found = results(recovery=[], born=[], constructed=[], taken_up=[], first_turn=[])
     assert len(checks_of(found, MANY_CORES)) == 2
     assert "recovery" not in text_of(found, PARAMETERS, 60.0, MANY_CORES)

@@ -114,12 +114,12 @@ def test_a_stream_is_numpys_with_that_key_and_counter(seed: int, purpose: Purpos
     assert stream_seeds(seed, purpose, source, 3, sequence) == expected
 
 
-def test_each_thread_has_a_bit_generator_of_its_own() -> None:
+def test_each_thread_has_a_separate_bit_generator() -> None:
     """A seed is drawn in two steps, between which another thread's must not come."""
-    kept = [streams.OWN.philox]
+    kept = [streams.THREAD_LOCAL.philox]
 
     def draw() -> int:
-        kept.append(streams.OWN.philox)
+        kept.append(streams.THREAD_LOCAL.philox)
         return stream_seed(*GOLDEN[0][0])
 
     with ThreadPoolExecutor(1) as other:
@@ -186,7 +186,7 @@ def test_another_process_draws_the_same() -> None:
 
 
 @given(seeds, sources, sequences)
-def test_seeds_fit_those_who_take_them(seed: int, source: int, sequence: int) -> None:
+def test_seeds_are_within_the_range_of_their_users(seed: int, source: int, sequence: int) -> None:
     """torch takes 64 bits with a sign, environments 32."""
     assert 0 <= stream_seed(seed, Purpose.acting_forward, source, sequence) < 2**63
     assert all(0 <= s < 2**31 for s in stream_seeds(seed, Purpose.environment, source, 3, sequence))

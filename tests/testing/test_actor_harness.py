@@ -94,7 +94,7 @@ def test_it_may_end_the_run() -> None:
     assert result.sent["doubled"][:1] == [Number(2)]
 
 
-def test_slots_are_fed_and_heard_as_arrays() -> None:
+def test_slots_are_fed_and_collected_as_arrays() -> None:
     fed = [{"x": np.full(3, value, np.float32), "n": value} for value in range(9)]
     result = run_actor(Scales, {"vectors": fed}, layouts={"vectors": LAYOUT, "scaled": LAYOUT})
     assert [(arrays["x"].tolist(), int(arrays["n"])) for arrays in result.sent["scaled"]] == [
@@ -102,7 +102,7 @@ def test_slots_are_fed_and_heard_as_arrays() -> None:
     ]
 
 
-def test_boards_are_fed_and_heard_as_versions() -> None:
+def test_boards_are_fed_and_collected_as_versions() -> None:
     blocks = [np.arange(version, version + 8, dtype=np.uint8) for version in range(3)]
     result = run_actor(Mirror, {"weights": blocks}, block_bytes={"weights": 8, "copies": 8})
     heard: list[Any] = result.sent["copies"]
@@ -112,7 +112,7 @@ def test_boards_are_fed_and_heard_as_versions() -> None:
 
 
 def test_a_board_needs_its_size() -> None:
-    with pytest.raises(TopologyError, match="of no size"):
+    with pytest.raises(TopologyError, match="has no block size"):
         run_actor(Mirror)
 
 

@@ -18,7 +18,7 @@ from hive.runtime.memory import PAGE, REASONS, Bytes, Layout, SlabPlan
 from hive.runtime.messages import Frames, Message, encode
 from hive.runtime.plan import Plan
 from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.protocol import Ack, Deliver, Doorbell, Drain, Hello, Left, RunOver
+from hive.runtime.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
 from hive.runtime.topology import Topology
 from hive.testing.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 from hive.testing.simulated_process import Killed, SimulatedLoop, SimulatedProcess
@@ -85,7 +85,7 @@ def test_what_one_writes_another_reads() -> None:
     assert _native.Status(memory.open("status")).snapshot(1)["name"] == "new-1"
 
 
-def test_a_bell_is_heard_by_whom_the_simulation_says() -> None:
+def test_the_simulation_receives_notifications() -> None:
     pages = LocalMemory(small_plan()).pages
     assert isinstance(pages, Pages)
     pages.notify(0)  # nobody listens yet
@@ -192,16 +192,16 @@ def arrivals(faults: Faults, message: Message, count: int = RINGS) -> list[int]:
     return np.bincount(numbers, minlength=count).tolist() if numbers else [0] * count
 
 
-def test_doorbells_are_lost_or_come_twice_as_often_as_they_are_to() -> None:
-    came = arrivals(Faults(lost=0.1), Doorbell(3))
+def test_notifications_are_lost_or_duplicated_at_the_given_rate() -> None:
+    came = arrivals(Faults(lost=0.1), Notify(3))
     shares = [came.count(times) / RINGS for times in range(3)]
     assert shares == pytest.approx([0.1, 0.85, 0.05], abs=0.02)  # four standard deviations
     assert sum(shares) == 1
 
 
-def test_all_doorbells_can_be_lost_or_none() -> None:
-    assert set(arrivals(Faults(lost=1.0), Doorbell(3), 100)) == {0}
-    assert set(arrivals(Faults(lost=0.0), Doorbell(3), 100)) == {1}
+def test_all_notifications_can_be_lost_or_none() -> None:
+    assert set(arrivals(Faults(lost=1.0), Notify(3), 100)) == {0}
+    assert set(arrivals(Faults(lost=0.0), Notify(3), 100)) == {1}
 
 
 MAY_BE_LOST = [Deliver(1, 2, 0, 3, 1), Ack(1, 2, 3, 0, 0, 5, 0, 16)]
@@ -225,10 +225,10 @@ def test_a_full_mailbox_still_takes_what_life_and_death_depend_on(message: Messa
     assert set(arrivals(Faults(full=1.0, lost=1.0), message, 500)) == {1}
 
 
-def test_the_dead_post_nothing_and_nobody_hears_at_an_unknown_address() -> None:
+def test_killed_processes_post_nothing_and_unknown_addresses_fail() -> None:
     post = Post(QUIET)
     alive, dead = SimulatedProcess("alive", 0), SimulatedProcess("dead", 0)
-    dead.dead = dead.ghost = True  # a ghost runs, to be taken apart, and is not heard
+    dead.dead = dead.unwinding = True  # a ghost runs, to be taken apart, and is not heard
     said: dict[str, bool] = {}
 
     def send(name: str, address: str = "simulated://a") -> None:
@@ -245,7 +245,7 @@ def test_the_dead_post_nothing_and_nobody_hears_at_an_unknown_address() -> None:
     assert [frames for _, _, frames in post.received] == [[b"alive"]]
 
 
-def test_a_message_is_on_its_way_when_its_sender_dies_or_its_buffer_changes() -> None:
+def test_a_sent_message_survives_its_sender_and_its_buffer() -> None:
     post = Post(replace(QUIET, slow=1.0))
     sender, buffer = SimulatedProcess("sender", 0), bytearray(b"as it was sent")
 
@@ -263,11 +263,11 @@ def test_a_message_is_on_its_way_when_its_sender_dies_or_its_buffer_changes() ->
     assert post.received[0][1] > 0
 
 
-def test_messages_arrive_in_the_place_that_bound_the_address() -> None:
-    """One that is away hears them when it is back, a dead one never."""
+def test_messages_arrive_in_the_process_that_bound_the_address() -> None:
+    """A preempted process receives them when it gets the processor back, a dead one never."""
     post = Post(QUIET)
     here, away, dead = SimulatedProcess("here", 0), SimulatedProcess("away", 0), SimulatedProcess("dead", 0)
-    away.away, dead.dead = True, True
+    away.preempted, dead.dead = True, True
 
     def work() -> None:
         for place in (here, away, dead):
@@ -275,7 +275,7 @@ def test_messages_arrive_in_the_place_that_bound_the_address() -> None:
         for number in range(3):
             for place in (here, away, dead):
                 post.transport.post(f"simulated://{place}", [bytes([number])])
-        post.loop.call_at(0.5, post.loop.back, away)
+        post.loop.call_at(0.5, post.loop.end_preemption, away)
 
     post.run(work)
     assert [(to, when, frames[0][0]) for to, when, frames in post.received] == [
@@ -443,7 +443,7 @@ def test_the_last_drain_completes_a_torn_transition_too(
     assert torn.counts()[2] == 0
 
 
-def test_whoever_lives_makes_whole_transitions() -> None:
+def test_without_a_kill_transitions_are_complete() -> None:
     native, wanted = slab_of(_native.Slab, 3)
     dying, memory = slab_of(DyingSlab, 3)
     for slab in (native, dying):
@@ -499,7 +499,7 @@ def test_an_entry_that_tears_is_finished_by_the_supervisor_or_a_successor(
         assert (page.get(first), page.get(second)) == (12.0, 3.0)
 
 
-def test_whoever_lives_makes_whole_entries() -> None:
+def test_without_a_kill_entries_are_complete() -> None:
     page, first, second = page_of(DyingPage)
     page.add_both(first, 2.0, second, -2.0)
     page.complete()

@@ -1,8 +1,8 @@
 """Random topologies in the simulator: each delivers as declared, accounts for every message, and ends.
 
-A topology is layers of groups, each of some actors, in processes of their own or shared; channels lead from a layer to
-later ones, with every pattern, what to do when full, carrier and window. Sources send numbers, relays hand them on,
-everybody notes what he hears. With deaths, messages that are late or lost, and without.
+A topology has layers of groups of actors, in dedicated or shared processes. Channels lead from a layer to later ones,
+with every pattern, carrier, window and `when_full`. Sources send numbers, relays forward them, and every actor records
+what it receives. With kills, delayed or lost messages, and without.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class World:
 
 
 class Node(Actor):
-    """Sends `amount` numbers over each outlet that is fed by nothing; hands on what it hears; notes everything."""
+    """Sends `amount` numbers over each outlet without an input, forwards the numbers it receives, and records all."""
 
     role = "node"
 
@@ -197,7 +197,7 @@ class Drawn:
 
 
 def judged(drawn: Drawn, simulation: Simulation) -> Simulation:
-    """Whatever happened: it ended, accounts hold, everybody heard in order and nothing twice."""
+    """Check that the run ended, accounts hold, and every consumer received messages in order and none twice."""
     outcome = simulation.outcome
     assert outcome is not None
     assert (outcome.state, outcome.reason, simulation.wrong) == ("finished", "quiet", []), simulation.errors
@@ -220,7 +220,7 @@ def judged(drawn: Drawn, simulation: Simulation) -> Simulation:
 def everything_arrives(seed: int) -> None:
     """A world in which nothing goes wrong."""
     drawn = Drawn(seed)
-    simulation = judged(drawn, simulate(drawn.topology, seed, Faults(away=0.02)))
+    simulation = judged(drawn, simulate(drawn.topology, seed, Faults(preempted=0.02)))
     assert simulation.outcome is not None
     assert set(simulation.outcome.restarts.values()) == {0}
     for channel, (pattern, full, _) in drawn.promises.items():
@@ -239,7 +239,7 @@ def everything_is_accounted_for(seed: int) -> None:
     """A world with deaths, and messages that come late or not at all."""
     drawn, chance = Drawn(seed), random.Random(seed)
     deaths, stops = chance.randint(0, 4), chance.randint(0, 1)
-    faults = Faults(deaths=deaths, stops=stops, after=300, away=0.05, full=0.05)
+    faults = Faults(deaths=deaths, stops=stops, after=300, preempted=0.05, full=0.05)
     judged(drawn, simulate(drawn.topology, seed, faults))
 
 

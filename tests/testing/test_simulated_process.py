@@ -1,4 +1,4 @@
-"""The loop of a simulation: order, virtual time, and what it does to places that are away, stopped, dead or ghosts."""
+"""The loop of a simulation: order, virtual time, and processes that are preempted, stopped, dead or unwinding."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def here() -> SimulatedLoop:
 
 
 def at(place: SimulatedProcess, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Starts `work` in a place."""
+    """Start `work` in a simulated process."""
     task: asyncio.Task[Any] = here().create_task(work, context=place.context)
     return task
 
 
 def soon(place: SimulatedProcess, function: Callable[..., Any], *arguments: Any) -> Any:
-    """A callback of a place."""
+    """Schedule a callback of a simulated process."""
     return here().call_soon(function, *arguments, context=place.context)
 
 
 # --- order and time
 
 
-def test_callbacks_of_one_moment_run_in_the_order_they_were_asked_for() -> None:
+def test_callbacks_of_one_moment_run_in_the_order_of_scheduling() -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_callbacks_of_one_moment_run_in_the_order_they_were_asked_for() -> None:
     assert seen == ["first", "second", "asked by first", "timer of this moment"]
 
 
-def test_timers_fire_by_their_times_and_equal_ones_as_they_were_asked_for() -> None:
+def test_timers_fire_by_time_and_then_in_the_order_of_scheduling() -> None:
     fired: list[tuple[float, int]] = []
 
     async def main() -> None:
@@ -176,7 +176,7 @@ def test_a_wait_for_ever_is_an_error_and_not_a_hang() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(RuntimeError, match="nothing to do and no timer: everything in it waits for ever"):
+    with pytest.raises(RuntimeError, match="deadlock in a simulation: no callback is ready and no timer is set"):
         run(main())
     assert asyncio._get_running_loop() is None
 
@@ -213,13 +213,13 @@ def test_many_callbacks_at_many_moments_are_no_spin(monkeypatch: pytest.MonkeyPa
     assert loop.ran > 9_000
 
 
-def test_a_spin_of_nobodys_callbacks_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_callbacks_of_no_process_are_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated_process, "MOST_AT_ONCE", 1_000)
     with pytest.raises(RuntimeError, match="something still spins"):
         run(spin(20_000))
 
 
-# --- places
+# --- processes
 
 
 def test_a_callback_knows_whose_it_is() -> None:
@@ -256,11 +256,11 @@ def test_only_callbacks_of_places_are_turns() -> None:
     async def main() -> None:
         loop = here()
 
-        def on_turn(place: SimulatedProcess) -> int:
+        def on_callback(place: SimulatedProcess) -> int:
             asked.append((loop.ran, str(place)))
             return loop.ran + 5
 
-        loop.on_turn, loop.next_turn = on_turn, 3
+        loop.on_callback, loop.next_on_callback = on_callback, 3
         await spin(50)
         assert loop.ran == 0
         one, two = SimulatedProcess("one", 0), SimulatedProcess("two", 0)
@@ -282,7 +282,7 @@ def test_a_turn_comes_before_its_callback() -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
-        loop.on_turn, loop.next_turn = kill, 3
+        loop.on_callback, loop.next_on_callback = kill, 3
         for number in range(5):
             soon(place, seen.append, str(number))
         await asyncio.sleep(1)
@@ -291,7 +291,7 @@ def test_a_turn_comes_before_its_callback() -> None:
     assert seen == ["0", "1"]
 
 
-# --- away
+# --- preempted
 
 
 def test_an_away_place_waits_while_the_others_go_on() -> None:
@@ -302,13 +302,13 @@ def test_an_away_place_waits_while_the_others_go_on() -> None:
 
     async def main() -> None:
         loop, away, other = here(), SimulatedProcess("away", 0), SimulatedProcess("other", 0)
-        away.away = True
+        away.preempted = True
         soon(away, note, "away 1")
         soon(other, note, "other 1")
         loop.call_at(1, note, "away 2", context=away.context)
         loop.call_at(1, note, "other 2", context=other.context)
         loop.call_at(2, note, "away 3", context=away.context)
-        loop.call_at(3, loop.back, away)
+        loop.call_at(3, loop.end_preemption, away)
         loop.call_at(3, note, "away 4", context=away.context)
         loop.call_at(4, note, "away 5", context=away.context)
         await asyncio.sleep(5)
@@ -320,8 +320,8 @@ def test_an_away_place_waits_while_the_others_go_on() -> None:
     ]
 
 
-def test_a_timeout_does_not_fire_late_because_its_place_was_away() -> None:
-    """What it waited for came in time, but while it was away: back again, that is what it finds first."""
+def test_a_preemption_does_not_make_a_timeout_fire() -> None:
+    """The event came in time, during the preemption, so its callback runs before that of the timeout."""
     seen: list[str] = []
 
     async def wait(event: asyncio.Event) -> None:
@@ -337,9 +337,9 @@ def test_a_timeout_does_not_fire_late_because_its_place_was_away() -> None:
         for number, comes_at in enumerate((0.005, 0.02)):
             place, event = SimulatedProcess("place", number), asyncio.Event()
             at(place, wait(event))
-            loop.call_at(0.001, setattr, place, "away", True)
+            loop.call_at(0.001, setattr, place, "preempted", True)
             loop.call_at(comes_at, event.set)
-            loop.call_at(0.1, loop.back, place)
+            loop.call_at(0.1, loop.end_preemption, place)
         await asyncio.sleep(1)
 
     loop = make_loop()
@@ -353,12 +353,12 @@ def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("place", 0)
-        place.away = True
+        place.preempted = True
         handles = [soon(place, seen.append, str(number)) for number in range(4)]
         await asyncio.sleep(1)
         handles[1].cancel()
         handles[2].cancel()
-        loop.back(place)
+        loop.end_preemption(place)
         await asyncio.sleep(0)
 
     run(main())
@@ -366,7 +366,7 @@ def test_what_is_cancelled_while_its_place_is_away_does_not_run() -> None:
 
 
 def journey(seed: int, away: float) -> tuple[list[tuple[float, str]], float]:
-    """Three places that count to 100: what they said and when, and how long it took."""
+    """Let three processes count to 100; return their lines with times, and the time it took."""
     seen: list[tuple[float, str]] = []
 
     async def count(place: SimulatedProcess) -> None:
@@ -388,18 +388,18 @@ def test_places_are_taken_away_by_chance_and_keep_their_own_order() -> None:
     for number in range(3):
         own = [text for _, text in seen if text.startswith(f"place-{number} ")]
         assert own == [f"place-{number} {n}" for n in range(100)]
-    assert 0.02 < took < 100 * 0.005, "some 60 absences of 2.5 ms, of three places side by side"
+    assert 0.02 < took < 100 * 0.005, "some 60 preemptions of 2.5 ms, of three processes side by side"
     assert journey(seed=3, away=0.2) == (seen, took), "the seed is the schedule"
     assert journey(seed=4, away=0.2) != (seen, took)
 
 
-def test_nobody_is_taken_away_in_a_world_that_works() -> None:
+def test_no_process_is_preempted_at_rate_zero() -> None:
     seen, took = journey(seed=3, away=0.0)
     assert took == 0
     assert [text for _, text in seen] == [f"place-{number} {n}" for n in range(100) for number in range(3)]
 
 
-# --- stopped, dead, ghosts
+# --- stopped, dead, unwinding
 
 
 class Talker:
@@ -437,11 +437,11 @@ def test_a_dead_or_stopped_place_runs_nothing_more(end: str) -> None:
 
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
-        before = place.still
+        before = place.inactive
         tasks = [at(place, victim.work()), at(SimulatedProcess("bystander", 0), bystander.work())]
         loop.call_at(1, setattr, place, end, True)
         await asyncio.sleep(10)
-        assert (before, place.still) == (False, True)
+        assert (before, place.inactive) == (False, True)
         assert [task.done() for task in tasks] == [False, True]
         tasks[0].cancel()  # nothing reaches it any more
         await asyncio.sleep(10)
@@ -458,16 +458,16 @@ def test_a_place_that_died_while_it_was_away_never_comes_back() -> None:
     async def main() -> None:
         loop, place = here(), SimulatedProcess("victim", 0)
         at(place, victim.work())
-        loop.call_at(1, setattr, place, "away", True)
+        loop.call_at(1, setattr, place, "preempted", True)
         loop.call_at(3, setattr, place, "dead", True)
-        loop.call_at(4, loop.back, place)
+        loop.call_at(4, loop.end_preemption, place)
         await asyncio.sleep(10)
 
     run(main())
     assert victim.said == ["begun"]
 
 
-def test_a_ghost_can_be_taken_apart() -> None:
+def test_the_tasks_of_a_dead_process_can_be_cancelled() -> None:
     """At the end of a simulation the tasks of the dead are cancelled, as a loop does with what is left."""
     victim = Talker()
 
@@ -476,13 +476,13 @@ def test_a_ghost_can_be_taken_apart() -> None:
         task = at(place, victim.work())
         loop.call_at(1, setattr, place, "dead", True)
         await asyncio.sleep(1.2)
-        place.ghost = True
+        place.unwinding = True
         turns = loop.ran
-        loop.back(place)
+        loop.end_preemption(place)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        assert loop.ran == turns, "a ghost has no turns"
+        assert loop.ran == turns, "the callbacks of an unwinding process are not counted"
 
     run(main())
     assert victim.said == ["begun", "child finally", "cancelled", "finally"]
@@ -543,7 +543,7 @@ class Leaver:
 
     def die(self) -> None:
         self.place.dead = True
-        here().leave_here()
+        here().abandon_callback()
 
 
 def test_who_leaves_in_the_middle_runs_nothing_more_until_all_is_over() -> None:
@@ -580,7 +580,7 @@ def test_a_callback_that_leaves_is_no_problem_and_those_behind_it_run() -> None:
     assert loop.problems == []
 
 
-def test_an_end_without_a_result_reaches_who_asked_past_everybody_who_left() -> None:
+def test_a_deadlock_is_raised_past_abandoned_callbacks() -> None:
     """It is raised on top of two callbacks that left, where it would be taken for an error of theirs."""
     leavers = Leaver(), Leaver()
 
@@ -589,6 +589,6 @@ def test_an_end_without_a_result_reaches_who_asked_past_everybody_who_left() -> 
             at(leaver.place, leaver.work())
         await here().create_future()
 
-    with pytest.raises(RuntimeError, match="everything in it waits for ever"):
+    with pytest.raises(RuntimeError, match="deadlock in a simulation"):
         run(main())
     assert [leaver.said for leaver in leavers] == [["begun", "finally"]] * 2

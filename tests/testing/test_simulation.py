@@ -93,7 +93,7 @@ class Sink(Actor):
 
 
 LAYOUT = Layout({"value": ("int64", ())})
-WORLD = Faults(away=0.05)
+WORLD = Faults(preempted=0.05)
 DEADLY = replace(WORLD, deaths=4, after=400)
 
 
@@ -116,10 +116,10 @@ def topology(total: int = 60, *, shared: bool = False, patient: bool = True, **c
 
 
 def told(simulation: Simulation) -> tuple[Any, ...]:
-    """All that a simulation tells. What a dead one was doing `since` is real time, on its page, and differs."""
+    """Return the whole result of a simulation, except `since`, which is real time on a killed process's page."""
     events = [re.sub(r" since \d+\.\d s", "", event) for event in simulation.events]
     s = simulation
-    return s.story, events, s.callbacks, s.virtual_s, s.outcome, s.wrong, [repr(error) for error in s.errors]
+    return s.history, events, s.callbacks, s.virtual_s, s.outcome, s.wrong, [repr(error) for error in s.errors]
 
 
 def finished(simulation: Simulation, reason: str = "60 numbers") -> Simulation:
@@ -133,13 +133,13 @@ def finished(simulation: Simulation, reason: str = "60 numbers") -> Simulation:
 
 def killed(simulation: Simulation) -> list[str]:
     """Which incarnations were killed, in that order."""
-    return [line.split()[2] for line in simulation.story if line.split()[1] == "killed"]
+    return [line.split()[2] for line in simulation.history if line.split()[1] == "killed"]
 
 
 # --- a seed is a schedule
 
 
-@pytest.mark.parametrize("faults", [Faults(), replace(DEADLY, stops=1, full=0.05, away=0.2)], ids=["calm", "wild"])
+@pytest.mark.parametrize("faults", [Faults(), replace(DEADLY, stops=1, full=0.05, preempted=0.2)], ids=["calm", "wild"])
 def test_the_same_seed_is_the_same_schedule_and_another_one_is_not(faults: Faults) -> None:
     stories = [told(simulate(topology(), seed, faults)) for seed in (5, 5, 6)]
     assert stories[0] == stories[1]
@@ -187,13 +187,13 @@ def test_the_seed_decides_the_order_of_two_waits_of_one_actor_too() -> None:
     stories = []
     for number in range(40):
         heaps.append([bytearray(64 + 8 * (n * number % 61)) for n in range(number)])
-        stories.append(told(simulate(t, 1, Faults(away=0.3))))
+        stories.append(told(simulate(t, 1, Faults(preempted=0.3))))
     assert all(story == stories[0] for story in stories)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_mailboxes_that_are_full_lose_messages_and_block_nobody(seed: int) -> None:
-    """Also the last of a window, and the one answer of a queue that is empty: nobody would say it again by himself."""
+def test_full_mailboxes_lose_messages_and_block_no_process(seed: int) -> None:
+    """Queries recover even the last message of a window and the one Ack of an empty queue, which are not repeated."""
 
     class Herald(Speaker):
         async def run(self) -> None:
@@ -221,7 +221,7 @@ def test_a_calm_world_is_exact_and_says_what_it_took() -> None:
     simulation = finished(simulate(topology(), 0))
     assert simulation.outcome is not None
     assert simulation.outcome.exact
-    assert simulation.story == []
+    assert simulation.history == []
     assert simulation.errors == []
     assert set(simulation.outcome.restarts.values()) == {0}
     assert simulation.outcome.channels["numbers"]["consumed"] >= 60
@@ -250,7 +250,7 @@ def test_the_killed_come_back_and_everything_is_accounted_for(seed: int) -> None
     assert backs or not sum(outcome.restarts.values())
 
 
-def test_over_many_seeds_everybody_dies_in_all_ways() -> None:
+def test_over_many_seeds_every_process_is_killed_in_all_ways() -> None:
     names: set[str] = set()
     ways: set[str] = set()
     for seed in range(40):
@@ -258,7 +258,7 @@ def test_over_many_seeds_everybody_dies_in_all_ways() -> None:
             simulate(topology(total=30), seed, replace(DEADLY, stops=1, torn=0.5, after=250)), "30 numbers"
         )
         names |= {name.rpartition("-")[0] for name in killed(simulation)}
-        ways |= {line.split()[1] for line in simulation.story}
+        ways |= {line.split()[1] for line in simulation.history}
     assert names == {*(f"collector-{n}" for n in range(3)), "worker-0", "worker-1", "sink-0"}
     assert ways == {"killed", "stopped", "torn"}
 
@@ -267,12 +267,12 @@ def test_no_transition_is_torn_where_none_is_to_be() -> None:
     for seed in range(10):
         simulation = simulate(topology(), seed, replace(DEADLY, torn=0.0))
         assert killed(simulation)
-        assert not any("torn" in line for line in simulation.story)
+        assert not any("torn" in line for line in simulation.history)
 
 
 def test_a_death_may_wait_for_the_middle_of_a_transition() -> None:
     simulation = finished(simulate(topology(), 0, replace(DEADLY, torn=1.0)))
-    torn = [line.split()[-1] for line in simulation.story if "torn a" in line]
+    torn = [line.split()[-1] for line in simulation.history if "torn a" in line]
     assert torn == killed(simulation)
     groups = {name.rpartition("-")[0].rpartition("-")[0] for name in torn}
     assert groups <= {"collector", "worker", "sink"}, "who has slots or boards"
@@ -282,7 +282,7 @@ def test_a_death_may_wait_for_the_middle_of_an_entry_in_an_account() -> None:
     ways: Counter[str] = Counter()
     for seed in range(20):
         simulation = finished(simulate(topology(), seed, replace(DEADLY, torn=1.0)))
-        ways.update(" ".join(line.split()[1:4]) for line in simulation.story if "torn" in line)
+        ways.update(" ".join(line.split()[1:4]) for line in simulation.history if "torn" in line)
     assert ways.keys() == {"torn a transition", "torn an entry", "torn a store"}
     assert min(ways.values()) > 3
 
@@ -291,11 +291,11 @@ def test_more_may_die_in_the_middle_than_lie_on_top_of_each_other() -> None:
     simulation = finished(
         simulate(topology(total=300), 0, replace(DEADLY, deaths=3 * MOST_TORN, after=3_000, torn=1.0)), "300 numbers"
     )
-    assert sum("torn" in line for line in simulation.story) == MOST_TORN
+    assert sum("torn" in line for line in simulation.history) == MOST_TORN
 
 
-def test_an_entry_that_nobody_finishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the supervisor nor a successor: an account is then off by what was half done."""
+def test_an_unfinished_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If neither the supervisor nor the next incarnation finishes it, the account does not add up."""
 
     def add_one_by_one(page: Any, first: int, by: float, second: int, by_second: float) -> None:
         if page.dies():
@@ -312,7 +312,7 @@ def test_an_entry_that_nobody_finishes_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 class Deaf(Sink):
-    """Listens to nobody, for a while."""
+    """Receives nothing for a while."""
 
     async def run(self) -> None:
         if self.progress.latest < 0:
@@ -324,7 +324,7 @@ class Deaf(Sink):
 def test_a_stopped_process_is_found_killed_and_comes_back() -> None:
     for seed in range(20):
         simulation = finished(simulate(topology(sink=Deaf), seed, replace(WORLD, stops=1, after=150)), "slept")
-        (when, what, who), (then, *killed_it) = (line.split() for line in simulation.story)
+        (when, what, who), (then, *killed_it) = (line.split() for line in simulation.history)
         assert (what, killed_it) == ("stopped", ["killed", who])
         assert 0 <= float(then) - float(when) <= WATCH_S + 0.001, "at the next look"
         name = who.rpartition("-")[0]
@@ -352,7 +352,7 @@ def test_the_dead_do_and_say_nothing_more() -> None:
                 await super().run()
             finally:
                 place = current_process()
-                said.append((str(place), place is not None and place.dead and not place.ghost))
+                said.append((str(place), place is not None and place.dead and not place.unwinding))
 
     victims: list[str] = []
     for seed in range(10):
@@ -362,7 +362,7 @@ def test_the_dead_do_and_say_nothing_more() -> None:
     assert not any(dead for _, dead in said)
 
 
-def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
+def test_a_process_killed_in_a_transition_does_nothing_more() -> None:
     said: list[str] = []
 
     class Loud(Collector):
@@ -370,7 +370,7 @@ def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
 
         async def teardown(self) -> None:
             place = current_process()
-            if place is not None and place.dead and not place.ghost:
+            if place is not None and place.dead and not place.unwinding:
                 said.append(str(place))
 
     for seed in range(5):
@@ -382,9 +382,10 @@ def test_who_dies_in_a_transition_does_and_says_nothing_more_either() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["notifiers", "doorbells"])
-def test_with_every_bell_lost_a_run_still_ends(shared: bool) -> None:
+def test_with_every_notification_lost_a_run_still_ends(shared: bool) -> None:
     heard, deaf = (
-        finished(simulate(topology(shared=shared), 2, Faults(away=0.0, slow=0.0, lost=lost))) for lost in (0.0, 1.0)
+        finished(simulate(topology(shared=shared), 2, Faults(preempted=0.0, slow=0.0, lost=lost)))
+        for lost in (0.0, 1.0)
     )
     assert heard.virtual_s < RESCAN_S
     assert deaf.virtual_s > 5 * RESCAN_S, "by looking again every 50 ms"
@@ -436,7 +437,7 @@ def test_news_of_an_end_that_are_faster_than_its_last_acknowledgements_lose_none
         counter, taker = t.add(Counts), t.add(TakesTen, process="den" if shared else None)
         t.add(Stays, process="den" if shared else None)
         t.connect(counter.numbers, taker.numbers)
-        simulation = finished(simulate(t, seed, Faults(away=0.05, slow_s=0.05)), "ten numbers")
+        simulation = finished(simulate(t, seed, Faults(preempted=0.05, slow_s=0.05)), "ten numbers")
         assert simulation.outcome is not None
         account = simulation.outcome.channels["numbers"]
         assert account == {"produced": 10, "consumed": 10, "dropped": {}, "in_flight": 0}, seed
@@ -522,7 +523,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("broken", "text"),
     [
         (Miscounting, "the account of rollouts does not add up"),
-        (Overcounting, "has given away more than was produced"),
+        (Overcounting, "has retired more than was produced"),
         (Crowded, "in 2 slots"),
     ],
 )
@@ -569,7 +570,7 @@ def test_slot_words_are_put_back_when_a_simulation_cannot_go_on() -> None:
 
 # --- faults at known moments
 
-CALM = Faults(away=0.0, slow=0.0, lost=0.0)
+CALM = Faults(preempted=0.0, slow=0.0, lost=0.0)
 
 
 class Tells(Actor):
@@ -584,7 +585,7 @@ class Tells(Actor):
 
 
 class Hears(Actor):
-    """Notes what it hears, and in which life."""
+    """Notes the numbers that it receives, and its incarnation."""
 
     numbers = Inlet(Number)
 
@@ -616,7 +617,7 @@ def test_the_fifth_message_is_dropped() -> None:
     assert account == {"produced": 10, "consumed": 9, "dropped": {"overflow": 1}, "in_flight": 0}
 
 
-def test_a_message_that_comes_twice_is_heard_once() -> None:
+def test_a_duplicated_message_is_received_once() -> None:
     assert heard(At("numbers", 1, "duplicate"), At("numbers", 7, "duplicate"))[0] == calm()
 
 
@@ -667,13 +668,13 @@ def test_a_producer_of_slots_is_killed_after_a_commit(number: int) -> None:
     simulation = finished(simulate(topology(60), 0, WORLD, at=at))
     assert simulation.outcome is not None
     assert sum(simulation.outcome.restarts.values()) == 1
-    assert [line.split()[1] for line in simulation.story] == ["killed"]
+    assert [line.split()[1] for line in simulation.history] == ["killed"]
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
     with pytest.raises(ValueError, match="no channel `nubmers` in this topology; it has: rollouts, numbers, progress"):
         simulate(topology(), 0, at=[At("nubmers", 1, "drop")])
-    with pytest.raises(ValueError, match="only its producer can be killed"):
+    with pytest.raises(ValueError, match="the only fault is `kill producer`"):
         simulate(topology(), 0, at=[At("rollouts", 1, "drop")])
 
 
@@ -681,7 +682,7 @@ def test_what_cannot_be_planned_is_refused() -> None:
 
 
 class Oracle(Actor):
-    """Says that it was asked; in its first life it dies of it."""
+    """Reports each call; the first incarnation is killed by it."""
 
     asked = Outlet(Number)
 
@@ -709,7 +710,7 @@ class Asks(Actor):
         self.note("second", f"{await self.oracle.ask()}")
 
 
-def test_a_call_ends_when_its_actor_dies_over_it_and_the_next_is_answered() -> None:
+def test_a_call_fails_when_its_actor_is_killed_and_the_next_is_answered() -> None:
     t = Topology()
     oracle = t.add(Oracle)
     asks = t.add(Asks, oracle=oracle.handle())
@@ -717,7 +718,7 @@ def test_a_call_ends_when_its_actor_dies_over_it_and_the_next_is_answered() -> N
     simulation = finished(simulate(t, 0, CALM, at=[At("asked", 1, "kill producer")]), "all actors are done")
     notes = [event for event in simulation.events if " first: " in event or " second: " in event]
     assert notes[0].partition("first: ")[2] == (
-        "True `oracle-0` died (killed by SIGKILL) before `oracle-0.ask` was answered "
-        "(it may have done what it was asked to; call again where that does no harm)"
+        "True `oracle-0` exited (killed by SIGKILL) before it replied to `oracle-0.ask` "
+        "(the endpoint may have run in part; call it again only if that is harmless)"
     )
     assert notes[1].endswith("second: 42")

@@ -1,4 +1,4 @@
-"""Code of a user's own, as a config names it: an algorithm, a sink, an update hook."""
+"""User-defined code that a config names: an algorithm, a sink, an update hook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ seen: list[Update] = []
 
 
 class Cautious(A2C):
-    """A2C with the entropy that its option says, and a name of its own in the statistics."""
+    """A2C with the entropy weight of its option, and its own name in the statistics."""
 
     def __init__(self, config: Any, distribution: Any, workers: int, *, entropy: float = 0.0) -> None:
         super().__init__(A2CConfig(entropy_weight=entropy), distribution, workers)
@@ -24,7 +24,7 @@ class Cautious(A2C):
 
 
 class Bolder(PPO):
-    """PPO as it is, with its keys, but that what it clips at is told."""
+    """PPO that records the clip range of every table of keys."""
 
     clipped_at: ClassVar[list[float]] = []
 

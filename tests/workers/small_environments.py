@@ -1,4 +1,4 @@
-"""Environments so small that what there is to learn can be said beforehand, and networks of a user's own."""
+"""Environments so small that their values are known in advance, and user-defined networks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTIONS = {
 
 
 class Small(gymnasium.Env[Any, Any]):
-    """Counts the steps of its episode; subclasses say what is seen and earned.
+    """Counts the steps of its episode; subclasses define observations and rewards.
 
     Terminates with step `terminates` and truncates with step `truncates`.
     """
@@ -57,7 +57,7 @@ class OneState(Small):
 
 
 class Launch(Small):
-    """Two states: the first step of an episode costs 5, each later one earns 1. A cut is not a new launch."""
+    """Two states: the first step of an episode costs 5, each later one earns 1. A truncation is not a new launch."""
 
     observation_space = spaces.Discrete(2)
 
@@ -112,7 +112,7 @@ class Chain(Small):
 
 
 class Drift(Small):
-    """Drifts by chance and by the action, ends by chance: whoever changes any number anywhere changes it."""
+    """Drifts by chance and by the action, ends by chance: any changed number changes its episodes."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -167,7 +167,7 @@ class Picture(Small):
 
 
 class Dropping(nn.Module):
-    """A network of a user's own with dropout: while it trains, it draws from torch's generator."""
+    """A user-defined network with dropout: while it trains, it draws from torch's generator."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class Running(Dropping):
 
 
 class Normalising(Running):
-    """With a frozen BatchNorm, as of a network that somebody else has trained: its buffers stay as they are."""
+    """A network with a frozen BatchNorm, as of a pretrained network: its buffers do not change."""
 
     def train(self, mode: bool = True) -> Normalising:
         super().train(mode)

@@ -117,7 +117,7 @@ class Trainer:
         self.rollouts = [allocate(blueprint.rollout_layout) for _ in self.collectors]
         self.gradient = allocate(blueprint.gradient_layout(collectors))
         self.weights = [weights_of(blueprint), aligned_block(blueprint.state.bytes)]
-        self.ledgers = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
+        self.optimizer_states = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
         self.turns = 0
 
     def round(self) -> LearnerStep:
@@ -135,9 +135,9 @@ class Trainer:
         turn = self.learner.turn(
             [self.gradient],
             self.weights[now],
-            self.ledgers[now],
+            self.optimizer_states[now],
             self.weights[following],
-            self.ledgers[following],
+            self.optimizer_states[following],
         )
         self.turns += 1
         return turn
@@ -148,8 +148,8 @@ class Trainer:
 
     @property
     def optimizer_state(self) -> Arrays:
-        return self.learner.layout.views(self.ledgers[self.turns % 2])
+        return self.learner.layout.views(self.optimizer_states[self.turns % 2])
 
     def mean_return(self) -> float:
-        """Of the last 100 episodes."""
+        """Return the mean return of the last 100 episodes."""
         return mean_return(self.optimizer_state["returns"], int(self.optimizer_state["counters"][Count.episodes]))

@@ -1,4 +1,4 @@
-"""The trainer's actors in whole runs, inline: who uses which version, when a run is over, and what is left of it."""
+"""The trainer's actors in whole runs, inline: the versions that actors use, the end of a run, and its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hive.config import Config
 from hive.errors import EnvironmentFailed, NotFinite
 from hive.gradients import SAMPLES, VERSION
 from hive.networks import aligned_block
-from hive.records import RunDirectory, read_jsonl, read_specimen
+from hive.records import RunDirectory, read_jsonl, read_nan_dump
 from hive.records.weights import load_weights
 from hive.runtime import Topology
 from hive.runtime.accounting import holds
@@ -43,7 +43,7 @@ PLACEMENTS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Run:
-    """What is left of a run."""
+    """The files and results of a finished run."""
 
     config: Config
     directory: RunDirectory
@@ -60,7 +60,7 @@ class Run:
         return folder
 
     def saved_sha256(self) -> str:
-        """Of parameters and buffers in the checkpoint, laid out as in memory."""
+        """Digest of the checkpoint's parameters and buffers, laid out as in memory."""
         flat, (weights, _) = Blueprint(self.config).flat, load_weights(self.checkpoint())
         block = aligned_block(flat.block_bytes)
         for name, array in flat.arrays(block).items():
@@ -155,7 +155,7 @@ def test_steps_are_judged_at_the_end_of_a_round(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("bootstrap_rounds", "turns"), [(1, 13), (3, 5)])
 def test_a_return_is_judged_over_a_hundred_episodes(tmp_path: Path, bootstrap_rounds: int, turns: int) -> None:
-    """Each rollout ends eight episodes, each with the return that is asked for: 104 after 13, 120 after 15."""
+    """Each rollout ends eight episodes, each with the required return: 104 after 13 rollouts, 120 after 15."""
     run = train(
         tmp_path,
         "OneState",
@@ -175,7 +175,7 @@ def test_a_return_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     assert (run.outcome.reason, run.results["updates"]) == ("256 steps", 16)
 
 
-def test_a_run_that_somebody_stops_keeps_its_weights(tmp_path: Path) -> None:
+def test_a_stopped_run_keeps_its_weights(tmp_path: Path) -> None:
     def stop_soon(supervisor: Supervisor) -> None:
         asyncio.get_running_loop().call_later(0.1, supervisor.request, "enough")
 
@@ -233,7 +233,7 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
     }
 
 
-def test_the_status_pages_tell_what_was_done(tmp_path: Path) -> None:
+def test_status_pages_count_rollouts_and_updates(tmp_path: Path) -> None:
     run = train(tmp_path, collection__workers=2)
     pages = run.supervisor.pages
     learner, first = read_status(pages, 3), read_status(pages, 0)
@@ -279,7 +279,7 @@ def test_modes_are_different_runs(tmp_path: Path) -> None:
 
 
 class Noted:
-    """A gradient worker, or a learner, that writes down what it is given."""
+    """A gradient worker or learner that records its arguments."""
 
     def __init__(self, worker: Any, seen: list[Any]) -> None:
         self.worker = worker
@@ -397,17 +397,17 @@ def test_gradients_that_are_not_finite_are_named_and_not_applied(tmp_path: Path)
     assert all(np.isfinite(array).all() for array in weights.values())
     (found,) = [event for event in run.events if event[0] == "not finite"]
     kept = run.directory.nan_dumps / "gradient-worker-0-000002"
-    assert found[1] == f"the loss is inf, found by gradient-worker-0; what made it lies in {kept}"
+    assert found[1] == f"the loss is inf, found by gradient-worker-0; its rollouts, inputs and weights are in {kept}"
     assert {"cause": "loss", "actor": "gradient-worker-0"}.items() <= found[2].items()
     (skipped,) = [event for event in run.events if event[0] == "skipped"]
     assert skipped[1] == "turn 3 was not applied: the loss of gradient 2 of gradient-worker-0 is not finite"
-    arrays, facts = read_specimen(kept)
+    arrays, facts = read_nan_dump(kept)
     assert facts == {"cause": "loss", "text": "the loss is inf", "state_version": 2, "left_out": []}
     assert arrays["rollout-0-2.rewards"].max() == np.float32(3e38)
     assert {f"weights.{name}" for name in weights} <= arrays.keys()
 
 
-def test_told_to_stop_at_what_is_not_finite_the_run_ends_there_and_saves(tmp_path: Path) -> None:
+def test_non_finite_stop_ends_and_saves_the_run(tmp_path: Path) -> None:
     with pytest.raises(
         NotFinite, match=r"^the loss of turn 3 was not finite \(\[supervision\] non_finite = \"stop\"\)"
     ):
@@ -448,9 +448,9 @@ def test_a_round_that_lost_a_rollout_is_made_of_the_rest(tmp_path: Path, of_both
     samples: list[list[int]] = []
 
     class Counts(LearnerActor):
-        def _turn(self, held: Any) -> None:
-            samples.append([int(slot.arrays["header"][SAMPLES]) for slot in held])
-            super()._turn(held)
+        def _turn(self, claimed: Any) -> None:
+            samples.append([int(slot.arrays["header"][SAMPLES]) for slot in claimed])
+            super()._turn(claimed)
 
     run = train(
         tmp_path,

@@ -36,7 +36,7 @@ def config(kind: str = "Drift", **values: Any) -> Config:
 
 
 def weights(blueprint: Blueprint) -> bytes:
-    """Of a network it makes now."""
+    """The weights of a network that the blueprint makes now."""
     return b"".join(parameter.detach().numpy().tobytes() for parameter in blueprint.network().parameters())
 
 
@@ -93,7 +93,7 @@ def test_building_one_draws_from_no_global_generator() -> None:
     assert torch.rand(1) == expected
 
 
-def test_layouts_have_room_for_what_the_config_says() -> None:
+def test_layouts_follow_the_config() -> None:
     blueprint = Blueprint(config("Picture", collection__envs=3, collection__rollout=5))
     fields = blueprint.rollout_layout.fields
     assert fields["observations"] == (np.uint8, (6, 3, 36, 36, 1))
@@ -113,7 +113,7 @@ def test_a_declared_limit_makes_room_for_its_finals() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_the_ledger_is_that_of_the_learner(optimizer: str) -> None:
+def test_the_optimizer_state_is_that_of_the_learner(optimizer: str) -> None:
     made = config(algorithm__optimizer=optimizer)
     blueprint = Blueprint(made)
     learner = Learner(made.algorithm, blueprint.wrapper(), made.run.steps)
@@ -162,27 +162,25 @@ def test_a_module_that_breaks_the_contract() -> None:
 
 
 def test_a_network_that_learns_in_its_buffers_is_refused() -> None:
-    """Nobody merges what the BatchNorm of each gradient worker has seen: collectors would know nothing of it."""
-    with pytest.raises(
-        NetworkError, match=r"`Running` changes buffers of its own .*: body\.2\.running_mean, "
-    ) as caught:
+    """The buffers of BatchNorm in each gradient worker are not merged, and collectors would not receive them."""
+    with pytest.raises(NetworkError, match=r"`Running` changes its buffers .*: body\.2\.running_mean, ") as caught:
         Blueprint(config(network__module='"small_environments:Running"'))
     assert "LayerNorm" in caught.value.hint
     Blueprint(config(network__module='"small_environments:Normalising"'))
 
 
-def test_heads_of_ones_own() -> None:
+def test_user_defined_heads() -> None:
     blueprint = Blueprint(config(network__policy_head='"small_environments:Warm"'))
     policy, value = blueprint.wrapper().online_network.heads
     assert (type(policy), type(value)) == (Warm, ValueHead)
     with pytest.raises(NetworkError) as caught:
         Blueprint(config(network__value_head='"small_environments:Hot"'))
     assert str(caught.value).startswith("[network] value_head `small_environments:Hot` cannot be loaded")
-    with pytest.raises(ConfigError, match=r"network\.policy_head.*network\.module.* has outputs of its own"):
+    with pytest.raises(ConfigError, match=r"network\.policy_head.*network\.module.* replaces the heads too"):
         config(network__policy_head='"a:B"', network__module='"c:D"')
 
 
-def test_load_module_finds_what_it_names() -> None:
+def test_load_module_finds_the_module_it_names() -> None:
     from small_environments import Silent
 
     assert load_module("small_environments:Silent") is Silent
@@ -221,7 +219,7 @@ def test_a_run_can_begin_with_the_weights_of_another(tmp_path: Path) -> None:
     for name, array in begun(Blueprint(config()))[0].items():
         np.testing.assert_array_equal(weights_now[name], array + 1.0)
     assert turn == 0
-    assert not optimizer_state.any()  # all else begins anew
+    assert not optimizer_state.any()  # everything else starts at 0
 
 
 def test_of_a_run_its_newest_checkpoint_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,8 +249,10 @@ def test_a_place_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("collectors", "rollouts"), [(1, 7), (2, 14), (4, 28)])
-def test_a_ledger_of_other_numbers_of_workers_is_taken_over(tmp_path: Path, collectors: int, rollouts: int) -> None:
-    """Counters, returns and moments stay; gradients are numbered anew; the policy's version does not go back."""
+def test_an_optimizer_state_of_other_numbers_of_workers_is_restored(
+    tmp_path: Path, collectors: int, rollouts: int
+) -> None:
+    """Counters, returns and moments are kept, gradients are renumbered, and the behaviour version does not go back."""
     old = Blueprint(config(gradients__workers=3, collection__workers=1))
     state, optimizer_state = aligned_block(old.state.bytes), aligned_block(old.optimizer_state_bytes)
     old.initialize(state, optimizer_state)

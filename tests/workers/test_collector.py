@@ -23,7 +23,7 @@ from hive.storage import FINALS, LENGTH, VERSION, Purpose, Rollout, stream, stre
 from hive.workers import Blueprint, Collector
 from hive.workers.collector import PREPARED_SLOTS
 
-STEPS, ENVS = 8, 2  # of the small config
+STEPS, ENVS = 8, 2  # of the rollouts in the small config
 
 
 def blueprint_of(kind: str = "Drift", **values: Any) -> Blueprint:
@@ -41,7 +41,7 @@ def collected(collector: Collector, blueprint: Blueprint, sequences: Sequence[in
 
 
 class Recorded:
-    """A vector of two that shows what it was asked for, and does nothing."""
+    """A vector of two environments that records the seeds of its resets and does nothing."""
 
     count = 2
 
@@ -110,7 +110,7 @@ def test_the_header() -> None:
     assert arrays["header"][[VERSION, LENGTH, FINALS]].tolist() == [3, 6, 4]
 
 
-def test_rows_hold_what_the_environments_said() -> None:
+def test_rows_hold_the_environments_transitions() -> None:
     blueprint = blueprint_of("Chain", collection__envs=1, collection__rollout=30)
     rollout = Rollout(collected(collector_of(blueprint), blueprint, [0])[0])
     state = 2
@@ -212,7 +212,7 @@ def test_seeds_of_the_environments(source: int, incarnation: int) -> None:
 
 
 def test_a_reset_starts_over() -> None:
-    """As after a cut: the next rollout begins with the first observations of new episodes."""
+    """As at a resume barrier: the next rollout begins with the first observations of new episodes."""
     vector = Recorded()
     collector, arrays = recorded(vector, source=0), allocate(blueprint_of("OneState").rollout_layout)
     for expected in (1, 2):
@@ -293,7 +293,7 @@ def test_it_shows_what_it_does() -> None:
     assert shown.kind == RUNTIME
 
 
-def test_rollouts_of_a_library_are_let_go() -> None:
+def test_cached_rollouts_are_released() -> None:
     """A loop that brings new memory for every rollout does not fill the machine."""
     blueprint = blueprint_of("OneState", collection__rollout=1, collection__envs=1)
     collector, seen = collector_of(blueprint), []

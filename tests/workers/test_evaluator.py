@@ -41,7 +41,7 @@ def numbers(evaluation: Evaluation) -> dict[str, Any]:
 
 
 class Scripted:
-    """A vector whose episodes have the lengths that are told, over and over; each step earns 1."""
+    """A vector whose episodes repeat the given lengths; each step earns 1."""
 
     def __init__(self, *lengths: Sequence[int]) -> None:
         self.count = len(lengths)
@@ -70,7 +70,7 @@ class Scripted:
 
 
 class Leans(torch.nn.Module):
-    """Prefers action 1 by 0.1 where what it sees is even, else action 0."""
+    """Prefers action 1 by 0.1 for an even observation, else action 0."""
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         even = (observations[:, 0] % 2 == 0).float()
@@ -92,20 +92,20 @@ def test_every_environment_plays_its_share_however_long_its_episodes_are() -> No
 
 
 def test_the_first_episodes_of_an_environment_are_those_that_count() -> None:
-    """Those that it plays while it waits for the others are not."""
+    """Episodes that an environment plays while it waits for the others do not count."""
     found = scripted(Scripted([2, 4, 7], [30]), 3).evaluate(DUE)
     assert (found.episodes, found.mean_return, found.min, found.max) == (3, 12.0, 2, 30)
 
 
 @pytest.mark.parametrize(("episodes", "shares"), [(3, [1, 1, 1]), (5, [2, 2, 1]), (7, [3, 2, 2])])
-def test_what_cannot_be_shared_out_equally_goes_to_the_first(episodes: int, shares: list[int]) -> None:
-    lengths = [1, 10, 100]  # so that the sum of all tells how many there were of each
+def test_remaining_episodes_go_to_the_first_environments(episodes: int, shares: list[int]) -> None:
+    lengths = [1, 10, 100]  # the sum determines how many episodes of each length there were
     found = scripted(Scripted(*([length] for length in lengths)), episodes).evaluate(DUE)
     total = sum(share * length for share, length in zip(shares, lengths, strict=True))
     assert (found.episodes, found.mean_length * episodes) == (episodes, pytest.approx(total))
 
 
-def test_it_says_whose_evaluation_it_is() -> None:
+def test_an_evaluation_names_its_turn() -> None:
     found = scripted(Scripted([3]), 2).evaluate(DUE)
     assert (found.turn, found.updates, found.env_steps, found.seconds) == (40, 39, 640, 1.5)
 
@@ -178,7 +178,7 @@ def test_actions_are_drawn_where_that_is_wanted() -> None:
     assert not np.array_equal(drawn[0], drawn[2])
 
 
-def test_it_says_how_far_it_is() -> None:
+def test_it_reports_its_progress() -> None:
     evaluator = scripted(Scripted([1], [3]), 4)
     evaluator.begin(DUE)
     told = []
@@ -231,7 +231,7 @@ def test_it_acts_in_evaluation_mode() -> None:
 # --- chance
 
 
-def test_the_same_turn_gets_the_same_evaluation_from_anybody_at_any_time() -> None:
+def test_the_same_turn_gets_the_same_evaluation_from_any_evaluator() -> None:
     blueprint = blueprint_of()
     fresh, used = blueprint.evaluator(), blueprint.evaluator()
     expected = numbers(fresh.evaluate(due(7)))
@@ -262,7 +262,7 @@ def test_seeds_are_those_of_the_turn_and_of_each_environment() -> None:
     assert vector.seeds == [stream_seeds(4, Purpose.evaluation, 0, 3, turn) for turn in (2, 3)]
 
 
-def test_chance_in_the_network_is_that_of_the_turn_whoever_else_draws() -> None:
+def test_randomness_in_the_network_depends_on_the_turn_alone() -> None:
     """Its policy is only noise of torch's, and another actor of the process draws between its steps."""
     blueprint = blueprint_of(network__module='"small_environments:Shaky"')
     quiet, disturbed = blueprint.evaluator(), blueprint.evaluator()
@@ -289,7 +289,7 @@ def test_between_two_steps_gradients_can_be_made() -> None:
 
 
 def test_more_environments_than_episodes() -> None:
-    with pytest.raises(ValueError, match="2 episodes leave some of 3 environments without any"):
+    with pytest.raises(ValueError, match="2 episodes are fewer than the 3 environments"):
         scripted(Scripted([1], [1], [1]), 2)
 
 

@@ -31,7 +31,7 @@ RESULT = {"mean_return", "deviation", "min", "max", "mean_length", "wall_s"}
 
 @dataclasses.dataclass
 class Run:
-    """What is left of a run."""
+    """The files and results of a finished run."""
 
     config: Config
     directory: RunDirectory
@@ -75,7 +75,7 @@ def train(
 
 
 class Patient(LearnerActor):
-    """Goes on when the evaluation is done, so that none is skipped."""
+    """Waits for the evaluation before it continues, so that none is skipped."""
 
     async def _evaluate(self) -> None:
         await super()._evaluate()
@@ -90,7 +90,7 @@ def patiently(topology: Topology) -> None:
 # --- what is evaluated
 
 
-def test_every_so_many_turns_are_evaluated(tmp_path: Path) -> None:
+def test_turns_are_evaluated_at_the_configured_interval(tmp_path: Path) -> None:
     run = train(tmp_path, change=patiently, **EVERY_FOUR)
     lines = run.evaluations()
     assert [(line["turn"], line["updates"], line["steps"]) for line in lines] == [
@@ -117,7 +117,7 @@ def test_they_are_metrics_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None:
-    """Whoever takes those of the checkpoint of the same turn, and the turn's number, finds the same."""
+    """An evaluation of the checkpoint of the same turn, with the turn's number, gives the same result."""
     run = train(
         tmp_path,
         change=patiently,
@@ -189,7 +189,7 @@ def test_it_has_a_process_of_its_own_and_a_block_more(tmp_path: Path) -> None:
 # --- when it takes long
 
 
-def test_while_it_plays_what_falls_due_is_skipped_and_counted(tmp_path: Path) -> None:
+def test_evaluations_due_while_one_runs_are_skipped_and_counted(tmp_path: Path) -> None:
     """Episodes of this environment never end; nor does the first evaluation. It is dropped with the run."""
     run = train(tmp_path, **NEVER_ENDS)
     assert (run.outcome.state, run.outcome.reason) == ("finished", "512 steps")
@@ -198,11 +198,11 @@ def test_while_it_plays_what_falls_due_is_skipped_and_counted(tmp_path: Path) ->
     assert run.counters("learner-0")["evaluations_skipped"] == 7
     assert run.outcome.channels["evaluations_due"]["consumed"] == 1
     skipped = [text for kind, text in run.events if kind == "skipped"]
-    assert skipped == ["evaluation 8: the one before is still being made"]
+    assert skipped == ["evaluation 8 was skipped: the previous one is still running"]
 
 
-def test_one_that_is_asked_to_stop_stops(tmp_path: Path) -> None:
-    """In the middle of an episode that would never end, and lets go of the weights."""
+def test_it_stops_when_requested(tmp_path: Path) -> None:
+    """It stops in the middle of an episode that would never end, and unpins the weights."""
     boards: list[Any] = []
 
     def stop_soon(supervisor: Supervisor) -> None:

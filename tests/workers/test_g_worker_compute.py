@@ -1,4 +1,4 @@
-"""The gradient worker: its slot holds the gradient of the algorithm's loss, whoever computes it."""
+"""The gradient worker: its slot holds the gradient of the algorithm's loss."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_it_shows_what_it_does() -> None:
 
 
 def test_a_block_of_another_network_is_refused() -> None:
-    with pytest.raises(NetworkError, match="does not hold"):
+    with pytest.raises(NetworkError, match="is too small for"):
         worker_of(blueprint_of()).bind(aligned_block(64))
 
 
@@ -262,7 +262,7 @@ def slot_for(worker: GWorker, blueprint: Blueprint, share: Sequence[Arrays], seq
 
 
 @pytest.mark.parametrize("name", ["bf16", "fp16", "top-k"])
-def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) -> None:
+def test_a_compressed_slot_decodes_to_the_gradient_within_its_error(name: str) -> None:
     blueprint = blueprint_of()
     share, worker = rollouts_of(blueprint), compressing(blueprint, name)
     whole = computed(worker_of(blueprint), blueprint, share)
@@ -277,20 +277,20 @@ def test_a_compressed_slot_is_the_same_gradient_but_for_what_it_says(name: str) 
     assert distance(received + kept, whole["gradient"]) <= (0.0 if name == "top-k" else 4e-3)
 
 
-def test_what_was_kept_back_comes_later_unless_it_is_let_go() -> None:
+def test_the_residual_is_sent_later_unless_it_is_cleared() -> None:
     blueprint = blueprint_of()
     worker, share = compressing(blueprint), rollouts_of(blueprint)
     first = slot_for(worker, blueprint, share)
     assert worker.slot.residual.any()
     second = slot_for(worker, blueprint, share, 1)
     assert second["values"].tobytes() != first["values"].tobytes()
-    worker.let_go()
+    worker.clear_residual()
     assert not worker.slot.residual.any()
     again = slot_for(worker, blueprint, share)
     assert again["values"].tobytes() == first["values"].tobytes()
 
 
-def test_a_gradient_that_is_not_finite_is_told_and_spoils_nothing_that_waits() -> None:
+def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_residual() -> None:
     blueprint = blueprint_of()
     worker, share = compressing(blueprint), rollouts_of(blueprint)
     slot_for(worker, blueprint, share)

@@ -15,7 +15,7 @@ from hive.records import read_jsonl
 from hive.records.weights import load_weights
 
 
-def test_it_is_shown_every_update_and_tells_the_metrics(tmp_path: Path) -> None:
+def test_a_hook_gets_every_update_and_returns_metrics(tmp_path: Path) -> None:
     own_code.seen.clear()
     run = train(tmp_path, run__update_hook='"own_code:watch"', record__every_s=60)
     assert [update.number for update in own_code.seen] == list(range(1, 17))
@@ -42,15 +42,15 @@ def test_weights_can_only_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such_module:watch", "own_code:no_such"])
-def test_one_that_is_not_there_ends_the_run_at_its_start(tmp_path: Path, name: str) -> None:
+def test_a_missing_hook_ends_the_run_at_its_start(tmp_path: Path, name: str) -> None:
     with pytest.raises(TopologyError, match="no_such"):
         train(tmp_path, run__update_hook=f'"{name}"')
 
 
-# --- other code of one's own
+# --- other user-defined code
 
 
-def test_an_algorithm_of_ones_own_with_its_options(tmp_path: Path) -> None:
+def test_a_user_defined_algorithm_gets_its_options(tmp_path: Path) -> None:
     options: dict[str, Any] = {"algorithm__name": '"own_code:Cautious"', "record__every_s": 60}
     run = train(tmp_path, **options, algorithm__options="{entropy=0.5}")
     (line,) = read_jsonl(run.directory.metrics_file)
@@ -69,7 +69,7 @@ def test_its_options_matter(tmp_path: Path) -> None:
 
 
 def test_a_class_of_a_built_in_one_has_its_keys(tmp_path: Path) -> None:
-    """Those of the scheme's algorithm; what they are by default is that algorithm's, too."""
+    """A subclass of PPO in the scheme `ppo` has the keys of PPO with the same defaults."""
     from own_code import Bolder
 
     options = {"run__scheme": '"ppo"', "algorithm__epochs": 1, "algorithm__clip_range": 0.3}
@@ -80,12 +80,12 @@ def test_a_class_of_a_built_in_one_has_its_keys(tmp_path: Path) -> None:
     assert own.outcome.digest == plain.outcome.digest
 
 
-def test_what_is_no_algorithm_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_algorithm_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"`own_code:NotOne` has no statistics, gradients_per_round"):
         train(tmp_path, algorithm__name='"own_code:NotOne"')
 
 
-def test_a_sink_of_ones_own_gets_every_record(tmp_path: Path) -> None:
+def test_a_user_defined_sink_gets_every_record(tmp_path: Path) -> None:
     run = train(tmp_path, record__sinks='["jsonl", "own_code:LinesSink"]', record__every_s=60)
     (line,) = (run.directory.path / "own_lines.txt").read_text().splitlines()
     assert line.startswith("[16, [")

@@ -1,4 +1,4 @@
-"""The learner: against torch.optim over many turns, and what it does when there is nothing to apply."""
+"""The learner, compared with torch.optim over many turns, and its turns without an update."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from hive.workers.learner import (
 )
 
 ELEMENTS = 160
-BUFFER_BYTES = 128  # what follows the parameters in a block of weights
+BUFFER_BYTES = 128  # bytes after the parameters in a block of weights
 EPISODES_KEPT = 300
 
 
@@ -86,22 +86,27 @@ class State:
         status = page.status if page else None
         self.learner = Learner(config, wrapper_of(Network()), steps, workers=2, codec=codec, status=status)
         self.weights = [aligned_block(self.learner.shared.layout.bytes) for _ in range(2)]
-        self.ledgers = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
+        self.optimizer_states = [aligned_block(self.learner.layout.bytes) for _ in range(2)]
         generator = np.random.default_rng(99)
         self.weights[0][:] = generator.integers(0, 256, len(self.weights[0]), np.uint8)
         self.parameters[:] = generator.standard_normal(ELEMENTS)
-        self.weights[1][:], self.ledgers[1][:] = 0xA5, 0xA5
+        self.weights[1][:], self.optimizer_states[1][:] = 0xA5, 0xA5
         self.at = 0
 
     def turn(self, *gradients: Arrays, factors: list[float] | None = None) -> LearnerStep:
         now, following = self.at, 1 - self.at
-        before = [copies(g) for g in gradients], self.weights[now].copy(), self.ledgers[now].copy()
+        before = [copies(g) for g in gradients], self.weights[now].copy(), self.optimizer_states[now].copy()
         turn = self.learner.turn(
-            gradients, self.weights[now], self.ledgers[now], self.weights[following], self.ledgers[following], factors
+            gradients,
+            self.weights[now],
+            self.optimizer_states[now],
+            self.weights[following],
+            self.optimizer_states[following],
+            factors,
         )
         assert all(same_bytes(g, copy) for g, copy in zip(gradients, before[0], strict=True))
         assert np.array_equal(self.weights[now], before[1])
-        assert np.array_equal(self.ledgers[now], before[2])
+        assert np.array_equal(self.optimizer_states[now], before[2])
         self.at = following
         return turn
 
@@ -120,7 +125,7 @@ class State:
 
     @property
     def optimizer_state(self) -> Arrays:
-        return self.learner.layout.views(self.ledgers[self.at])
+        return self.learner.layout.views(self.optimizer_states[self.at])
 
     def count(self, which: Count) -> int:
         return int(self.optimizer_state["counters"][which])
@@ -246,7 +251,7 @@ def test_buffers_pass_on_untouched() -> None:
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
+def test_a_gradient_that_is_not_finite_is_not_applied(poison: float, optimizer: str) -> None:
     state = State(A2CConfig(optimizer=optimizer))
     state.turn(gradient(4, 1))
     weights, moments = state.version(), state.optimizer_state["moments"].copy()
@@ -261,7 +266,7 @@ def test_what_is_not_finite_is_not_applied(poison: float, optimizer: str) -> Non
 
 
 @pytest.mark.parametrize("cause", ["observation", "reward", "weight", "loss", "gradient"])
-def test_what_a_worker_says_is_not_finite_is_not_applied(cause: str) -> None:
+def test_a_gradient_marked_as_not_finite_is_not_applied(cause: str) -> None:
     """Its numbers may all be finite: a loss can be infinite where its gradient is zero."""
     state = State(A2CConfig())
     before, bad = state.version(), gradient(8, 3)
@@ -284,7 +289,7 @@ def test_an_update_that_would_make_weights_infinite_is_not_applied() -> None:
     assert (state.count(Count.updates), state.count(Count.skipped)) == (0, 1)
 
 
-def test_training_goes_on_after_a_skipped_turn_as_if_it_had_not_been() -> None:
+def test_training_continues_after_a_skipped_turn_unchanged() -> None:
     """Also the step number that Adam corrects by."""
     clean, disturbed = State(A2CConfig()), State(A2CConfig())
     bad = gradient(4)
@@ -337,7 +342,7 @@ def test_counters() -> None:
 
 
 def test_steps_are_counted_once_however_many_gradients_are_made_of_them() -> None:
-    """Of an algorithm with epochs the first says how many steps there were, the last how many rollouts."""
+    """In an algorithm with epochs the first gradient counts the steps of a round, the last one its rollouts."""
     state, first, second = State(A2CConfig()), gradient(8, 1), gradient(8, 2)
     first["header"][[ENV_STEPS, ROLLOUTS]], second["header"][[ENV_STEPS, ROLLOUTS]] = (20, 0), (0, 1)
     state.turn(first)
@@ -352,7 +357,7 @@ def test_a_stale_gradient_counts_by_its_factor() -> None:
     np.testing.assert_allclose(state.parameters, before - 0.25 * given["gradient"], rtol=1e-5, atol=1e-6)
 
 
-def test_what_workers_have_applied_passes_on() -> None:
+def test_the_counts_of_applied_gradients_are_copied() -> None:
     state = State(A2CConfig())
     state.optimizer_state["applied"][:] = 7, 9
     state.turn(gradient(4))
@@ -386,7 +391,7 @@ def test_the_mean_return_before_the_first_episode() -> None:
 
 
 def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
-    """The episodes were played; only what was learned from them is lost."""
+    """The episodes are counted; only their gradient is lost."""
     state = State(A2CConfig())
     bad = with_returns(gradient(4), [7.0])
     bad["gradient"][0] = np.nan
@@ -398,7 +403,7 @@ def test_returns_of_a_gradient_that_is_not_applied_count() -> None:
     ("optimizer", "momentum", "blocks"),
     [("adam", 0.0, 2), ("rmsprop", 0.0, 1), ("sgd", 0.0, 0), ("sgd", 0.9, 1)],
 )
-def test_the_ledger_has_room_for_what_the_optimizer_needs(optimizer: str, momentum: float, blocks: int) -> None:
+def test_the_optimizer_state_has_the_optimizers_moments(optimizer: str, momentum: float, blocks: int) -> None:
     layout = Learner(A2CConfig(optimizer=optimizer, momentum=momentum), wrapper_of(Network()), 10, workers=3).layout
     assert layout.fields == optimizer_state_layout(blocks, ELEMENTS, 3).fields
     assert {name: (dtype.name, shape) for name, (dtype, shape) in layout.fields.items()} == {
@@ -425,7 +430,7 @@ def test_it_shows_what_it_does() -> None:
     assert shown.kind == RUNTIME
 
 
-def test_blocks_of_a_library_are_let_go() -> None:
+def test_cached_blocks_are_released() -> None:
     """A loop that brings new memory for every turn does not fill the machine."""
     learner = Learner(A2CConfig(), wrapper_of(Network()), 1000, workers=2)
     weights, optimizer_state = np.zeros(4 * ELEMENTS, np.uint8), np.zeros(learner.layout.bytes, np.uint8)

@@ -1,4 +1,4 @@
-"""Collector, gradient worker and learner in a plain loop: they learn, and know cut from ended."""
+"""Collector, gradient worker and learner in a plain loop: they learn, and distinguish truncated from terminated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEN_STEPS = sum((1 - DISCOUNT**left) / (1 - DISCOUNT) for left in range(1, 11)) 
 
 
 def learned_values(env: str, rollout: int, turns: int = 80, **ends: int) -> list[float]:
-    """What the states are worth after training; ends=10 is `truncates` or `terminates`."""
+    """Return the values of the states after training; ends=10 is `truncates` or `terminates`."""
     options = ", ".join(f"{name}={step}" for name, step in ends.items())
     trainer = Trainer(
         config_of(
@@ -34,7 +34,7 @@ def learned_values(env: str, rollout: int, turns: int = 80, **ends: int) -> list
 
 
 def values(trainer: Trainer) -> list[float]:
-    """Of all states, whose observations are one-hot, by the weights that it has now."""
+    """Return the values of all states, whose observations are one-hot, with the current weights."""
     trainer.worker.bind(trainer.weights[trainer.turns % 2])
     (size,) = trainer.blueprint.environment.observation.shape
     with torch.no_grad():
@@ -43,7 +43,7 @@ def values(trainer: Trainer) -> list[float]:
 
 
 @pytest.mark.parametrize("rollout", [7, 10, 20])
-def test_a_time_limit_does_not_end_what_a_state_is_worth(rollout: int) -> None:
+def test_a_time_limit_does_not_change_the_value_of_a_state(rollout: int) -> None:
     """It is 1 / (1 - discount), wherever in a rollout the limit strikes."""
     assert learned_values("OneState", rollout, truncates=10) == [pytest.approx(FOREVER, rel=0.02)]
 
@@ -60,13 +60,13 @@ def test_whichever_comes_first_counts() -> None:
 
 
 @pytest.mark.parametrize("rollout", [7, 20])
-def test_a_cut_episode_is_worth_what_its_last_state_is(rollout: int) -> None:
+def test_a_truncated_episode_has_the_value_of_its_last_state(rollout: int) -> None:
     """Not what the first state of the next one is, where the next row of the rollout stands."""
     expected = [-5 + DISCOUNT * FOREVER, FOREVER]
     assert learned_values("Launch", rollout, 400, truncates=10) == pytest.approx(expected, rel=0.02)
 
 
-def test_contexts_are_told_apart() -> None:
+def test_contexts_are_distinguished() -> None:
     """Guessing earns 0.5, one action for both contexts too; a wrong sign 0."""
     trainer = Trainer(config_of("small_environments:Bandit", collection__envs=8, algorithm__learning_rate=0.01))
     trainer.train(100)

@@ -33,7 +33,7 @@ def test_metrics_are_numbers(values: dict[str, float]) -> None:
         encode(Metrics(1, 2, 3.0, values))
 
 
-def test_what_lies_in_shared_memory_has_no_fields() -> None:
+def test_messages_in_shared_memory_have_no_fields() -> None:
     for kind in (RolloutReady, Gradient, Weights, OptimizerState):
         assert decode(encode(kind()), ALL) == kind()
 

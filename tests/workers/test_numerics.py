@@ -1,4 +1,4 @@
-"""What is found is the first in the making of a gradient that is not finite, with its place."""
+"""Tests that the first value of a gradient's computation that is not finite is found, with its place."""
 
 from __future__ import annotations
 

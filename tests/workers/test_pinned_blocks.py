@@ -1,4 +1,4 @@
-"""What the learner holds: message and pin, and either without the other, under a virtual clock."""
+"""Blocks held by the learner: message and pin, and either without the other, under a virtual clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from small_trainer import LIMIT_S
 from hive.errors import VersionGone
 from hive.runtime import Actor, Inlet, Message, Outlet, Publication, Subscription, Topology
 from hive.testing import run_inline
-from hive.workers.pinned_blocks import UNHEARD_S, held_block, next_due
+from hive.workers.pinned_blocks import LOST_AFTER_S, held_block, next_due
 
 
 class Due(Message):
@@ -47,7 +47,7 @@ class Writer(Actor):
 
 
 class Reader(Actor):
-    """Reads what is due: the bytes of both boards after a while."""
+    """Reads the bytes of both boards, some time after they are due."""
 
     due = Inlet(Due)
     one = Subscription(State)
@@ -72,7 +72,7 @@ class Reader(Actor):
 def exchange(
     versions: int, pause_s: float, takes_s: float = 0.0, lost: int = 0, writing: type[Writer] = Writer
 ) -> tuple[list[int], list[tuple[int, Any]]]:
-    """What the writer could hold, and what the reader has read."""
+    """Return the versions that the writer held, and those that the reader read."""
     t, held, read = Topology(), list[int](), list[tuple[int, Any]]()
     writer = t.add(writing, versions=versions, pause_s=pause_s, lost=lost, held=held)
     reader = t.add(Reader, takes_s=takes_s, read=read)
@@ -84,27 +84,27 @@ def exchange(
     return held, read
 
 
-def test_what_is_held_is_read_as_it_was() -> None:
+def test_held_blocks_do_not_change() -> None:
     held, read = exchange(versions=3, pause_s=1.0)
     assert held == [0, 1, 2]
     assert read == [(turn, [turn, turn]) for turn in range(3)]
 
 
 def test_a_reader_that_is_busy_gets_nothing_else_and_loses_nothing() -> None:
-    """It takes four turns and a half for one: what it reads at the end is what was held at the beginning."""
+    """A read takes four and a half turns: its last bytes are those held at its beginning."""
     held, read = exchange(versions=14, pause_s=1.0, takes_s=4.5)
     assert held == [0, 5, 10]
     assert read == [(turn, [turn, turn]) for turn in held[: len(read)]]
     assert len(read) >= 2
 
 
-def test_a_pin_whose_message_was_lost_is_let_go() -> None:
-    """As when nobody was there to hear it. Each after that is heard."""
-    pause = UNHEARD_S / 4
+def test_a_pin_whose_message_was_lost_is_released() -> None:
+    """The message of the first pin is lost. All later messages are received."""
+    pause = LOST_AFTER_S / 4
     held, read = exchange(versions=20, pause_s=pause, lost=1)
     first, *others = held
     assert first == 0
-    assert UNHEARD_S <= others[0] * pause <= 3 * UNHEARD_S
+    assert LOST_AFTER_S <= others[0] * pause <= 3 * LOST_AFTER_S
     assert others == list(range(others[0], 20))
     assert read == [(turn, [turn, turn]) for turn in others]
 
@@ -119,21 +119,21 @@ class Slow(Writer):
                 board.begin()[:] = version
                 board.publish(version)
                 assert version > 0 or board.hold(0, version)
-            await asyncio.sleep(0.15 * UNHEARD_S)
+            await asyncio.sleep(0.15 * LOST_AFTER_S)
         await self.due.send(Due(0))
         await asyncio.sleep(1.0)
         self.end_run("all is said")
 
 
 @pytest.mark.parametrize("begins", [0.05, 0.5, 0.95])
-def test_a_pin_is_not_let_go_while_its_message_is_under_way(begins: float) -> None:
+def test_a_pin_is_kept_while_its_message_is_under_way(begins: float) -> None:
     """Whenever the reader looks in between, which it does in two of these."""
-    _, read = exchange(versions=6, pause_s=begins * UNHEARD_S, writing=Slow)
+    _, read = exchange(versions=6, pause_s=begins * LOST_AFTER_S, writing=Slow)
     assert read == [(0, [0, 0])]
 
 
 class Late(Writer):
-    """Publishes six versions and holds nothing. Says what it should have held."""
+    """Publishes six versions, then sends messages for the versions 5, 0 and 9, of which it holds none."""
 
     async def run(self) -> None:
         for version in range(6):
@@ -151,5 +151,5 @@ def test_a_message_without_its_pin_is_answered_if_the_version_is_there() -> None
     assert read == [
         (5, [5, 5]),
         (0, "version 0 has been overwritten; the latest is 5"),
-        (9, "version 9 was never there; the latest is 5"),
+        (9, "version 9 does not exist yet; the latest is 5"),
     ]

@@ -19,7 +19,7 @@ from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.workers.messages import CheckpointDue
-from hive.workers.pinned_blocks import UNHEARD_S
+from hive.workers.pinned_blocks import LOST_AFTER_S
 
 
 class Source(Actor):
@@ -51,7 +51,7 @@ class Source(Actor):
 
 
 class Judge(Actor):
-    """An evaluator's place: sends what it is given."""
+    """Replaces the evaluator: sends the given evaluations."""
 
     evaluations = Outlet(Evaluation, pattern="broadcast")
 
@@ -63,8 +63,8 @@ class Judge(Actor):
             await self.evaluations.send(evaluation)
 
 
-class Desk:
-    """A run directory and what a recorder needs."""
+class RecorderFixture:
+    """A run directory and the actors that a recorder reads from."""
 
     def __init__(self, folder: Path, **values: Any) -> None:
         self.directory = RunDirectory.create(folder, "test")
@@ -97,10 +97,10 @@ class Desk:
 
 
 def test_every_metric_is_a_line(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    outcome = desk.run([0, 1, 2, 3])
+    fixture = RecorderFixture(tmp_path)
+    outcome = fixture.run([0, 1, 2, 3])
     assert outcome.channels["metrics"] == {"produced": 4, "consumed": 4, "dropped": {}, "in_flight": 0}
-    lines = list(read_jsonl(desk.directory.metrics_file))
+    lines = list(read_jsonl(fixture.directory.metrics_file))
     assert [{name: line[name] for name in line if name != "t"} for line in lines] == [
         {"steps": 10 * n, "updates": n, "seconds": n / 4, "return/mean_100": -1.0 * n} for n in range(4)
     ]
@@ -113,10 +113,10 @@ class Slow(Recorder):
         await asyncio.Event().wait()
 
 
-def test_what_waits_at_the_end_is_written_too(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.run([0, 1, 2, 3], Slow, virtual=True)  # the source waits for its last acknowledgements
-    assert [line["updates"] for line in read_jsonl(desk.directory.metrics_file)] == [0, 1, 2, 3]
+def test_messages_left_at_the_end_are_written(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([0, 1, 2, 3], Slow, virtual=True)  # the source waits for its last acknowledgements
+    assert [line["updates"] for line in read_jsonl(fixture.directory.metrics_file)] == [0, 1, 2, 3]
 
 
 class Insistent(Source):
@@ -138,23 +138,23 @@ class Insistent(Source):
 
 
 def test_a_checkpoint_that_is_there_already_stays_as_it_is(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.run([], source_of=Insistent)
-    assert desk.checkpoints() == ["000001"]
-    newest = newest_checkpoint(desk.directory.checkpoints)
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([], source_of=Insistent)
+    assert fixture.checkpoints() == ["000001"]
+    newest = newest_checkpoint(fixture.directory.checkpoints)
     assert newest is not None
     assert newest.scheduled
 
 
 def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.run([0, 5, 42]).state == "finished"
-    assert desk.checkpoints() == ["000042"]
-    folder = desk.directory.checkpoints / "000042"
+    fixture = RecorderFixture(tmp_path)
+    assert fixture.run([0, 5, 42]).state == "finished"
+    assert fixture.checkpoints() == ["000042"]
+    folder = fixture.directory.checkpoints / "000042"
     check_folder(folder)
     weights, state = load_weights(folder)
     assert np.isnan(state.pop("mean_return"))
-    assert state.pop("policy") == desk.blueprint.policy()
+    assert state.pop("policy") == fixture.blueprint.policy()
     assert state == {
         "update": 42,
         "checkpoint_format": 2,
@@ -165,84 +165,84 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
         "gradient_workers": 1,
         "per_version": 1,
     }
-    assert {name: array.shape for name, array in weights.items()} == dict(desk.blueprint.flat.describe())
+    assert {name: array.shape for name, array in weights.items()} == dict(fixture.blueprint.flat.describe())
     assert all((array.view(np.uint8) == 42).all() for array in weights.values())
 
 
 def test_buffers_are_saved_with_the_parameters(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, network__module='"small_environments:Normalising"')
-    desk.run([3])
-    weights, _ = load_weights(desk.directory.checkpoints / "000003")
-    network = desk.blueprint.network()
+    fixture = RecorderFixture(tmp_path, network__module='"small_environments:Normalising"')
+    fixture.run([3])
+    weights, _ = load_weights(fixture.directory.checkpoints / "000003")
+    network = fixture.blueprint.network()
     assert {*weights} == {*network.state_dict()}
 
 
 def test_nothing_published_is_nothing_saved(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.run([]).state == "finished"
-    assert desk.checkpoints() == []
-    assert list(read_jsonl(desk.directory.metrics_file)) == []
+    fixture = RecorderFixture(tmp_path)
+    assert fixture.run([]).state == "finished"
+    assert fixture.checkpoints() == []
+    assert list(read_jsonl(fixture.directory.metrics_file)) == []
 
 
-def test_what_a_killed_writer_left_is_cleared(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    left = desk.directory.checkpoints / ".000001.hive-tmp"
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path)
+    left = fixture.directory.checkpoints / ".000001.hive-tmp"
     left.mkdir()
     (left / "weights.safetensors").write_bytes(b"half")
-    desk.run([2])
-    assert desk.checkpoints() == ["000002"]
+    fixture.run([2])
+    assert fixture.checkpoints() == ["000002"]
 
 
 def test_a_checkpoint_that_is_there_stays(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.run([2])
-    file = desk.directory.checkpoints / "000002" / "DONE"
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([2])
+    file = fixture.directory.checkpoints / "000002" / "DONE"
     before = file.stat().st_mtime_ns
-    assert desk.run([2]).state == "finished"
+    assert fixture.run([2]).state == "finished"
     assert file.stat().st_mtime_ns == before
 
 
-def test_what_is_due_is_written_as_it_was_and_kept(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, checkpoint__keep=2)
-    desk.run([1, 2, 3, 4, 5], due=(3,))
-    assert desk.checkpoints() == ["000003", "000005"]
-    newest = newest_checkpoint(desk.directory.checkpoints)
-    cut = newest_checkpoint(desk.directory.checkpoints, scheduled_only=True)
+def test_a_due_checkpoint_is_written_unchanged_and_kept(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path, checkpoint__keep=2)
+    fixture.run([1, 2, 3, 4, 5], due=(3,))
+    assert fixture.checkpoints() == ["000003", "000005"]
+    newest = newest_checkpoint(fixture.directory.checkpoints)
+    checkpoint = newest_checkpoint(fixture.directory.checkpoints, scheduled_only=True)
     assert newest is not None
-    assert cut is not None
+    assert checkpoint is not None
     assert (newest.update, newest.scheduled) == (5, False)
-    assert (cut.update, cut.state["env_steps"], cut.mean_return) == (3, 30, 3.0)
-    assert set(cut.part("weights")) == {3}
-    assert len(cut.part("optimizer_state")) == desk.blueprint.optimizer_state_bytes
+    assert (checkpoint.update, checkpoint.state["env_steps"], checkpoint.mean_return) == (3, 30, 3.0)
+    assert set(checkpoint.part("weights")) == {3}
+    assert len(checkpoint.part("optimizer_state")) == fixture.blueprint.optimizer_state_bytes
 
 
 def test_old_checkpoints_go(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, checkpoint__keep=1)
+    fixture = RecorderFixture(tmp_path, checkpoint__keep=1)
     for version in (1, 2, 3):
-        desk.run([version])
-    assert desk.checkpoints() == ["000003"]
+        fixture.run([version])
+    assert fixture.checkpoints() == ["000003"]
 
 
 def test_tensorboard_is_a_sink(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
-    desk = Desk(tmp_path, record__sinks=["jsonl", "tensorboard"])
-    desk.run([1])
-    assert list((desk.directory.path / "tensorboard").glob("events.*"))
-    assert len(list(read_jsonl(desk.directory.metrics_file))) == 1
+    fixture = RecorderFixture(tmp_path, record__sinks=["jsonl", "tensorboard"])
+    fixture.run([1])
+    assert list((fixture.directory.path / "tensorboard").glob("events.*"))
+    assert len(list(read_jsonl(fixture.directory.metrics_file))) == 1
 
 
 def test_it_needs_a_run_directory(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.directory = RunDirectory(tmp_path / "elsewhere")
+    fixture = RecorderFixture(tmp_path)
+    fixture.directory = RunDirectory(tmp_path / "elsewhere")
     with pytest.raises(RecordError, match="elsewhere` is not a run directory"):
-        desk.run([1])
+        fixture.run([1])
 
 
 # --- checkpoints and what gets lost
 
 
 class LosesAMessage(Source):
-    """Holds each version that it can; nobody hears of the first."""
+    """Holds each version that it can; the message of the first is lost."""
 
     async def run(self) -> None:
         for version in self.versions:
@@ -254,15 +254,15 @@ class LosesAMessage(Source):
                 assert self.optimizer_state.board.hold(0, version)
                 if version != self.versions[0]:
                     await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
-            await asyncio.sleep(1.1 * UNHEARD_S)  # looks are between two versions
+            await asyncio.sleep(1.1 * LOST_AFTER_S)  # looks are between two versions
         self.end_run("all is said")
 
 
 def test_a_lost_message_does_not_cost_the_checkpoints_after_it(tmp_path: Path) -> None:
     """It was killed, and the learner held a turn for it before it was back."""
-    desk = Desk(tmp_path, checkpoint__keep=9)
-    desk.run([1, 2, 3, 4, 5, 6], source_of=LosesAMessage, virtual=True)
-    assert desk.checkpoints() == ["000003", "000004", "000005", "000006"]
+    fixture = RecorderFixture(tmp_path, checkpoint__keep=9)
+    fixture.run([1, 2, 3, 4, 5, 6], source_of=LosesAMessage, virtual=True)
+    assert fixture.checkpoints() == ["000003", "000004", "000005", "000006"]
 
 
 class HoldsNothing(Source):
@@ -278,10 +278,10 @@ class HoldsNothing(Source):
         self.end_run("all is said")
 
 
-def test_what_is_not_there_any_more_is_not_saved_as_something_else(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.run(list(range(1, 10)), source_of=HoldsNothing, virtual=True).state == "finished"
-    assert desk.checkpoints() == ["000009"]
+def test_an_overwritten_turn_is_not_saved(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path)
+    assert fixture.run(list(range(1, 10)), source_of=HoldsNothing, virtual=True).state == "finished"
+    assert fixture.checkpoints() == ["000009"]
 
 
 # --- evaluations
@@ -292,10 +292,10 @@ RESULT = {"deviation": 2.5, "min": 10.0, "max": 30.0, "mean_length": 21.5, "wall
 
 @pytest.mark.parametrize("cls", [Recorder, Slow])
 def test_every_evaluation_is_a_line_and_a_metric(tmp_path: Path, cls: type[Recorder]) -> None:
-    desk = Desk(tmp_path)
-    outcome = desk.run([], cls, found=FOUND, virtual=True)
+    fixture = RecorderFixture(tmp_path)
+    outcome = fixture.run([], cls, found=FOUND, virtual=True)
     assert outcome.channels["evaluations"]["produced"] == 2
-    lines, metrics = (list(read_jsonl(f)) for f in (desk.directory.evaluations_file, desk.directory.metrics_file))
+    lines, metrics = (list(read_jsonl(f)) for f in (fixture.directory.evaluations_file, fixture.directory.metrics_file))
     assert all(line.pop("t") > 0 for line in (*lines, *metrics))
     for n, line, metric in zip((2, 4), lines, metrics, strict=True):
         axes = {"steps": 16 * n, "updates": n - 1, "seconds": n / 4}
@@ -305,6 +305,6 @@ def test_every_evaluation_is_a_line_and_a_metric(tmp_path: Path, cls: type[Recor
 
 
 def test_without_an_evaluator_there_is_no_file(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.run([1])
-    assert not desk.directory.evaluations_file.exists()
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([1])
+    assert not fixture.directory.evaluations_file.exists()

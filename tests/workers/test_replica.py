@@ -30,7 +30,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class WatchedReplica(Replica):
-    """Notes what it holds after each turn."""
+    """Records its weights after each turn."""
 
     seen: dict[int, set[str]]
     size: int
@@ -44,7 +44,7 @@ class WatchedReplica(Replica):
 
 
 class WatchedBlueprint(Blueprint):
-    """Its replicas share one notebook."""
+    """Its replicas share one record."""
 
     def replica(self) -> Replica:
         replica = WatchedReplica(self.learner(), self.state.bytes)
@@ -53,16 +53,16 @@ class WatchedBlueprint(Blueprint):
 
 
 class WatchedLearner(LearnerActor):
-    """Notes what the learner holds after each turn."""
+    """Records the learner's weights after each turn."""
 
-    def _turn(self, held: Any) -> None:
-        super()._turn(held)
+    def _turn(self, claimed: Any) -> None:
+        super()._turn(claimed)
         block = self.weights.board.read(self.turn)[: self.blueprint.flat.parameter_bytes]
         self.blueprint.__dict__.setdefault("truth", {})[self.turn] = hashlib.sha256(block).hexdigest()
 
 
 def train(folder: Path, decentralised: bool, workers: int = 2, **values: Any) -> tuple[str, WatchedBlueprint]:
-    """The digest of the run, and what was seen on the way."""
+    """Return the digest of the run and the recorded weights."""
     config = config_of(
         ENV,
         **{"run__steps": 384, "collection__workers": workers, "gradients__workers": workers, **values},
@@ -124,7 +124,7 @@ def copied(blueprint: Blueprint) -> Replica:
     return replica
 
 
-def test_a_replica_begins_where_it_copied_and_goes_on_by_itself(blueprint: Blueprint) -> None:
+def test_a_replica_advances_alone_after_one_copy(blueprint: Blueprint) -> None:
     replica = copied(blueprint)
     before = replica.weights.copy()
     assert replica.turn == 0

@@ -1,4 +1,4 @@
-"""When the learner saves: at cuts, by turns, by the clock, and when too long nothing was saved."""
+"""The learner's schedule of saves: at resume barriers, by turns, by the clock, and when a save is overdue."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def due(saves: SaveSchedule, turns: int = 40) -> list[int]:
     return [turn for turn in range(1, turns + 1) if saves.due(turn)]
 
 
-def test_a_deterministic_run_saves_at_its_cuts() -> None:
+def test_a_deterministic_run_saves_at_its_barriers() -> None:
     assert due(schedule(**OFTEN)[0]) == [10, 20, 30, 40]
     pipelined = schedule(**OFTEN, collection__communication='"pipelined"')[0]
-    assert due(pipelined) == [11, 21, 31]  # when what had begun by then is consumed
+    assert due(pipelined) == [11, 21, 31]  # once the round in the pipeline is consumed
 
 
-def test_cuts_are_ends_of_rounds() -> None:
-    assert due(schedule(**OFTEN, **PPO)[0]) == [12, 24, 36]  # of four turns each
+def test_barriers_are_ends_of_rounds() -> None:
+    assert due(schedule(**OFTEN, **PPO)[0]) == [12, 24, 36]  # rounds have four turns each
 
 
 def test_an_asynchronous_run_counts_turns() -> None:
     assert due(schedule(**OFTEN, **LOOSE)[0]) == [10, 20, 30, 40]
 
 
-def test_by_the_clock_each_is_told_once() -> None:
+def test_a_schedule_in_seconds_is_due_once_per_interval() -> None:
     saves, watch = schedule(**LOOSE, checkpoint__every="{seconds=60}")
     told = []
     for second in range(0, 200, 20):
@@ -68,7 +68,7 @@ def test_nothing_falls_due_where_nothing_is_scheduled() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, LOOSE])
-def test_overdue_is_what_nobody_has_saved_for_long(values: dict[str, Any]) -> None:
+def test_a_save_is_overdue_after_autosave_s(values: dict[str, Any]) -> None:
     saves, watch = schedule(**values, checkpoint__autosave_s=100.0)
     watch.seconds = 99.9
     assert not saves.overdue(5)
@@ -81,10 +81,10 @@ def test_overdue_is_what_nobody_has_saved_for_long(values: dict[str, Any]) -> No
     assert saves.overdue(8)
 
 
-def test_whatever_was_saved_counts() -> None:
+def test_every_save_restarts_the_interval() -> None:
     saves, watch = schedule(**OFTEN, checkpoint__autosave_s=100.0)
     watch.seconds = 90.0
-    saves.saved()  # because it was due, or somebody asked for it
+    saves.saved()  # scheduled or requested
     watch.seconds = 110.0
     assert not saves.overdue(5)
 

@@ -1,4 +1,4 @@
-"""What a successor does with what a killed actor has left: slabs and boards by hand, and one actor on them."""
+"""Successors of killed actors: tests of one actor on the slabs and boards that its predecessor left."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DIED = REASONS.index("consumer_died")
 WORKERS = 2
 
 
-def nobody(*actors: int) -> None:
-    """Whoever is notified sleeps on."""
+def notify_none(*actors: int) -> None:
+    """Notify no process."""
 
 
 def slab_of(layout: Layout, slots: int) -> SlabView:
@@ -47,9 +47,9 @@ def board_of(block_bytes: int, commit: BoardView | None = None) -> BoardView:
 
 
 class ActorContext:
-    """What an actor asks of its process, written down."""
+    """Records the requests of an actor to its process."""
 
-    resumed_ns = 0  # nobody has paused it
+    resumed_ns = 0  # the run was never paused
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
@@ -63,7 +63,7 @@ class ActorContext:
 
 
 class Line:
-    """An outlet's other end: keeps what is sent."""
+    """The consumer of an outlet, which keeps all messages."""
 
     def __init__(self) -> None:
         self.sent: list[Metrics] = []
@@ -72,15 +72,15 @@ class Line:
         self.sent.extend(messages)
 
 
-class Desk:
-    """What every actor by hand needs."""
+class ActorFixture:
+    """The blueprint and process that an actor without a run needs."""
 
     def __init__(self, **values: Any) -> None:
         self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
         self.actor_context = ActorContext()
         self.page = Page()
 
-    def seat(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
+    def make_actor(self, cls: type, incarnation: int) -> tuple[Any, Waiter]:
         """An actor without ports, not yet constructed, and its waiter."""
         actor = cls.__new__(cls)
         actor.name, actor.index, actor.incarnation = f"{cls.role_name()}-0", 0, incarnation
@@ -92,7 +92,7 @@ class Desk:
 # --- the gradient worker
 
 
-class WorkerDesk(Desk):
+class WorkerFixture(ActorFixture):
     """Two collectors that collect when told to, and the place of gradient-worker-0, which is actor 7.
 
     It lags so far behind that the initial weights will do for all its gradients.
@@ -111,12 +111,12 @@ class WorkerDesk(Desk):
         self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]
 
     def actor(self, incarnation: int, receiver: type[SlabReceiver] = SlabReceiver) -> GradientWorkerActor:
-        actor, waiter = self.seat(GradientWorkerActor, incarnation)
+        actor, waiter = self.make_actor(GradientWorkerActor, incarnation)
         me = (7, incarnation)
-        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, nobody)
+        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, notify_none)
         actor.rollouts = GradientWorkerActor.rollouts.bind(line)
         actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
-        sender = SlabSender("gradients", self.gradients, me, waiter, nobody)
+        sender = SlabSender("gradients", self.gradients, me, waiter, notify_none)
         actor.gradients = GradientWorkerActor.gradients.bind(sender)
         actor.__init__(self.blueprint, Path())
         return actor  # type: ignore[no-any-return]
@@ -134,13 +134,13 @@ class WorkerDesk(Desk):
         assert self.rollouts[producer].words.claim(7, incarnation, sequence) >= 0
 
     def kill(self, incarnation: int = 0) -> None:
-        """What the supervisor does after a confirmed exit."""
+        """Reclaim the actor's slots and blocks, as the supervisor does after a confirmed exit."""
         for slab in self.rollouts:
             slab.words.recover(7, incarnation, False, DIED)
         self.gradients.words.recover(7, incarnation, True, DIED)
 
     def successor(self, gradients: int, late: Sequence[int] = (), incarnation: int = 1, **options: Any) -> list[Arrays]:
-        """Lets it live until so many gradients are there and it has nothing to do; these gradients.
+        """Run it until this many gradients exist and it waits; return these gradients.
 
         `late`: collectors that make a rollout when it first has nothing to do.
         """
@@ -167,7 +167,7 @@ class WorkerDesk(Desk):
             await asyncio.sleep(0)
 
     def made(self) -> list[Arrays]:
-        """The gradients that nobody has claimed, in order."""
+        """The unclaimed gradients, in order."""
         words = self.gradients.words
         states = [words.state(index) for index in range(words.slots)]
         full = sorted((state[3], index) for index, state in enumerate(states) if state[0] == 3)
@@ -181,120 +181,120 @@ def samples_of(gradients: Sequence[Arrays]) -> list[int]:
     return [int(gradient["header"][SAMPLES]) for gradient in gradients]
 
 
-def gradient_of_one(desk: WorkerDesk, producer: int) -> NDArray[np.float32]:
-    """Of the first rollout of that collector alone."""
-    rollout, out = allocate(desk.blueprint.rollout_layout), allocate(desk.blueprint.gradient_layout(2))
-    collector_of(desk.blueprint, producer).collect(rollout, sequence=0, version=0)
-    worker_of(desk.blueprint).compute([rollout], out, sequence=0, version=0)
+def gradient_of_one(fixture: WorkerFixture, producer: int) -> NDArray[np.float32]:
+    """The gradient of the first rollout of that collector alone."""
+    rollout, out = allocate(fixture.blueprint.rollout_layout), allocate(fixture.blueprint.gradient_layout(2))
+    collector_of(fixture.blueprint, producer).collect(rollout, sequence=0, version=0)
+    worker_of(fixture.blueprint).compute([rollout], out, sequence=0, version=0)
     gradient: NDArray[np.float32] = out["gradient"]
     return gradient
 
 
 def test_the_first_incarnation_has_lost_nothing() -> None:
-    desk = WorkerDesk()
-    desk.collect(0, 2)
-    desk.collect(1, 2)
-    assert samples_of(desk.successor(2, incarnation=0)) == [32, 32]
-    assert desk.actor_context.notes == []
+    fixture = WorkerFixture()
+    fixture.collect(0, 2)
+    fixture.collect(1, 2)
+    assert samples_of(fixture.successor(2, incarnation=0)) == [32, 32]
+    assert fixture.actor_context.notes == []
 
 
-def test_rollouts_that_nobody_had_claimed_are_not_lost() -> None:
-    desk = WorkerDesk()
-    desk.collect(0, 2)
-    desk.collect(1, 2)
-    desk.kill()
-    assert samples_of(desk.successor(2)) == [32, 32]
-    assert all(account["consumed"] == 2 for account in desk.accounts())
-    assert desk.actor_context.notes == []
+def test_unclaimed_rollouts_are_not_lost() -> None:
+    fixture = WorkerFixture()
+    fixture.collect(0, 2)
+    fixture.collect(1, 2)
+    fixture.kill()
+    assert samples_of(fixture.successor(2)) == [32, 32]
+    assert all(account["consumed"] == 2 for account in fixture.accounts())
+    assert fixture.actor_context.notes == []
 
 
 @pytest.mark.parametrize("claimed", [0, 1])
 def test_one_of_two_rollouts_was_claimed(claimed: int) -> None:
-    """It went with the dead; its round is made of the other one, which is not wasted."""
-    desk = WorkerDesk()
-    desk.collect(0, 2)
-    desk.collect(1, 2)
-    desk.claim(claimed, 0)
-    desk.kill()
-    made = desk.successor(2)
+    """It was lost with the killed worker; its round is made of the other rollout, which is not wasted."""
+    fixture = WorkerFixture()
+    fixture.collect(0, 2)
+    fixture.collect(1, 2)
+    fixture.claim(claimed, 0)
+    fixture.kill()
+    made = fixture.successor(2)
     assert samples_of(made) == [16, 32]
     lost = {"produced": 2, "consumed": 1, "dropped": {"consumer_died": 1}, "in_flight": 0}
     kept = {"produced": 2, "consumed": 2, "dropped": {}, "in_flight": 0}
-    assert desk.accounts() == ([lost, kept] if claimed == 0 else [kept, lost])
-    assert [kind for kind, _ in desk.actor_context.notes] == ["lost"]
-    alone = gradient_of_one(desk, 1 - claimed)
+    assert fixture.accounts() == ([lost, kept] if claimed == 0 else [kept, lost])
+    assert [kind for kind, _ in fixture.actor_context.notes] == ["lost"]
+    alone = gradient_of_one(fixture, 1 - claimed)
     assert np.array_equal(made[0]["gradient"], alone)
 
 
 def test_both_were_claimed_and_the_gradient_was_being_written() -> None:
     """Nothing of the round is left: its gradient is one of zero samples, so that the learner need not know."""
-    desk = WorkerDesk()
+    fixture = WorkerFixture()
     for producer in (0, 1):
-        desk.collect(producer)
-        desk.claim(producer, 0)
-    desk.gradients.words.reserve(7, 0)
-    desk.kill()
-    (lost,) = desk.successor(1)
+        fixture.collect(producer)
+        fixture.claim(producer, 0)
+    fixture.gradients.words.reserve(7, 0)
+    fixture.kill()
+    (lost,) = fixture.successor(1)
     assert lost["header"][[SAMPLES, EPISODES]].tolist() == [0, 0]
     assert not lost["mask"].any()
-    assert [account["dropped"] for account in desk.accounts()] == [{"consumer_died": 1}] * 2
-    assert desk.gradients.counts()["produced"] == 1
+    assert [account["dropped"] for account in fixture.accounts()] == [{"consumer_died": 1}] * 2
+    assert fixture.gradients.counts()["produced"] == 1
 
 
 def test_the_gradient_was_there_and_its_rollouts_not_yet_given_back() -> None:
     """The next round is the first that the successor makes."""
-    desk = WorkerDesk()
+    fixture = WorkerFixture()
     for producer in (0, 1):
-        desk.collect(producer, 2)
-        desk.claim(producer, 0)
-    desk.gradients.words.commit(desk.gradients.words.reserve(7, 0), 7, 0)
-    desk.made()[0]["header"][SAMPLES] = 5
-    desk.kill()
-    assert samples_of(desk.successor(2)) == [5, 32]
-    assert desk.actor_context.notes == []
+        fixture.collect(producer, 2)
+        fixture.claim(producer, 0)
+    fixture.gradients.words.commit(fixture.gradients.words.reserve(7, 0), 7, 0)
+    fixture.made()[0]["header"][SAMPLES] = 5
+    fixture.kill()
+    assert samples_of(fixture.successor(2)) == [5, 32]
+    assert fixture.actor_context.notes == []
 
 
-def test_a_successor_dies_as_well() -> None:
+def test_a_successor_is_killed_as_well() -> None:
     """With the other rollout of the round claimed: then nothing of it is left."""
-    desk = WorkerDesk()
-    desk.collect(0, 2)
-    desk.collect(1, 2)
-    desk.claim(0, 0)
-    desk.kill()
-    desk.claim(1, 0, incarnation=1)
-    desk.kill(incarnation=1)
-    assert samples_of(desk.successor(2, incarnation=2)) == [0, 32]
+    fixture = WorkerFixture()
+    fixture.collect(0, 2)
+    fixture.collect(1, 2)
+    fixture.claim(0, 0)
+    fixture.kill()
+    fixture.claim(1, 0, incarnation=1)
+    fixture.kill(incarnation=1)
+    assert samples_of(fixture.successor(2, incarnation=2)) == [0, 32]
 
 
 def test_a_rollout_of_the_round_that_comes_later_is_waited_for() -> None:
-    """Collector-0's was lost before collector-1 had made its own. Left lying, it would hold a slot for ever."""
-    desk = WorkerDesk()
-    desk.collect(0)
-    desk.claim(0, 0)
-    desk.kill()
-    assert samples_of(desk.successor(1, late=[1])) == [16]
-    assert desk.accounts()[1] == {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}
+    """Collector-0's was lost before collector-1 had made its own. Unclaimed, it would occupy a slot forever."""
+    fixture = WorkerFixture()
+    fixture.collect(0)
+    fixture.claim(0, 0)
+    fixture.kill()
+    assert samples_of(fixture.successor(1, late=[1])) == [16]
+    assert fixture.accounts()[1] == {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}
 
 
 def test_a_rollout_that_comes_while_it_looks_is_not_taken_for_lost() -> None:
-    desk = WorkerDesk()
-    desk.collect(0)
+    fixture = WorkerFixture()
+    fixture.collect(0)
 
     class Looks(SlabReceiver):
         def first_left(self, producer: int) -> int:
             found = super().first_left(producer)
             if producer == 1 and not self.views[1].words.produced:
-                desk.collect(1)
+                fixture.collect(1)
             return found
 
-    assert samples_of(desk.successor(1, receiver=Looks)) == [32]
-    assert [account["in_flight"] for account in desk.accounts()] == [0, 0]
+    assert samples_of(fixture.successor(1, receiver=Looks)) == [32]
+    assert [account["in_flight"] for account in fixture.accounts()] == [0, 0]
 
 
 # --- the learner
 
 
-class LearnerDesk(Desk):
+class LearnerFixture(ActorFixture):
     """Six gradients of each of two workers lie ready, of 16 samples and one episode each, for actor 9."""
 
     def __init__(self, turns: int = 5, bootstrap_rounds: int = 1) -> None:
@@ -327,12 +327,12 @@ class LearnerDesk(Desk):
         receiver: type[SlabReceiver] = SlabReceiver,
     ) -> LearnerActor:
         """A learner's life, from its setup to its end; raises what ends it."""
-        actor, waiter = self.seat(cls, incarnation)
+        actor, waiter = self.make_actor(cls, incarnation)
         views = dict(enumerate(self.gradients))
-        line = receiver("gradients", Gradient, views, (9, incarnation), waiter, nobody)
+        line = receiver("gradients", Gradient, views, (9, incarnation), waiter, notify_none)
         actor.gradients = cls.gradients.bind(line)
         for name in ("optimizer_state", "weights", "behaviour"):
-            setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), nobody)))
+            setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), notify_none)))
         actor.metrics = cls.metrics.bind(self.metrics)
         actor.__init__(self.blueprint)
 
@@ -345,7 +345,7 @@ class LearnerDesk(Desk):
         return actor  # type: ignore[no-any-return]
 
     def kill(self) -> None:
-        """What the supervisor does after a confirmed exit."""
+        """Reclaim the actor's slots and blocks, as the supervisor does after a confirmed exit."""
         for slab in self.gradients:
             slab.words.recover(9, 0, True, DIED)
         for board in (self.optimizer_state, self.weights, self.behaviour):
@@ -353,47 +353,47 @@ class LearnerDesk(Desk):
 
 
 class Killed(Exception):
-    """SIGKILL, as far as one process can play it."""
+    """Stands for SIGKILL within one process."""
 
 
 class DiesBeforeTheCommit(LearnerActor):
-    """In its third turn, with both blocks half written."""
+    """Killed in its third turn, with both blocks half written."""
 
-    def _turn(self, held: Any) -> None:
+    def _turn(self, claimed: Any) -> None:
         if self.turn == 2:
             self.weights.board.begin()[:] = 0xEE
             self.optimizer_state.board.begin()[:] = 0xEE
             raise Killed
-        super()._turn(held)
+        super()._turn(claimed)
 
 
 class DiesBetweenTheBlocks(LearnerActor):
-    """In its third turn, when the weights are sealed and the optimizer_state, whose version commits both, is not."""
+    """Killed in its third turn, after the weights are sealed and before the optimizer state commits them."""
 
-    def _turn(self, held: Any) -> None:
+    def _turn(self, claimed: Any) -> None:
         if self.turn == 2:
             self.weights.board.begin()[:] = 0xEE
             self.weights.board.seal(3)
             raise Killed
-        super()._turn(held)
+        super()._turn(claimed)
 
 
 class DiesAfterTheCommit(LearnerActor):
-    """Of its third turn, before it has freed anything."""
+    """Killed after the commit of its third turn, before it retires a gradient."""
 
-    def _turn(self, held: Any) -> None:
-        super()._turn(held)
+    def _turn(self, claimed: Any) -> None:
+        super()._turn(claimed)
         if self.turn == 3:
             raise Killed
 
 
 class DiesWhileItFrees(LearnerActor):
-    """After its third turn, with one gradient of it given back."""
+    """Killed after its third turn, with one of its gradients retired."""
 
-    def _turn(self, held: Any) -> None:
-        super()._turn(held)
+    def _turn(self, claimed: Any) -> None:
+        super()._turn(claimed)
         if self.turn == 3:
-            self.gradients.retire(held[0])
+            self.gradients.retire(claimed[0])
             raise Killed
 
 
@@ -406,12 +406,12 @@ class DiesBeforeItPublishes(LearnerActor):
         super()._publish_behaviour(rounds)
 
 
-def state_of(desk: LearnerDesk, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
+def state_of(fixture: LearnerFixture, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
     """Weights, moments, returns and the counters that are no times."""
     views = actor.learner.layout.views(
-        desk.optimizer_state.blocks[desk.optimizer_state.words.find(desk.optimizer_state.latest)]
+        fixture.optimizer_state.blocks[fixture.optimizer_state.words.find(fixture.optimizer_state.latest)]
     )
-    weights = desk.weights.blocks[desk.weights.words.find(desk.optimizer_state.latest)].tobytes()
+    weights = fixture.weights.blocks[fixture.weights.words.find(fixture.optimizer_state.latest)].tobytes()
     return weights, views["moments"].tobytes(), views["returns"].copy(), views["counters"][: Count.first_ns].tolist()
 
 
@@ -421,7 +421,7 @@ def state_of(desk: LearnerDesk, actor: LearnerActor) -> tuple[bytes, bytes, NDAr
 )
 def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> None:
     """Wherever it was in its third turn, its successor ends with the bytes of one that was not killed."""
-    whole, broken = LearnerDesk(), LearnerDesk()
+    whole, broken = LearnerFixture(), LearnerFixture()
     expected = state_of(whole, whole.live())
     with pytest.raises(Killed):
         broken.live(death)
@@ -436,14 +436,14 @@ def test_a_learner_that_is_killed_loses_nothing(death: type[LearnerActor]) -> No
     assert broken.actor_context.over == whole.actor_context.over == "160 steps"
 
 
-def test_a_successor_after_the_end_only_says_so() -> None:
-    desk = LearnerDesk()
-    desk.live()
-    desk.kill()
-    desk.actor_context.over = ""
-    actor = desk.live(incarnation=1)
-    assert (desk.actor_context.over, actor.turn) == ("160 steps", 5)
-    assert [slab.counts()["consumed"] for slab in desk.gradients] == [5, 5]
+def test_a_successor_after_the_end_only_ends_the_run() -> None:
+    fixture = LearnerFixture()
+    fixture.live()
+    fixture.kill()
+    fixture.actor_context.over = ""
+    actor = fixture.live(incarnation=1)
+    assert (fixture.actor_context.over, actor.turn) == ("160 steps", 5)
+    assert [slab.counts()["consumed"] for slab in fixture.gradients] == [5, 5]
 
 
 def test_a_turn_takes_gradients_in_order_of_worker_then_sequence() -> None:
@@ -451,13 +451,15 @@ def test_a_turn_takes_gradients_in_order_of_worker_then_sequence() -> None:
     seen: list[list[tuple[int, int]]] = []
 
     class Watched(LearnerActor):
-        def _turn(self, held: Any) -> None:
-            seen.append([(slot.producer, slot.sequence) for slot in held])
-            super()._turn(held)
+        def _turn(self, claimed: Any) -> None:
+            seen.append([(slot.producer, slot.sequence) for slot in claimed])
+            super()._turn(claimed)
 
-    desk = LearnerDesk(bootstrap_rounds=2)
-    desk.blueprint.config = config_of("small_environments:OneState", run__steps=3 * 64, gradients__bootstrap_rounds=2)
-    desk.live(Watched)
+    fixture = LearnerFixture(bootstrap_rounds=2)
+    fixture.blueprint.config = config_of(
+        "small_environments:OneState", run__steps=3 * 64, gradients__bootstrap_rounds=2
+    )
+    fixture.live(Watched)
     assert seen == [[(0, 2 * n), (0, 2 * n + 1), (1, 2 * n), (1, 2 * n + 1)] for n in range(3)]
 
 
@@ -466,20 +468,20 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
     published: list[tuple[int, int]] = []
 
     class Watched(LearnerActor):
-        def _publish_behaviour(self, held: list[Slot]) -> None:
-            super()._publish_behaviour(held)
+        def _publish_behaviour(self, claimed: list[Slot]) -> None:
+            super()._publish_behaviour(claimed)
             if (now := (self.behaviour.latest, self.turn)) not in published:
                 published.append(now)
 
-    desk = LearnerDesk(turns=3, bootstrap_rounds=2)
-    desk.live(Watched)
+    fixture = LearnerFixture(turns=3, bootstrap_rounds=2)
+    fixture.live(Watched)
     assert published == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)]
-    board = desk.behaviour
-    newest, state = board.blocks[board.words.find(6)], desk.weights.blocks[desk.weights.words.find(3)]
+    board = fixture.behaviour
+    newest, state = board.blocks[board.words.find(6)], fixture.weights.blocks[fixture.weights.words.find(3)]
     assert np.array_equal(newest, state[: len(newest)])
 
 
-def test_who_is_behind_is_asked_and_not_everybody_each_time() -> None:
+def test_only_unfinished_workers_are_looked_at() -> None:
     """With as many workers as cores, asking all of them after every gradient would be most of what a learner does."""
     asked: list[int] = []
 
@@ -489,21 +491,21 @@ def test_who_is_behind_is_asked_and_not_everybody_each_time() -> None:
             return super().first_left(producer)
 
     class Looks(LearnerActor):
-        async def _claim_all(self, held: list[Slot]) -> None:
+        async def _claim_all(self, claimed: list[Slot]) -> None:
             for _ in range(100):  # as often as gradients come, where a learner takes them one by one
-                self._publish_behaviour(held)
-            await super()._claim_all(held)
+                self._publish_behaviour(claimed)
+            await super()._claim_all(claimed)
 
-    desk = LearnerDesk()
-    desk.live(Looks, receiver=Counts)
-    assert desk.behaviour.latest == 5
+    fixture = LearnerFixture()
+    fixture.live(Looks, receiver=Counts)
+    assert fixture.behaviour.latest == 5
     assert 5 * 100 <= len(asked) < 5 * 100 + 6 * 3 * WORKERS
 
 
 def test_metrics_are_means_over_the_turns_since_the_last() -> None:
-    desk = LearnerDesk()
-    desk.live()
-    (only,) = desk.metrics.sent
+    fixture = LearnerFixture()
+    fixture.live()
+    (only,) = fixture.metrics.sent
     assert (only.updates, only.env_steps) == (5, 160)
     assert only.values["lag/gradient_mean"] == 0.0
     assert only.values["return/mean_100"] == pytest.approx(np.mean([10 * n + w for n in range(5) for w in (0, 1)]))

@@ -1,4 +1,4 @@
-// A board: the latest value, versioned, in N blocks of shared memory. One writer, many readers, nobody waits.
+// A board: versioned values in N blocks of shared memory. One writer and many readers, none of which waits for another.
 //
 //   writer   begin(): a block that no reader has pinned and that is not among the `keep` newest versions; it is
 //            marked TRYING, and WRITING once it is known to be free -> write it in place -> seal(block, version)
@@ -6,19 +6,19 @@
 //   reader   pin(version): the reader's own pin word names the block, then the block's version is checked again
 //            -> read in place -> unpin()
 //
-// Why it is never torn. The writer marks a block TRYING and then looks at the pins; a reader pins and then looks at
-// the mark. Both do it sequentially consistent, so at least one of them sees the other: the writer takes another
-// block, or the reader tries again. (Hazard pointers, Michael 2004, with one hazard per reader.) A reader that has the
-// block pinned already needs no look: nobody can have taken it. Nothing has been written to a block that is only
-// TRYING, so after the writer's death it is what it was; one that is WRITING holds nothing.
+// Why a version is never torn. The writer marks a block TRYING and then checks the pins; a reader pins and then checks
+// the mark. Both operations are sequentially consistent, so at least one side sees the other: the writer takes another
+// block, or the reader tries again. (Hazard pointers, Michael 2004, with one hazard per reader.) A reader that has
+// already pinned the block need not check, because the writer cannot have taken it. A block that is only TRYING has not
+// been written, so it keeps its version if the writer is killed; a block that is WRITING then holds no version.
 //
-// Why the writer always finds a block: readers pin at most one block each, `keep` blocks are held back, so
-// N >= readers + keep + 1 leaves one. `keep` is what deterministic readers still need: with a lag of k versions,
-// admission never lets the newest version run more than k ahead of the one a reader asks for, so the k + 1 newest
-// suffice and no acknowledgement is sent.
+// Why the writer always finds a block. Each reader pins at most one block and `keep` blocks are reserved, so N >=
+// readers + keep + 1 leaves one. `keep` covers the versions that synchronous and pipelined readers may still request:
+// with a lag of k versions the writer is at most k versions ahead of every request, so the k + 1 newest suffice and
+// readers send no acknowledgements.
 //
-// Two boards that change together share one `latest` word: seal both, publish once. What was sealed and not
-// published does not exist; `recover` (after the writer's death) says so.
+// Boards that change together share one `latest` word: seal all, publish once. A version that was sealed but not
+// published does not exist; `recover_writer` removes it after the writer was killed.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -26,7 +26,7 @@
 
 namespace hive {
 
-constexpr std::int64_t kNoVersion = -1;  // nothing written yet; what is below it is a mark, TRYING or WRITING
+constexpr std::int64_t kNoVersion = -1;  // not written yet; smaller numbers are the marks TRYING and WRITING
 
 struct alignas(64) BoardHeader {
   std::uint64_t magic;
@@ -40,36 +40,36 @@ class Board {
  public:
   static std::size_t control_bytes(std::uint32_t blocks, std::uint32_t readers) noexcept;
   static void format(void* memory, std::uint32_t blocks, std::uint32_t readers, std::uint32_t keep);
-  // `commit` is the board whose `latest` word this one shares; null for its own.
+  // `commit` is the board whose `latest` word this one shares; null: it has a separate word.
   Board(void* memory, std::size_t bytes, Board* commit = nullptr);
 
   std::uint32_t blocks() const noexcept { return header_->blocks; }
   std::uint32_t readers() const noexcept { return header_->readers; }
   std::int64_t latest() const noexcept { return latest_->load(std::memory_order_seq_cst); }
-  // What the block holds; while the writer has it, or tries to get it, what it held before. So it is constant for a
-  // reader that has it pinned.
+  // The version in the block; for a block marked TRYING or WRITING, the version before. It does not change while a
+  // reader has the block pinned.
   std::int64_t version(int block) const noexcept;
 
-  // A block to write. -1 only when versions were sealed and never published: those are kept as well.
+  // Returns a block to write. -1 only if sealed versions were never published, because those are kept as well.
   int begin() noexcept;
   void seal(int block, std::int64_t version) noexcept;
   void publish(std::int64_t version) noexcept;
-  // The block that holds `version`, or -1. For the writer, which needs no pin to read its own blocks.
+  // Returns the block that holds `version`, or -1. For the writer, which needs no pin to read its blocks.
   int find(std::int64_t version) const noexcept;
 
-  // The block that holds `version` (the latest when negative), pinned; -1 when it is not there. A version that this
-  // reader, or the writer in its name, has pinned is there.
+  // Pins the block that holds `version` (the latest if negative) and returns it; -1 if no block does. Never fails for a
+  // version that this reader, or the writer in its name, has already pinned.
   int pin(int reader, std::int64_t version) noexcept;
   void unpin(int reader) noexcept;
   bool pins(int reader) const noexcept;  // whether this reader holds a block
 
-  // Supervisor, after a confirmed death.
+  // For the supervisor, after the writer's confirmed exit: removes blocks that were begun, and unpublished versions.
   void recover_reader(int reader) noexcept { unpin(reader); }
   void recover_writer() noexcept;
 
  private:
   std::int64_t word(int block) const noexcept { return block_[block].version.load(std::memory_order_seq_cst); }
-  int oldest() const noexcept;  // of the blocks that are neither kept nor marked; or -1
+  int oldest() const noexcept;  // the oldest block that is neither kept nor marked, or -1
   bool pinned(int block) const noexcept;
 
   BoardHeader* header_;

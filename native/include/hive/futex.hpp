@@ -1,11 +1,11 @@
-// A notifier: one 32-bit word in shared memory that sleepers wait on and anyone rings.
+// A notifier: a 32-bit word in shared memory on which threads sleep until a writer changes it.
 //
-//   sleeper:  seen = notifier.load();  look at the shared state;  nothing there?  wait(seen)
-//   ringer:   change the shared state;  notify()
+//   sleeper:  seen = notifier.seen();  check the shared state;  nothing there?  wait(seen)
+//   writer:   change the shared state;  notify()
 //
-// A notify between `seen` and `wait` changes the word, so the kernel refuses to sleep: no wake-up is lost. `sleepers`
-// only spares the ringer a system call when nobody sleeps. A sleeper that is killed inside `wait` leaves it one too
-// high for ever; that costs superfluous system calls and nothing else. Every wait has a limit all the same.
+// A notify between `seen` and `wait` changes the word, so the kernel refuses to sleep and no wake-up is lost.
+// `sleepers` only saves the writer a system call while no thread sleeps. A sleeper that is killed inside `wait` leaves
+// the count one too high forever, which only costs superfluous system calls. Every wait has a limit all the same.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Notifier {
 
   std::uint32_t seen() const noexcept { return word.load(std::memory_order_seq_cst); }
   void notify() noexcept;
-  // Sleeps until the word differs from `seen` or `limit_ns` have passed; true when it was notified. A signal, or a ringer
-  // that was late with the wake-up of an earlier notify, may end it before that: whoever waits looks again.
+  // Sleeps until the word differs from `seen` or `limit_ns` have passed; returns whether it was notified. May return
+  // early, after a signal or a delayed wake-up of an earlier notify: the caller checks its condition again.
   bool wait(std::uint32_t seen, std::uint64_t limit_ns) noexcept;
 };
 

@@ -1,13 +1,13 @@
-// The gradients of one backward pass, gathered from where torch left them into one block.
+// Gathers the gradients of one backward pass, which torch leaves in separate tensors, into one block.
 //
 //     block | field 0 | pad | field 1 | pad | .. of the first type |  field | pad | .. of the next type | ..
 //
 // A field is the gradient of one parameter. It begins at a multiple of 64 bytes and the padding is zero, so all fields
-// of one type are one array for the reduction. Gathering reads each gradient once, writes it once, and sees in passing
-// whether it is finite. Alternatively the gradients are added to a block of running sums, which has the same fields in
-// the type they are summed in (float32, for float64 itself).
+// of one type form one array for the reduction. Gathering reads and writes each gradient once and checks in the same
+// pass whether it is finite. Alternatively the gradients are added to a block of running sums, which has the same
+// fields in float32 (float64 fields in float64).
 //
-// Addresses are the caller's word: each points at as many elements as its field has, or is null for a gradient of zeros.
+// Addresses are not checked: each must point to as many elements as its field has, or be null for a gradient of zeros.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct Field {
   std::size_t sum_offset;  // bytes, in a block of sums
 };
 
-// All fields of one type: arrays of `count` elements, padding included.
+// All fields of one type: an array of `count` elements, including padding.
 struct Section {
   Type type;
   std::size_t count;
@@ -49,7 +49,7 @@ FieldLayout lay_out(std::span<const Type> types, std::span<const std::size_t> co
 // Copies every gradient into `block`; returns the first field that is not finite, or -1.
 std::int64_t gather(const FieldLayout& layout, std::span<const std::uint64_t> addresses, std::byte* block);
 
-// The first gradient that is not finite, or -1.
+// Returns the first field whose gradient is not finite, or -1.
 std::int64_t first_bad_field(const FieldLayout& layout, std::span<const std::uint64_t> addresses);
 
 // sums = weight * gradient; with `onto`, sums += weight * gradient.

@@ -3,9 +3,9 @@
 //     BFloat16   sign 1, exponent 8, mantissa 7     the upper half of a float32
 //     Float16    sign 1, exponent 5, mantissa 10    IEEE 754 binary16
 //
-// Both widen to float32 exactly and narrow by rounding to the nearest, ties to even, as torch does. The conversions
-// are integer and float operations without branches, the same for one number and for a vector of them; the compilers'
-// own 16-bit floats would be calls into a library where the processor has no instruction for them.
+// Both widen to float32 exactly and narrow by rounding to the nearest, ties to even, as torch does. The conversions use
+// integer and float operations without branches, which also work on vectors. The compilers' built-in 16-bit floats call
+// a library function on processors without an instruction for them.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct Float16 {
   std::uint16_t bits;
 };
 
-// In all of these Word is std::uint32_t and Float is float, or both are vectors of as many.
+// Below, Word is std::uint32_t and Float is float, or both are vectors of the same length.
 
 template <typename Float, typename Word>
 [[gnu::always_inline]] inline void widen_bfloat16(const Word& bits, Float& value) {
   value = __builtin_bit_cast(Float, bits << 16);
 }
 
-// The exponent moves from a bias of 15 to one of 127 by a product with 2^112, which also makes subnormal numbers
-// normal. Infinity and NaN become 2^16 and more there; they get the exponent of float32's.
+// A product with 2^112 changes the bias of the exponent from 15 to 127 and also normalises subnormal numbers. It maps
+// infinity and NaN to 2^16 and more; these get float32's exponent of all ones.
 template <typename Float, typename Word>
 [[gnu::always_inline]] inline void widen_float16(const Word& bits, Float& value) {
   const Word magnitude = (bits & 0x7FFFU) << 13;
@@ -44,8 +44,8 @@ template <typename Float, typename Word>
   narrow = (bits & 0x7FFFFFFFU) > 0x7F800000U ? Word{} + 0x7FC0U : rounded;
 }
 
-// Normal results round as integers. Subnormal ones by adding 1/2, whose last place is worth 2^-24: what Float16 counts
-// in there. From 65520 on it is infinity.
+// Normal results are rounded as integers. Subnormal results are rounded by adding 1/2, because the last place of the
+// sum is worth 2^-24, the spacing of Float16's subnormal numbers. Magnitudes from 65520 on become infinity.
 template <typename Float, typename Word>
 [[gnu::always_inline]] inline void narrow_float16(const Float& value, Word& narrow) {
   const Word bits = __builtin_bit_cast(Word, value);

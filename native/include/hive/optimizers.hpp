@@ -1,23 +1,22 @@
 // Optimizer steps as single out-of-place passes over flat float32 blocks.
 //
-// The learner's weights lie in versioned blocks: a step reads block v and writes block v+1, so readers of v are never
-// disturbed and a learner killed half-way has lost nothing. Adam reads four blocks and writes three, 28 bytes per
-// parameter, each once; the clip factor (`gradient_scale`, min(1, limit / norm)) is multiplied in on the way, so
-// clipping costs no pass of its own.
+// The learner's weights lie in versioned blocks. A step reads block v and writes block v+1, so readers of v are not
+// disturbed, and a learner that is killed within a step has lost nothing. Adam reads four blocks and writes three, 28
+// bytes per parameter, each once. The clip factor (`gradient_scale`, min(1, limit / norm)) is applied in the same pass.
 //
 //     parameters v   gradient   moments v    ->    parameters v+1   moments v+1
 //
 // Semantics are those of torch.optim: Adam, AdamW (`decoupled`), RMSprop (not centred) and SGD (no dampening, no
-// Nesterov). Factors are computed in float64 and rounded to float32 once, elements are float32, as torch does it.
-// An output may be the input of its own name (an in-place step), and overlaps nothing else. Sizes are equal.
+// Nesterov). As in torch, factors are computed in float64 and rounded to float32 once, and elements are float32. An
+// output may be the input of the same name (an in-place step) and overlaps no other array. All sizes are equal.
 //
-// Momentum buffers are optional. They start as zero, which makes the first step equal torch's; an empty span leaves
-// momentum out.
+// Momentum buffers are optional. They start as zero, which makes the first step equal torch's. An empty span means no
+// momentum.
 //
-// A step says whether all that it wrote is finite: a gradient that is (accumulator.hpp sees to that) can still be too
-// big for the weights. The check is gathered on the way and costs no pass; nothing was lost, since v is as it was.
+// A step returns whether all its outputs are finite: weights can overflow even with a finite gradient (which
+// accumulator.hpp ensures). The check is part of the same pass. After a failure block v is unchanged.
 //
-// What it does not do: schedules (the caller passes this step's learning rate), parameter groups (one call for each
+// There are no schedules (the caller passes the learning rate of each step) and no parameter groups (one call for each
 // range of the block).
 #pragma once
 
@@ -27,7 +26,7 @@
 namespace hive {
 
 struct AdamSettings {
-  std::int64_t step;  // of this step; the first is 1
+  std::int64_t step;  // number of this step; the first is 1
   double learning_rate;
   double beta1;
   double beta2;
@@ -53,7 +52,7 @@ struct SgdSettings {
   double gradient_scale;
 };
 
-// Kingma and Ba 2015; Loshchilov and Hutter 2019 where decoupled.
+// Kingma and Ba 2015; with `decoupled` Loshchilov and Hutter 2019.
 bool adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
                std::span<const float> gradient, std::span<const float> exp_avg_in, std::span<float> exp_avg_out,
                std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out);

@@ -1,19 +1,19 @@
-// One step of B environments, as a vector returned it, becomes a row of a rollout: in one pass over the row instead of
-// some twenty small array operations, which cost more than the pass.
+// Turns one step of B environments, as a vector returned it, into a row of a rollout. One pass over the row costs less
+// than some twenty small array operations.
 //
-// Episodes holds what lasts from step to step: the return and the length so far of the episode that each environment
-// is in and, in a vector whose ended environments are reset by the step after (next-step autoreset), which these are.
-// It can also cut episodes at a time limit, which spares a wrapper around each environment.
+// Episodes holds the state between steps: return and length so far of each environment's episode and, with next-step
+// autoreset (the step after the end of an episode resets the environment), the environments that have ended. It can
+// also truncate episodes at a time limit, which saves a wrapper around each environment.
 //
 //     in the row before finish()   rewards, and terminated and truncated as returned: any value but 0 is true
-//     in the row after             all of it, as hive/envs/rows.py tells: never both flags; valid = 0, reward 0 and no
+//     in the row after             all fields, as in hive/envs/rows.py: never both flags; valid = 0, reward 0 and no
 //                                  flag in a step that only reset; the return and the length of an episode in the step
 //                                  that ends it, else 0; final_index -1
 //
-// store() copies observations as float32 and says whether all are finite, in the same pass.
+// store() copies observations as float32 and returns whether all are finite, in the same pass.
 //
-// What it does not do: know Python objects (bind_rows.cpp does), keep the last observations of truncated episodes, or
-// say what is wrong with a reward or an observation: that is rare and left to Python.
+// bind_rows.cpp reads Python objects. Python code keeps the last observations of truncated episodes and, since that is
+// rare, describes invalid rewards and observations.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace hive {
 
-// All of B elements.
+// All spans have B elements.
 struct Row {
   std::span<float> rewards;
   std::span<std::uint8_t> terminated;
@@ -36,27 +36,27 @@ struct Row {
 
 class Episodes {
  public:
-  // `limit`: an episode of so many steps is truncated with the last of them, whatever was returned; 0 for none.
+  // `limit`: maximum steps of an episode, which is truncated by the last of them; 0 for no limit.
   Episodes(std::size_t envs, bool resets_in_next_step, std::int64_t limit = 0);
 
   std::size_t envs() const { return returns_.size(); }
 
-  // All environments begin an episode. Open ones are dropped.
+  // Starts an episode in every environment and discards the current ones.
   void reset();
 
-  // The row as above; how many environments ended. -1 where a reward is not finite, in a step that only reset as well:
-  // then nothing is changed.
+  // Fills the row as above and returns how many environments ended. Returns -1 and changes nothing if a reward is not
+  // finite, even in a step that only reset.
   std::ptrdiff_t finish(const Row& row);
 
  private:
-  std::vector<double> returns_;  // of float32 rewards, summed in float64
+  std::vector<double> returns_;  // running returns: float32 rewards summed in float64
   std::vector<std::int32_t> lengths_;
   std::vector<std::uint8_t> resetting_;
   bool resets_in_next_step_;
   std::int64_t limit_;
 };
 
-// Where element (i, j) of a matrix lies: at data + i * row_step + j * column_step.
+// A matrix whose element (i, j) lies at data + i * row_step + j * column_step.
 template <typename T>
 struct Matrix {
   const T* data;
@@ -64,7 +64,7 @@ struct Matrix {
   std::ptrdiff_t row_step, column_step;
 };
 
-// Writes the matrix to `to`, row after row. False where a number is not finite in float32; all are written even so.
+// Writes the matrix to `to`, row after row. Returns false if a number is not finite in float32; all are written anyway.
 bool store(const Matrix<float>& from, float* to);
 bool store(const Matrix<double>& from, float* to);
 

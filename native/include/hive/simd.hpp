@@ -1,16 +1,16 @@
-// How the loops over blocks are compiled: once per instruction set, chosen when the module loads.
+// Compiles the loops over blocks once per instruction set; the choice is made when the module loads.
 //
-// HIVE_SIMD before a function makes the compiler emit it for AVX-512, for AVX2 and for the baseline; the dynamic
-// loader takes the best one that the processor has, so one wheel serves all. It does not change results: the loops
-// have no floating-point sum whose order is left to the compiler, and products are not fused with sums
-// (-ffp-contract=off), so every path rounds the same operations in the same order and ends with the same bits.
-// Sanitizers cannot run a loader-time choice (it happens before they start), other C libraries do not offer it.
+// HIVE_SIMD before a function makes the compiler emit it for AVX-512, for AVX2 and for the baseline. The dynamic loader
+// picks the best version for the processor, so one wheel serves all. The results are bit-identical: no loop leaves the
+// order of a floating-point sum to the compiler, and products are not fused with sums (-ffp-contract=off), so every
+// version rounds the same operations in the same order. It is off with sanitizers, which start after the loader's
+// choice, and with C libraries other than glibc, which do not support it.
 //
-// HIVE_INDEPENDENT before a loop promises that no iteration reads what another one wrote. It lets a loop whose output
-// may be its input, element by element, be vectorised; __restrict would promise more than that.
+// HIVE_INDEPENDENT before a loop asserts that no iteration reads the output of another one. The compiler may then
+// vectorise a loop whose output is its input, element by element, where __restrict would assert too much.
 #pragma once
 
-#include <cstddef>  // also says whether the C library is glibc
+#include <cstddef>  // also defines __GLIBC__ if the C library is glibc
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)

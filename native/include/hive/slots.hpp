@@ -1,24 +1,26 @@
-// A slab: S slots of one producer in shared memory, and the words that say whose each slot is.
+// A slab: S slots of one producer in shared memory, and the words that record which actor holds each slot.
 //
 //                 reserve            commit                  claim               retire(reason)
 //        FREE ------------> FILLING -------> COMMITTING -> FULL -----> CLAIMED ---------> RETIRING -> FREE
 //
-// The word of a slot is the truth. It is 64 bits, changed only by compare-and-swap:
+// The word of a slot defines its state. It has 64 bits and is changed only by compare-and-swap:
 //
 //        63      56 55       46 45         38 37    32 31             0
 //        | state  |  owner    | incarnation | epoch  |   sequence     |
 //
-// `owner` is the actor that holds the slot now (the producer while FILLING to FULL, the consumer from CLAIMED on).
-// `sequence` counts the commits of this producer and is given at commit; it survives restarts of the producer.
+// `owner` is the actor that holds the slot (the producer from FILLING to FULL, the consumer from CLAIMED on).
+// `sequence` is assigned at commit and counts the commits of this producer, across its restarts.
 //
-// Two states are half states. A transition that counts enters the half state, writes its count, then completes:
+// Two states are half states. A transition that changes a count enters the half state, writes the count, then
+// completes:
 //   COMMITTING   `produced` becomes sequence + 1
 //   RETIRING     the slot's tally for `reason` goes up by one
-// so a process that is killed anywhere leaves either nothing to do or a half state, which the supervisor completes in
-// `recover`. Completing twice is harmless: `produced` is stored, not incremented, and a tally carries the sequence
-// that it counted last in the same 64 bits as the count.
+// so a process that is killed at any instruction leaves at most a half state, which the supervisor completes in
+// `recover`. Completing twice is harmless: `produced` is stored, not incremented, and a tally holds the sequence that
+// it counted last in the same 64 bits as the count.
 //
-// At every quiescent point  produced == sum of tallies + in flight,  where in flight is counted from the words.
+// Whenever no transition is in progress,  produced == sum of tallies + in flight,  where in flight is counted from the
+// words.
 #pragma once
 #include <array>
 #include <atomic>
@@ -29,18 +31,18 @@ namespace hive {
 
 enum class SlotState : std::uint8_t { free = 0, filling = 1, committing = 2, full = 3, claimed = 4, retiring = 5 };
 
-// Why a slot was retired, as an index; 0 is consumed, the only one that is no loss. While RETIRING, the state field
+// The number of reasons to retire a slot. Reason 0 is "consumed"; the others are drops. While RETIRING, the state field
 // holds retiring + reason, so that a half state names its tally.
 constexpr int kReasons = 8;
 
 struct Owner {
   std::uint32_t actor;        // index in the topology, below 1024
-  std::uint32_t incarnation;  // of that actor, modulo 256
+  std::uint32_t incarnation;  // incarnation of that actor, modulo 256
 };
 
 struct SlabCounts {
   std::uint64_t produced;
-  std::array<std::uint64_t, kReasons> retired;  // [0] is consumed, the others are drops by reason
+  std::array<std::uint64_t, kReasons> retired;  // counts by reason: [0] consumed, the others drops
   std::uint64_t in_flight;                      // FULL, CLAIMED and half states, counted from the words
 };
 
@@ -53,11 +55,11 @@ struct alignas(64) SlabHeader {
   std::uint64_t magic;
   std::uint32_t slots;
   std::uint32_t epoch;
-  std::uint64_t first;  // the sequence that the first commit gets: not 0 in a resumed run
+  std::uint64_t first;  // the sequence of the first commit: not 0 in a resumed run
   std::atomic<std::uint64_t> produced;
 };
 
-// A view of a slab's control part. Does not own the memory.
+// A view of the slot words of a slab. Does not own the memory.
 class Slab {
  public:
   static std::size_t control_bytes(std::uint32_t slots) noexcept;
@@ -69,24 +71,25 @@ class Slab {
   std::uint32_t slots() const noexcept { return header_->slots; }
   std::uint64_t produced() const noexcept { return header_->produced.load(std::memory_order_acquire); }
 
-  // Producer. A free slot, now FILLING, or -1; with `only` that one or none. At most one at a time per producer.
+  // Producer: FREE -> FILLING; returns the slot, or -1 if none is free. With `only`, that slot or none. A producer
+  // holds at most one FILLING slot.
   int reserve(Owner owner, int only = -1) noexcept;
-  // FILLING -> FULL; returns the slot's sequence. Throws std::logic_error when the slot is not the caller's.
+  // Producer: FILLING -> FULL; returns the slot's sequence. Throws std::logic_error unless the caller holds the slot.
   std::uint64_t commit(int slot, Owner owner);
-  // FILLING -> FREE, uncounted: what was never full was never produced.
+  // Producer: FILLING -> FREE. Abandoned slots are not counted.
   void abandon(int slot, Owner owner);
 
-  // Consumer. The FULL slot of exactly this sequence, or with sequence < 0 the oldest; now CLAIMED. Or -1.
+  // Consumer: FULL -> CLAIMED for the slot of this sequence, or with sequence < 0 the oldest; returns it, or -1.
   int claim(Owner owner, std::int64_t sequence) noexcept;
-  // The first sequence that nobody has claimed: of a slot that is full or becoming so, or the next one to be committed.
+  // Returns the first unclaimed sequence: of a slot that is FULL or COMMITTING, or else of the next commit.
   std::uint64_t first_left() const noexcept;
-  // CLAIMED -> FREE, counted under `reason`. Throws std::logic_error when the slot is not the caller's.
+  // Consumer: CLAIMED -> FREE, counted under `reason`. Throws std::logic_error unless the caller holds the slot.
   void retire(int slot, Owner owner, int reason);
 
-  // Supervisor, after the confirmed death of `owner`. Frees what it was filling, completes its half states, and its
-  // claimed slots are offered again (`reoffer`) or retired under `reason`. Returns how many claimed slots it held.
+  // Supervisor, after the confirmed exit of `owner`: completes its half states, frees its FILLING slot, and makes its
+  // CLAIMED slots FULL again (`reoffer`) or retires them under `reason`. Returns the number of its CLAIMED slots.
   int recover(Owner owner, bool reoffer, int reason) noexcept;
-  // Supervisor, when nobody uses the slab any more: every slot in flight is retired under `reason`.
+  // Supervisor, when no process uses the slab: retires every slot in flight under `reason`; returns their number.
   int drain(int reason) noexcept;
 
   SlabCounts counts() const noexcept;

@@ -1,1 +1,1 @@
-"""Runners of other libraries: programs, each for the Python of that library's own environment. Nothing imports them."""
+"""Programs that run other libraries, each with the Python of that library's environment. No module imports them."""

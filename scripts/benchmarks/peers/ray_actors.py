@@ -1,6 +1,6 @@
-"""Ray's side of `bench channel`: `ray_actors.py KIND SECONDS`, with what hive's own ways measure. Runs without hive.
+"""Ray's side of `bench channel`: `ray_actors.py KIND SECONDS` measures the same rates as hive's ways, without hive.
 
-Calls of one actor, the next portion of which is on its way while the one before is waited for.
+It calls one actor in portions; the next portion is in flight while the previous one is awaited.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Peer:
         np.copyto(self.mine, picture)
 
     def add(self, value: int, score: float) -> None:
-        """Nothing: what counts is the way here."""
+        """Do nothing: only the transport is measured."""
 
     def echo(self, value: int) -> int:
         return value
 
 
 def stream(ask: Callable[[], Any], portion: int, seconds: float) -> float:
-    """Calls a second."""
+    """Return the calls per second."""
     ray.get([ask() for _ in range(portion)])
     begun, count, before = time.perf_counter(), 0, [ask() for _ in range(portion)]
     while (took := time.perf_counter() - begun) < seconds:

@@ -1,11 +1,11 @@
-"""Stable-Baselines3's A2C, measured: steps per second from its first update to its last.
+"""Measure the steps per second of Stable-Baselines3's A2C, from its first update to its last.
 
     python sb3_a2c.py ENVS ROLLOUT SECONDS
 
-Run by the Python of an environment that has stable-baselines3; it knows nothing of hive. Its settings are those of the
-other contenders as far as it has them: rollout, Adam, learning rate, losses, discount. Its policy and value networks
-share no layer, as is its default. Environments are stepped in its own process (DummyVecEnv) and torch has one thread:
-for an environment as cheap as CartPole both are faster than SubprocVecEnv and more threads.
+It runs with the Python of an environment that has stable-baselines3, without hive. Rollout, Adam, learning rate, losses
+and discount are those of the other contenders. Its policy and value networks share no layer, which is its default.
+Environments are stepped in its own process (DummyVecEnv) and torch has one thread: for an environment as cheap as
+CartPole, both are faster than SubprocVecEnv and more threads.
 """
 
 from __future__ import annotations

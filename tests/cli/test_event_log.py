@@ -1,4 +1,4 @@
-"""Which lines of a run's diary a foreground prints, and when."""
+"""The events that a foreground view prints, and when."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from diary_lines import event, said
+from event_lines import event, said
 
-from hive.cli.diary import SHOWN, NewEvents
+from hive.cli.event_log import SHOWN, NewEvents
 from hive.monitor import StatusLine
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_an_event_is_shown_once_it_is_whole(place: Place) -> None:
     assert said(out) == ["supervisor         who"]
 
 
-def test_what_is_no_event_is_passed_over(place: Place) -> None:
+def test_invalid_lines_are_ignored(place: Place) -> None:
     """A full disk leaves pieces of lines."""
     run, out = place.never_begun(), io.StringIO()
     events = NewEvents(run)
@@ -63,7 +63,7 @@ def test_each_kind_is_shown(place: Place, kind: str) -> None:
     assert said(out) == ["supervisor         text"]
 
 
-def test_what_was_there_before_is_not_told_again(place: Place) -> None:
+def test_events_from_before_a_resume_are_not_printed(place: Place) -> None:
     run, out = place.ended(state="stopped"), io.StringIO()
     event(run, "died", "collector-0 died the day before")
     events = NewEvents(run)

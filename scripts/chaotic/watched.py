@@ -1,10 +1,10 @@
-"""Looking at a run from outside, without costing it anything that counts.
+"""Observe a run from outside at a negligible cost to it.
 
-    state, incarnations, accounts    the supervisor's answer on its control socket, as `hive ps` asks
-    versions, updates                the actors' status pages, mapped here: a microsecond, and nobody is asked
-    who died and who came back       new lines of events.jsonl
+    state, incarnations, accounts    the supervisor's reply on its control socket, as for `hive ps`
+    versions, updates                the actors' status pages, mapped into this process: a microsecond, no request
+    exits and restarts               new lines of events.jsonl
 
-A page outlives its actor: between a death and the next incarnation it says what the dead one said last.
+A page outlives its actor: until the next incarnation starts, it keeps the last values of the killed one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hive.runtime.status import ActorStatus, read_status
 
 __all__ = ["Events", "Pages", "Watched", "results_of"]
 
-STATUS = "memfd:hive-status"  # the segment of the status pages, as the kernel calls it
+STATUS = "memfd:hive-status"  # the kernel's name of the segment of status pages
 
 
 class Pages:
@@ -40,7 +40,7 @@ class Pages:
 
 
 class Events:
-    """A run's diary, as it grows."""
+    """A run's event log, read as it grows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Events:
         self.all: list[dict[str, Any]] = []
 
     def fresh(self) -> list[dict[str, Any]]:
-        """What was added since the last call."""
+        """Return the events added since the last call."""
         found = list(self._lines())
         self.all += found
         return found
@@ -66,7 +66,7 @@ class Events:
 
 
 class Watched:
-    """A live run: its facts, its control socket, its pages, its diary."""
+    """A live run: its facts, control socket, status pages and event log."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
@@ -77,7 +77,7 @@ class Watched:
         self.names: list[str] = [actor["name"] for actor in self.client.status()["actors"]]
 
     def status(self) -> dict[str, Any] | None:
-        """The supervisor's answer; None once it has ended. Raises UsageError when it is there and does not answer."""
+        """Return the supervisor's status; None once it has exited. Raises UsageError while it does not answer."""
         try:
             return self.client.status()
         except UsageError as error:
@@ -89,7 +89,7 @@ class Watched:
         return self.names.index(name)
 
     def reconnect(self) -> None:
-        """After an answer that did not come: it might come now, to another question. Raises UsageError."""
+        """Open a new connection after a timeout, whose late reply would answer the next request. Raises UsageError."""
         self.client.close()
         self.client = open_control(Path(self.facts.socket_folder))
 
@@ -98,13 +98,13 @@ class Watched:
 
 
 def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """The counters of the actor that counts for the whole run; empty before it has begun."""
+    """Return the counters of the run's results actor; empty before it has begun."""
     actors: Sequence[Mapping[str, Any]] = status["actors"]
     return next((a["counters"] for a in actors if a["name"] == status.get("results_actor")), {})
 
 
 def wait_for_steps(watched: Watched, steps: float, limit_s: float) -> Mapping[str, float]:
-    """Waits until so many environment steps are applied. Raises HiveError where that takes too long, or never comes."""
+    """Wait until `steps` environment steps are applied; return the counters. Raises HiveError where they are not."""
     limit = time.monotonic() + limit_s
     while time.monotonic() < limit:
         status = watched.status()

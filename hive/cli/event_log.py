@@ -1,6 +1,6 @@
-"""What is new in a run's diary, as the foreground of `hive up` prints it.
+"""Prints new events of a run's event log, for the foreground view of `hive up`.
 
-`events.jsonl` grows by whole lines. Of a run that is resumed nobody wants to read again what was there before.
+`events.jsonl` grows by whole lines. Events from before a resume are not printed again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ SHOWN = (
     "paused",
     "resumed",
     "draining",
-)  # events a foreground prints
+)  # kinds of events that are printed
 
 
 class NewEvents:
-    """Prints what is new in the diary: not what is there already when a run is resumed."""
+    """Prints the events that are logged after this object was created."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self.path = directory.events_file
         self.position = self.path.stat().st_size if self.path.exists() else 0
 
     def show(self, line: StatusLine) -> None:
+        """Print the events logged since the last call, above the status line."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -48,6 +49,6 @@ class NewEvents:
                 if not raw.endswith(b"\n"):
                     break
                 self.position += len(raw)
-                event = parse_object(raw)  # None: cut short by a full disk
+                event = parse_object(raw)  # None for a line that a full disk truncated
                 if event is not None and event.get("kind") in SHOWN:
                     line.say(event_text(event))

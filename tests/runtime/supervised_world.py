@@ -1,4 +1,4 @@
-"""Worlds in which actors die: a whole run in virtual time, whose processes are tasks and are started again."""
+"""A whole run in virtual time, whose processes are tasks that the supervisor can restart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive.errors import ActorFailed
 from hive.runtime.accounting import holds
 from hive.runtime.actor import Actor
 from hive.runtime.membership import Settings
-from hive.runtime.outcome import Death, Journal, Outcome
+from hive.runtime.outcome import CrashReport, Journal, Outcome
 from hive.runtime.processes import InlineProcesses, SharedMemory
 from hive.runtime.supervisor import Supervisor
 from hive.runtime.topology import Topology
@@ -21,7 +21,7 @@ ADDRESS = "memory://inline/supervisor"
 
 
 class Bystander(Actor):
-    """Runs until it is told to stop."""
+    """Runs until it is drained."""
 
     async def run(self) -> None:
         self.note("hello", f"from {self.name}")
@@ -29,7 +29,7 @@ class Bystander(Actor):
 
 
 class Falls(Actor):
-    """Raises in its first lives, 0.1 s after each began; then ends the run."""
+    """Raises in its first `lives` incarnations, 0.1 s after their start; the next one ends the run."""
 
     lives = 1
 
@@ -44,7 +44,7 @@ class Falls(Actor):
 
 
 class Restarting(InlineProcesses):
-    """Inline processes that are started again. The starts whose numbers are `refused` (0: the first) fail."""
+    """Inline processes that can be restarted. Starts of falls-0 fail if their number, from 0, is in `refused`."""
 
     restarts = True
     refused: Sequence[int] = ()
@@ -58,14 +58,14 @@ class Restarting(InlineProcesses):
         return await super().start(process, incarnation, address)
 
     def begin(self, supervisor: Supervisor) -> None:
-        """Before the run: a place for what shall happen in it."""
+        """Called before the run, so that tests can change the supervisor or schedule calls."""
 
     async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
         return {name: f"File x, in {name}" for name in processes}
 
 
 class World:
-    """One run, by default of a falling actor beside two others, in virtual time."""
+    """One run in virtual time, by default of an actor that raises and two bystanders."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class World:
             topology.add(Falls, count=1, lives=lives)
         plan = topology.plan()
         memory = SharedMemory(plan)
-        self.deaths: list[Death] = []
+        self.deaths: list[CrashReport] = []
         self.events: list[tuple[str, str, dict[str, Any]]] = []
 
         async def main() -> Outcome:
@@ -102,7 +102,7 @@ class World:
         memory.close()
         assert all(holds(account) for account in self.outcome.channels.values()), self.outcome.channels
 
-    def _report(self, death: Death) -> str:
+    def _report(self, death: CrashReport) -> str:
         self.deaths.append(death)
         return f"crash/{death.actor}-{len(self.deaths)}.txt"
 

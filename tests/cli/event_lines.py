@@ -1,4 +1,4 @@
-"""Lines of a run's diary, written by a test, and what a foreground made of them."""
+"""Writes lines of a run's event log, and returns what a foreground view printed of them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A private place for runs: a home and a folder for sockets of their own, and a look at what they leave behind.
+"""A private folder for runs, and checks for processes and files that they leave behind.
 
-    $TMPDIR/hcXXXXXX/            short: a unix socket's path has 107 bytes
+    $TMPDIR/hcXXXXXX/            short, because a unix socket's path has at most 107 bytes
       runs/<name>-1/             HIVE_HOME
-      hive-<uid>/<id>/           sockets, since this is the run's TMPDIR
+      hive-<uid>/<id>/           sockets, because the folder is the run's TMPDIR
 
-A process belongs to the house if HIVE_HOME in its environment says so: that is inherited by all that a run starts, its
-actors' own children too. A segment is found by its inode, in the descriptors and maps of whoever is alive.
+A process belongs to the sandbox if HIVE_HOME in its environment points there: every process that a run starts inherits
+it, including children of actors. A segment is found by its inode in the descriptors and maps of live processes.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from hive.errors import HiveError
 from hive.records import RunDirectory, RunFacts, is_alive, read_run_facts
 from hive.runtime.control import open_control
 
-__all__ = ["ChaosError", "House", "segments_of", "users_of"]
+__all__ = ["ChaosError", "Sandbox", "segments_of", "users_of"]
 
-START_S = 120.0  # for `hive up -d` on a busy machine: importing torch is most of it
-END_S = 60.0  # for a run to end: twice supervision.drain_s
-LINGER_S = 2.0  # for what a supervisor's end takes with it: the promise of tests/live/test_death.py
+START_S = 120.0  # seconds for `hive up -d` on a busy machine, most of it the import of torch
+END_S = 60.0  # seconds for a run to end: twice supervision.drain_s
+LINGER_S = 2.0  # seconds for the processes of a dead supervisor to exit, as tests/live/test_death.py requires
 POLL_S = 0.02
-SEGMENT = "memfd:hive-"  # what the kernel calls a segment
+SEGMENT = "memfd:hive-"  # prefix of the kernel's name of a segment
 
 
 class ChaosError(Exception):
-    """A run could not be started or looked at, so nothing can be said of it."""
+    """A run could not be started or observed, so its promises cannot be judged."""
 
 
-class House:
-    """See the module. `close` ends whatever is left; it keeps the folder if told to."""
+class Sandbox:
+    """See the module. `close` kills the remaining processes, and deletes the folder unless `keep` is True."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hc"))
@@ -46,7 +46,7 @@ class House:
         self.environment = {**os.environ, "HIVE_HOME": str(self.home), "TMPDIR": str(self.folder)}
 
     def up(self, config: Path, sets: Sequence[str]) -> RunDirectory:
-        """`hive up -d`. Raises ChaosError with what it said."""
+        """Start a run with `hive up -d`. Raises ChaosError with its stderr."""
         words = [word for one in sets for word in ("--set", one)]
         command = [sys.executable, "-P", "-m", "hive", "up", str(config), "-d", *words]
         try:
@@ -66,34 +66,34 @@ class House:
         return RunDirectory.open(self.home / done.stdout.strip())
 
     def down(self, directory: RunDirectory) -> None:
-        """Ends a run now, without saving, and waits for it."""
+        """End a run at once, without saving, and wait until its supervisor exits."""
         facts = read_run_facts(directory)
         try:
             client = open_control(Path(facts.socket_folder))
-            client.down("the chaos has seen enough", now=True)
+            client.down("the chaos is over", now=True)
             client.close()
         except HiveError:
-            pass  # it is ending, or does not answer: what is left of it is killed
+            pass  # it is ending, or does not answer: its processes are killed below
         if not wait_for_end(facts, END_S):
             self.kill_all()
 
     def processes(self) -> dict[int, str]:
-        """Living processes of this house, pid -> name; zombies are not alive."""
+        """Return the names of the sandbox's live processes by pid, without zombies."""
         mark, found = f"HIVE_HOME={self.home}".encode(), {}
         for entry in Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                     found[int(entry.name)] = (entry / "comm").read_text().strip()
             except OSError:
-                continue  # gone, or somebody else's
+                continue  # the process has exited, or belongs to another user
         return found
 
     def sockets(self) -> list[str]:
-        """Socket folders of this house's runs."""
+        """Return the socket folders of the sandbox's runs."""
         return sorted(str(path) for path in (self.folder / f"hive-{os.getuid()}").glob("*"))
 
     def left_behind(self, segments: set[int]) -> dict[str, list[str]]:
-        """What is left of runs that have ended: processes, socket folders, segments. Waits a little for it to go."""
+        """Return processes, socket folders and segments of ended runs that still exist after `LINGER_S`."""
         limit = time.monotonic() + LINGER_S
         while True:
             left = {
@@ -119,7 +119,7 @@ class House:
 
 
 def wait_for_end(facts: RunFacts, limit_s: float) -> bool:
-    """Whether the supervisor was gone within the limit."""
+    """Wait for the supervisor to exit; return whether it did so within the limit."""
     limit = time.monotonic() + limit_s
     while is_alive(facts):
         if time.monotonic() > limit:
@@ -129,7 +129,7 @@ def wait_for_end(facts: RunFacts, limit_s: float) -> bool:
 
 
 def segments_of(supervisor: int) -> set[int]:
-    """The inodes of the segments that a supervisor owns."""
+    """Return the inodes of the segments that a supervisor owns."""
     folder, found = Path(f"/proc/{supervisor}/fd"), set()
     for entry in folder.iterdir():
         try:
@@ -141,7 +141,7 @@ def segments_of(supervisor: int) -> set[int]:
 
 
 def users_of(segments: set[int]) -> list[str]:
-    """Living processes but this one that have one of these segments mapped."""
+    """Return pid and name of every live process but this one that has one of these segments mapped."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
