@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from hive.cli.select_run import run_called
@@ -107,8 +108,10 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             f"{directory.name} cannot go on with another {listed(bound)}: its weights were made with these",
             hint="start another run with `hive up`",
         )
-    # The end of the run is also the end of the learning rate's schedule, if it has one.
-    free = FREE if after.algorithm.learning_rate_schedule != "constant" else (*FREE, "run.steps")
+    # The end of the run is also the end of its schedules, if it has any.
+    schedules = [field.name for field in fields(after.algorithm) if field.name.endswith("_schedule")]
+    constant = all(getattr(after.algorithm, key) == "constant" for key in schedules)
+    free = (*FREE, "run.steps") if constant else FREE
     breaking = [key for key in changes if not _is_of(key, free)]
     if exact and breaking:
         raise UsageError(

@@ -184,6 +184,7 @@ def test_what_changes_nothing_of_training_stays_exact_and_is_told(
         (["collection.workers=2"], "collection.workers"),
         (["algorithm.learning_rate=0.1", "run.seed=2"], "run.seed, algorithm.learning_rate"),
         (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
+        (["run.steps=9", "algorithm.entropy_weight_schedule=cosine"], "run.steps, algorithm.entropy_weight_schedule"),
     ],
 )
 def test_what_breaks_exactness_is_refused_when_it_was_asked_for(
