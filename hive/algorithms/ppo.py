@@ -8,8 +8,12 @@ Advantages A and lambda-returns R are computed once, with the values of the weig
 `epochs` times over the share, in a new order each time, in `minibatches` slices: every worker cuts its share into the
 same number of slices, and slice m of epoch e is one update of all workers together.
 
-Advantages are normalised over the whole round: with several workers the first thing a round yields are this worker's
-moments, and the answer is everybody's.
+normalize_over = "minibatch": each worker normalises the advantages of each of its slices by themselves; one sample is
+left as it is. "round": over the whole round. With several workers the first item that a round yields are then this
+worker's moments, and the answer are the merged moments of all workers.
+
+target_kl: a worker whose next slice has diverged too far makes no more gradients in this round. The gradients of the
+other workers still count: each worker judges its own slices.
 """
 
 from __future__ import annotations
@@ -78,7 +82,7 @@ class PPO:
         for _ in range(config.epochs):
             for picked in np.array_split(generator.permutation(len(batch[0])), config.minibatches):
                 loss = self._loss(batch, torch.from_numpy(picked), progress)
-                if self._too_far(loss):
+                if len(picked) and self._too_far(loss):
                     return  # the worker fills the rest of the round with gradients of zero samples
                 yield self.model.reinforce(loss, samples=len(picked))
 
@@ -109,6 +113,5 @@ class PPO:
         """
         if not self.config.target_kl:
             return False
-        with torch.no_grad():
-            statistics = loss(self.model(loss.inputs)).statistics
+        statistics = loss(self.model.no_grad(loss.inputs)).statistics
         return statistics[self.statistics.index("kl")] > KL_MARGIN * self.config.target_kl

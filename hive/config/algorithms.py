@@ -133,7 +133,7 @@ class PPOConfig(ActorCriticConfig):
     )
     target_kl: float = key(
         0.0,
-        "a round's remaining gradients are skipped once a minibatch's KL divergence exceeds 1.5 times this; 0: never",
+        "a minibatch whose KL divergence exceeds 1.5 times this ends the gradients of its round; 0: none does",
         minimum=0,
     )
 
