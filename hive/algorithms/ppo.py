@@ -8,8 +8,12 @@ Advantages A and lambda-returns R are computed once, with the weights at the beg
 epochs permutes the share and divides it into `minibatches` slices. Every worker has the same number of slices, and all
 workers together make one update of their slices m of epoch e.
 
-Advantages are normalised over the whole round. With several workers a round first yields this worker's moments, and
-receives those of all workers.
+normalize_over = "minibatch": each worker normalises the advantages of each of its slices separately; a single sample
+stays as it is. "round": advantages are normalised over the whole round. With several workers a round then first yields
+this worker's moments, and receives those of all workers.
+
+target_kl: a worker whose next slice has diverged too far makes no more gradients in this round. The gradients of the
+other workers still count: each worker judges its own slices.
 """
 
 from __future__ import annotations
@@ -79,7 +83,7 @@ class PPO:
         for _ in range(config.epochs):
             for picked in np.array_split(generator.permutation(len(batch[0])), config.minibatches):
                 loss = self._loss(batch, torch.from_numpy(picked), progress)
-                if self._too_far(loss):
+                if len(picked) and self._too_far(loss):
                     return  # the worker fills the rest of the round with gradients of zero samples
                 yield self.model.reinforce(loss, samples=len(picked))
 
@@ -110,6 +114,5 @@ class PPO:
         """
         if not self.config.target_kl:
             return False
-        with torch.no_grad():
-            statistics = loss(self.model(loss.inputs)).statistics
+        statistics = loss(self.model.no_grad(loss.inputs)).statistics
         return statistics[self.statistics.index("kl")] > KL_MARGIN * self.config.target_kl

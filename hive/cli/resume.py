@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from hive.cli.select_run import named_run
@@ -114,8 +115,10 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
             hint="start a new run with `hive up`",
         )
-    # A learning rate schedule ends at run.steps, so only without one is run.steps harmless.
-    free = HARMLESS_KEYS if after.algorithm.learning_rate_schedule != "constant" else (*HARMLESS_KEYS, "run.steps")
+    # The end of the run is also the end of its schedules, so only without any is run.steps harmless.
+    schedules = [field.name for field in fields(after.algorithm) if field.name.endswith("_schedule")]
+    constant = all(getattr(after.algorithm, key) == "constant" for key in schedules)
+    free = (*HARMLESS_KEYS, "run.steps") if constant else HARMLESS_KEYS
     breaking = [key for key in changes if not _is_of(key, free)]
     if exact and breaking:
         raise UsageError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hive.config import Config
+from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.records import Checkpoint, RunDirectory, list_checkpoints
 from hive.runtime import Group, Topology
@@ -149,10 +149,12 @@ def _check_progress(blueprint: Blueprint) -> None:
     collection, gradients, algorithm = blueprint.config.collection, blueprint.config.gradients, blueprint.algorithm()
     workers, rollouts = blueprint.gradient_workers, collection.slots * blueprint.collectors
     if algorithm.asks_for_moments and gradients.bootstrap_rounds > 1:
+        has_choice = isinstance(blueprint.config.algorithm, PPOConfig)
+        other = 'normalize_over = "minibatch"' if has_choice else "normalize_advantages = false"
         raise TopologyError(
             f"{workers} gradient workers cannot share the normalisation of advantages with gradients.bootstrap_rounds "
             f"= {gradients.bootstrap_rounds}: a gradient would wait for the update that it is part of",
-            hint="set gradients.bootstrap_rounds = 1, or algorithm.normalize_advantages = false",
+            hint=f"set gradients.bootstrap_rounds = 1, or algorithm.{other}",
         )
     # A worker may hold its next rollout while it waits for an update, and an update needs a gradient of every worker.
     all_together = gradients.communication != "asynchronous"

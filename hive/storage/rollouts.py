@@ -101,14 +101,16 @@ class Rollout:
     rounds: rollouts that one collector makes in the whole run, for `progress`; infinite if the run has no end.
 
     rounds: how many rollouts one collector makes in the whole run, for `progress`; infinite if the run has no end.
+    start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf) -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf, start: float = 0.0) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
-        # Counted by the rollout's number, not by a clock or a counter of steps: a resumed run repeats it exactly.
-        self.progress = min(1.0, (self.sequence + 1) / rounds)  # share of the run that is done with this rollout
+        # The share of the run that is done with this rollout. It follows from the rollout's number, not from a clock or
+        # a counter of steps, so that a resumed run repeats it exactly.
+        self.progress = min(1.0, (self.sequence + 1 - start) / rounds)
         self.length = length = int(header[LENGTH])
         self.observations = arrays["observations"][: length + 1]
         self.actions = arrays["actions"][:length]

@@ -144,6 +144,26 @@ class Blueprint:
         """Rounds until the run has made its environment steps."""
         return self.config.run.steps / self.round_steps
 
+    @property
+    def round_shape(self) -> list[int]:
+        """The settings that relate the number of a round to environment steps and to updates."""
+        per_turn = self.config.gradients.bootstrap_rounds
+        return [self.round_steps, self.algorithm().gradients_per_round, per_turn]
+
+    @functools.cached_property
+    def schedule_start(self) -> float:
+        """The round from which schedules count; 0 unless a checkpoint was resumed in rounds of another shape.
+
+        The number of the first round then says nothing about the share of the run that is done, and the environment
+        steps of the checkpoint do. In asynchronous runs it never does: every gradient of every worker is an update.
+        """
+        if self.resume is None:
+            return 0.0
+        state = self.resume.state
+        if state.get("round_shape") == self.round_shape and not self.config.asynchronous:
+            return float(state.get("schedule_start", 0.0))
+        return self.first_round - int(state.get("env_steps", 0)) / self.round_steps
+
     def collector(
         self,
         source: int,

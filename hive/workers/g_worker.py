@@ -279,7 +279,8 @@ class GWorker:
         number, step = divmod(sequence, self.algo.gradients_per_round)
         clear(out, version, sequence)
         if step == 0:
-            self._begin(number, [Rollout(arrays, self.blueprint.rounds) for arrays in rollouts], out)
+            rounds, start = self.blueprint.rounds, self.blueprint.schedule_start
+            self._begin(number, [Rollout(arrays, rounds, start) for arrays in rollouts], out)
         if self._round is not None and self._round[0] == number:
             torch.default_generator.manual_seed(
                 stream_seed(self.seed, Purpose.training_forward, self.index_worker, sequence)

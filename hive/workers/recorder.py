@@ -137,6 +137,8 @@ class Recorder(Actor):
             "env": blueprint.config.env.id,
             "gradient_workers": blueprint.gradient_workers,
             "per_version": blueprint.per_version,
+            "round_shape": list[JSON](blueprint.round_shape),
+            "schedule_start": blueprint.schedule_start,
             "policy": blueprint.policy(),
         }
         try:

@@ -279,7 +279,9 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
     """A gradient worker with the weights of `network`, and of the same for its target; options: of `wrapper_for`."""
     wrapper = wrapper_for(network, **options)
     config = SimpleNamespace(run=SimpleNamespace(seed=5))
-    blueprint: Any = SimpleNamespace(config=config, codec=PLAIN, wrapper=lambda: wrapper)
+    blueprint: Any = SimpleNamespace(
+        config=config, codec=PLAIN, wrapper=lambda: wrapper, rounds=math.inf, schedule_start=0.0
+    )
     worker = GWorker(source, lambda *_: CollectorsElsewhere(blueprint), algorithm=algorithm)
     bind(worker, network, network if wrapper.has_target else None)
     return worker

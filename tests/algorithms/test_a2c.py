@@ -88,7 +88,7 @@ def reference(kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[R
     value = torch.stack(values)
     targets = advantage + value.detach()
     if config.normalize_advantages:
-        advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
+        advantage = (advantage - advantage.mean()) / advantage.std()
     policy_loss = -(torch.stack(log_probs) * advantage).mean()
     value_loss, entropy = ((targets - value) ** 2).mean(), torch.stack(entropies).mean()
     total = policy_loss + config.value_loss_weight * value_loss - config.entropy_weight * entropy

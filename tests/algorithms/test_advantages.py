@@ -105,20 +105,22 @@ def test_moments_are_added_up_in_double_precision() -> None:
 
 @given(st.lists(numbers, min_size=1, max_size=5))
 def test_merged_are_mean_and_deviation_of_all(parts: list[list[float]]) -> None:
-    """The moments of any number of parts, also empty ones, are those of the whole."""
+    """The sample deviation of any number of values in any parts, also empty ones; below two values nothing changes."""
     together = np.array([value for part in parts for value in part], np.float64)
     mean, deviation = merged([moments(part) for part in parts])
-    if not len(together):
+    if len(together) < 2:
         assert (mean, deviation) == (0.0, 1.0)
         return
     scale = max(1.0, float(np.abs(together).max()))
     assert mean == pytest.approx(together.mean(), rel=1e-9, abs=1e-9 * scale)
-    assert deviation == pytest.approx(together.std(), rel=1e-6, abs=1e-6 * scale)
+    assert deviation == pytest.approx(together.std(ddof=1), rel=1e-6, abs=1e-6 * scale)
 
 
-@pytest.mark.parametrize("parts", [[], [Moments(0, 0.0, 0.0)], [Moments(0, 0.0, 0.0)] * 3])
-def test_nothing_at_all_is_left_as_it_is(parts: list[Moments]) -> None:
-    """Mean 0 and deviation 1: whatever is normalised by them is the same."""
+@pytest.mark.parametrize(
+    "parts", [[], [Moments(0, 0.0, 0.0)], [Moments(0, 0.0, 0.0)] * 3, [Moments(1, 5.0, 25.0), Moments(0, 0.0, 0.0)]]
+)
+def test_fewer_than_two_values_are_left_as_they_are(parts: list[Moments]) -> None:
+    """Mean 0 and deviation 1: normalising by them changes nothing."""
     assert merged(parts) == (0.0, 1.0)
 
 
@@ -141,8 +143,8 @@ def test_normalized_have_mean_zero_and_deviation_one() -> None:
     made = normalized(values, merged([moments(values.tolist())]))
     assert made.dtype == np.float32
     assert float(made.mean(dtype=np.float64)) == pytest.approx(0.0, abs=1e-6)
-    assert float(made.std(dtype=np.float64)) == pytest.approx(1.0, rel=1e-6)
-    np.testing.assert_allclose(made, (values - values.mean()) / values.std(), rtol=1e-4, atol=1e-5)
+    assert float(made.std(dtype=np.float64, ddof=1)) == pytest.approx(1.0, rel=1e-6)
+    np.testing.assert_allclose(made, (values - values.mean()) / values.std(ddof=1), rtol=1e-4, atol=1e-5)
 
 
 def test_normalized_by_the_moments_of_all_workers() -> None:

@@ -365,12 +365,13 @@ def test_the_built_in_ones_are_such(config: AlgorithmConfig, kind: type) -> None
 
 
 def test_an_algorithm_knows_how_many_workers_there_are() -> None:
-    configs = A2CConfig(normalize_advantages=True), PPOConfig(), IMPALAConfig(), NStepQConfig()
+    by_round = PPOConfig(normalize_over="round")
+    configs = A2CConfig(normalize_advantages=True), by_round, PPOConfig(), IMPALAConfig(), NStepQConfig()
     alone, together = ([make_algorithm(config, Categorical(2), workers) for config in configs] for workers in (1, 2))
     assert not any(a.asks_for_moments for a in alone)
-    assert [a.asks_for_moments for a in together] == [True, True, False, False]
+    assert [a.asks_for_moments for a in together] == [True, True, False, False, False]
     more = [b.gradients_per_round - a.gradients_per_round for a, b in zip(alone, together, strict=True)]
-    assert more == [1, 1, 0, 0]
+    assert more == [1, 1, 0, 0, 0]
 
 
 def test_a_table_without_an_algorithm() -> None:

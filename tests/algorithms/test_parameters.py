@@ -11,10 +11,10 @@ from small_algorithms import ActionValues, gradients_of, one_environment, values
 from torch import Tensor, nn
 
 from hive.algorithms import A2C, IMPALA, PPO, Algorithm, NStepQ, update_parameter
-from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig
+from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, with_parameter
 from hive.envs import Discrete
 from hive.errors import ConfigError
-from hive.gradients import SAMPLES, gradient_layout
+from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
 from hive.networks import aligned_block, distribution_for
 from hive.storage import Rollout
 from hive.workers import Learner
@@ -34,6 +34,18 @@ class Leans(nn.Module):
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         rows = len(observations)
         return self.logits.expand(rows, 4), torch.linspace(0, 1, rows)
+
+
+class Shifted(Leans):
+    """The same, with values that can be moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.zeros(()))
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        policy, values = super().forward(observations)
+        return policy, values + self.values
 
 
 def rollout() -> Rollout:
@@ -87,14 +99,58 @@ def test_a_round_in_progress_has_it_too() -> None:
     assert all(one != other for one, other in zip(after[1:], before[1:], strict=True))
 
 
-def turned(learner: Learner) -> list[float]:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("clip_range_schedule", "linear"),
+        ("clip_range_schedule", "cosine"),
+        ("entropy_weight_schedule", "linear"),
+        ("entropy_weight_schedule", "cosine"),
+        ("value_clip_range", 0.05),
+    ],
+)
+def test_schedules_and_value_clipping_act_on_a_round_in_progress(name: str, value: object) -> None:
+    """From the second gradient on, the losses are those of an algorithm that was made with the value."""
+
+    def losses_of(algorithm: PPO, change: bool) -> list[float]:
+        network, half = Shifted(), rollout()
+        half.progress = 0.5
+
+        def after(made: int) -> None:
+            with torch.no_grad():
+                network.values += 0.1
+            if change and made == 1:
+                update_parameter(algorithm, name, value)
+
+        generator = np.random.default_rng(0)
+        return [gradient.loss for gradient in gradients_of(algorithm, network, [half], generator, after=after)]
+
+    config = PPOConfig(clip_range=0.03)
+    before, after = losses_of(PPO(config, ACTIONS), False), losses_of(PPO(config, ACTIONS), True)
+    built_so = losses_of(PPO(with_parameter(config, name, value), ACTIONS), False)
+    assert after[0] == before[0]
+    assert after[1:] == built_so[1:]
+    assert all(one != other for one, other in zip(after[1:], before[1:], strict=True))
+
+
+def test_a_round_in_progress_ends_by_a_new_target() -> None:
+    """The policy that acted differs by a divergence of about 3e-4."""
+    made = PPO(PPOConfig(), ACTIONS)
+    before = losses(made)
+    ended = losses(made, after=lambda count: update_parameter(made, "target_kl", 1e-6) if count == 5 else None)
+    assert (ended, len(before)) == (before[:5], 16)
+    update_parameter(made, "target_kl", 0)
+    assert losses(made) == before
+
+
+def turned(learner: Learner, env_steps: int = 0) -> list[float]:
     """The first two weights after one turn from zeros, by a gradient of a three and a four."""
     flat, state = learner.flat, learner.shared.layout
     layout = gradient_layout(flat.parameter_elements, len(flat.parameters), 1, 1)
     gradient = layout.views(aligned_block(layout.bytes))
     gradient["gradient"][:2] = 3.0, 4.0
     gradient["mask"][:] = True
-    gradient["header"][SAMPLES] = 1
+    gradient["header"][[SAMPLES, ENV_STEPS]] = 1, env_steps
     weights, out = aligned_block(state.bytes), aligned_block(state.bytes)
     optimizer_states = [aligned_block(learner.layout.bytes) for _ in range(2)]
     learner.turn([gradient], weights, optimizer_states[0], out, optimizer_states[1])
@@ -110,6 +166,9 @@ def test_a_learner_steps_by_the_new_rate_and_clip() -> None:
     assert turned(learner) == [-1.5, -2.0]
     update_parameter(learner, "clip_gradients", 2.5)
     assert turned(learner) == pytest.approx([-0.75, -1.0], rel=1e-6)
+    update_parameter(learner, "learning_rate_schedule", "cosine")
+    assert turned(learner, env_steps=50) == pytest.approx([-0.375, -0.5], rel=1e-6)
+    assert turned(learner, env_steps=100) == [0.0, 0.0]
     update_parameter(learner, "weight_decay", 0.1)
     assert learner.shared.optimizer.settings.weight_decay == 0.1
 

@@ -63,11 +63,14 @@ class Exact:
     log_probs: Tensor
     advantages: Tensor
     targets: Tensor
+    values: Tensor  # before the first update
 
     def loss(self, kind: str, config: PPOConfig, network: Plain, picked: Any) -> tuple[Tensor, list[float]]:
         """Return the loss of some samples, with its statistics."""
         policy, values = network(self.observations[picked])
         actions, advantages = self.actions[picked], self.advantages[picked]
+        if config.normalize_advantages and config.normalize_over == "minibatch" and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / advantages.std()
         parts = distributions(kind, policy)
         choices = actions.unbind(1) if kind == "multi-discrete" else [actions]
         log_probs = sum(part.log_prob(choice) for part, choice in zip(parts, choices, strict=True))
@@ -78,6 +81,8 @@ class Exact:
                 for r, a in zip(ratios, advantages, strict=True)
             ]
         )
+        if limit := config.value_clip_range:
+            values = torch.maximum(torch.minimum(values, self.values[picked] + limit), self.values[picked] - limit)
         policy_loss, value_loss = -gained.mean(), ((self.targets[picked] - values) ** 2).mean()
         entropy = sum(part.entropy() for part in parts).mean()
         total = policy_loss + config.value_loss_weight * value_loss - config.entropy_weight * entropy
@@ -87,8 +92,8 @@ class Exact:
 
 
 def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout]) -> Exact:
-    """With the values of this network. Advantages are normalised over everything there is, if they are to be."""
-    columns: list[list[Any]] = [[], [], [], [], []]
+    """With the values of this network. Advantages are normalised over all samples if the config says "round"."""
+    columns: list[list[Any]] = [[], [], [], [], [], []]
     for r in rollouts:
         with torch.no_grad():
             values = network(torch.tensor(r.observations, dtype=torch.float64))[1].numpy()
@@ -101,24 +106,26 @@ def exact(config: PPOConfig, network: Plain, rollouts: Sequence[Rollout]) -> Exa
                 ended = r.terminated[t, b] or r.truncated[t, b] or t + 1 == r.length or not r.valid[t + 1, b]
                 carry = 0.0 if ended else advantages[t + 1, b]
                 advantages[t, b] = delta + config.discount * config.gae_lambda * carry
-        parts = r.observations[:-1], r.actions, r.log_probs, advantages, advantages + values[:-1]
+        parts = r.observations[:-1], r.actions, r.log_probs, advantages, advantages + values[:-1], values[:-1]
         for column, part in zip(columns, parts, strict=True):
             column.append(part[r.valid.astype(bool)])
     joined = [np.concatenate(column) for column in columns]
-    if config.normalize_advantages:
-        joined[3] = (joined[3] - joined[3].mean()) / joined[3].std()
-    observations, actions, log_probs, advantages, targets = (torch.from_numpy(part) for part in joined)
-    return Exact(observations.double(), actions, log_probs.double(), advantages, targets)
+    if config.normalize_advantages and config.normalize_over == "round":
+        joined[3] = (joined[3] - joined[3].mean()) / joined[3].std(ddof=1)
+    observations, actions, log_probs, advantages, targets, values = (torch.from_numpy(part) for part in joined)
+    return Exact(observations.double(), actions, log_probs.double(), advantages, targets, values)
 
 
 def ppo(kind: str, config: PPOConfig, workers: int = 1) -> PPO:
     return PPO(config, distribution_for(SPECS[kind]), workers)
 
 
-WHOLE = PPOConfig(epochs=1, minibatches=1)  # one gradient of everything
+WHOLE = PPOConfig(epochs=1, minibatches=1, normalize_over="round")  # one gradient of all samples
 
 CONFIGS = {
-    "normalised": PPOConfig(discount=0.9, epochs=2, minibatches=3),
+    "round normalised": PPOConfig(discount=0.9, epochs=2, minibatches=3, normalize_over="round"),
+    "minibatches normalised": PPOConfig(discount=0.9, epochs=2, minibatches=3),
+    "values clipped": PPOConfig(discount=0.9, epochs=2, minibatches=3, value_clip_range=0.1),
     "as they are": PPOConfig(
         discount=0.97,
         gae_lambda=0.8,
@@ -329,11 +336,15 @@ def test_advantages_are_those_of_the_weights_that_the_round_began_with() -> None
 
 
 @pytest.mark.parametrize(
-    ("workers", "normalize", "expected"), [(1, True, 12), (1, False, 12), (2, True, 13), (2, False, 12), (5, True, 13)]
+    ("workers", "over", "expected"),
+    [
+        *((1, "round", 12), (1, "", 12), (2, "round", 13), (2, "", 12), (5, "round", 13)),
+        *((1, "minibatch", 12), (2, "minibatch", 12), (5, "minibatch", 12)),
+    ],
 )
-def test_gradients_per_round(workers: int, normalize: bool, expected: int) -> None:
-    """There is one gradient more if workers share their moments."""
-    config = PPOConfig(epochs=3, minibatches=4, normalize_advantages=normalize)
+def test_gradients_per_round(workers: int, over: str, expected: int) -> None:
+    """There is one gradient more if workers share their moments; a minibatch needs only its own."""
+    config = PPOConfig(epochs=3, minibatches=4, normalize_advantages=bool(over), normalize_over=over or "minibatch")
     algorithm = ppo("discrete", config, workers)
     assert algorithm.gradients_per_round == expected
     assert algorithm.asks_for_moments == (expected == 13)
@@ -342,6 +353,165 @@ def test_gradients_per_round(workers: int, normalize: bool, expected: int) -> No
         algorithm, network_for("discrete"), [ROLLOUT], answer=lambda mine: (asked.append(mine), merged(asked))[1]
     )
     assert len(gradients) + len(asked) == expected
+
+
+# --- minibatches by themselves
+
+
+@pytest.mark.parametrize(
+    ("steps", "minibatches", "sizes"),
+    [(7, 3, [3, 2, 2]), (5, 2, [3, 2]), (3, 2, [2, 1]), (2, 2, [1, 1]), (1, 1, [1]), (1, 3, [1, 0, 0])],
+)
+def test_each_minibatch_is_normalised_by_itself(steps: int, minibatches: int, sizes: list[int]) -> None:
+    """By torch's mean and deviation in float64, also a last short one; a single advantage stays as it is."""
+    config = PPOConfig(epochs=2, minibatches=minibatches)
+    rollout = random_rollout("discrete", 3, steps=steps, envs=1)
+    rollout.valid[:], rollout.terminated[:], rollout.truncated[:], rollout.final_index[:] = 1, 0, 0, -1
+    rollout.rewards[:], rollout.log_probs[:] = np.linspace(-1.0, 2.0, steps)[:, None] ** 3, -1.4
+    network = network_for("discrete")
+    exact_network = copy.deepcopy(network).double()
+    samples = exact(config, exact_network, [rollout])
+    gradients = gradients_of(ppo("discrete", config), network, [rollout], np.random.default_rng(11))
+    generator, order = np.random.default_rng(11), []
+    for _ in range(config.epochs):
+        order += np.array_split(generator.permutation(steps), minibatches)
+    assert [gradient.samples for gradient in gradients] == sizes * 2
+    for gradient, picked in zip(gradients, order, strict=True):
+        if len(picked):
+            total, statistics = samples.loss("discrete", config, exact_network, picked)
+            assert gradient.statistics == pytest.approx(statistics, rel=1e-4, abs=1e-5)
+            assert distance(gradient.gradient, gradient_of(total, exact_network)) < 1e-5
+
+
+def test_the_whole_round_as_one_minibatch_is_normalised_alike() -> None:
+    network, rollouts = network_for("discrete"), share_of("discrete", "three, unequal")
+    by_round, by_minibatch = (
+        gradients_of(ppo("discrete", replace(WHOLE, normalize_over=over)), network, rollouts)[0]
+        for over in ("round", "minibatch")
+    )
+    assert distance(by_minibatch.gradient, by_round.gradient) < 1e-5
+
+
+def test_equal_advantages_of_a_minibatch_become_zero() -> None:
+    """Not NaN: their deviation is 0."""
+    arrays = one_environment([11.0, 21.0, 31.0], [10.0, 20.0, 30.0, 40.0])
+    config = replace(WHOLE, normalize_over="minibatch", discount=0.0)
+    (gradient,) = gradients_of(ppo("discrete", config), Reads(), [Rollout(arrays)])
+    assert gradient.statistics[0] == 0.0
+    assert np.isfinite(gradient.gradient).all()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_minibatches_of_several_workers_need_nothing_from_each_other(workers: int) -> None:
+    """A worker requests no moments and makes the gradients that it makes alone."""
+    config, network = PPOConfig(epochs=2, minibatches=3), network_for("discrete")
+    for share in shares_of(workers):
+        several, alone = (
+            gradients_of(ppo("discrete", config, count), network, share, np.random.default_rng(2))
+            for count in (workers, 1)
+        )
+        assert len(several) == len(alone) == 6
+        for one, other in zip(several, alone, strict=True):
+            assert np.array_equal(one.gradient, other.gradient)
+
+
+# --- clipped values
+
+
+def test_a_value_outside_its_range_has_no_gradient() -> None:
+    """Values that have moved further than the range since the round began learn nothing; without a range they do."""
+    rollout, network, moved = random_rollout("discrete", 3), network_for("discrete"), network_for("discrete")
+    with torch.no_grad():
+        moved.value.bias += 0.5
+    own = network.value.weight.numel() + 1  # the last parameters are those of the value
+    found = {}
+    for limit in (0.0, 0.6, 0.4):
+        network.load_state_dict(network_for("discrete").state_dict())
+        config = PPOConfig(epochs=2, minibatches=1, value_clip_range=limit)
+        first, later = gradients_of(
+            ppo("discrete", config), network, [rollout], after=lambda made: network.load_state_dict(moved.state_dict())
+        )
+        assert np.abs(first.gradient[-own:]).max() > 0.01
+        found[limit] = later
+    assert np.array_equal(found[0.6].gradient, found[0.0].gradient)
+    assert np.abs(found[0.6].gradient[-own:]).max() > 0.01
+    assert not found[0.4].gradient[-own:].any()
+    assert found[0.4].gradient[:-own].any()
+
+
+def test_values_are_clipped_around_those_that_the_round_began_with() -> None:
+    config, rollouts = PPOConfig(epochs=2, minibatches=1, value_clip_range=0.1), share_of("discrete", "three, unequal")
+    network, moved = network_for("discrete"), network_for("discrete", 4)
+    samples = exact(config, copy.deepcopy(network).double(), rollouts)
+    _, later = gradients_of(
+        ppo("discrete", config), network, rollouts, after=lambda made: network.load_state_dict(moved.state_dict())
+    )
+    moved = moved.double()
+    everything = np.arange(later.samples)
+    total, statistics = samples.loss("discrete", config, moved, everything)
+    assert later.statistics == pytest.approx(statistics, rel=1e-4, abs=1e-5)
+    assert distance(later.gradient, gradient_of(total, moved)) < 1e-5
+    free, _ = samples.loss("discrete", replace(config, value_clip_range=0.0), moved, everything)
+    assert distance(later.gradient, gradient_of(free, moved)) > 1e-2
+
+
+# --- the end of a round by its KL divergence
+
+
+def divergences(rollout: Rollout, config: PPOConfig, **options: Any) -> list[float]:
+    """Return the KL divergence of each minibatch, with the same weights throughout."""
+    gradients = gradients_of(ppo("discrete", config), network_for("discrete"), [rollout], **options)
+    return [gradient.statistics[3] for gradient in gradients]
+
+
+def test_a_round_ends_before_the_first_minibatch_that_has_diverged() -> None:
+    """At 1.5 times the target, exactly: the minibatch itself makes no gradient, and later ones do not either."""
+    config, rollout = PPOConfig(epochs=2, minibatches=3), random_rollout("discrete", 3, steps=20)
+    kl = divergences(rollout, config)
+    for limit in kl:
+        allowed = next(position for position, value in enumerate([*kl, math.inf]) if value > limit)
+        for factor, expected in ((1.001, allowed), (0.999, kl.index(next(v for v in kl if v > 0.999 * limit)))):
+            targeted = divergences(rollout, replace(config, target_kl=factor * limit / 1.5))
+            assert targeted == kl[:expected]
+    assert divergences(rollout, replace(config, target_kl=max(kl))) == kl
+
+
+def test_the_weights_of_the_moment_are_judged() -> None:
+    """The first minibatch is of the policy that acted; after the update the others have diverged."""
+    network, moved = network_for("discrete"), network_for("discrete", 4)
+    config, rollout = PPOConfig(epochs=2, minibatches=3, target_kl=1e-3), random_rollout("discrete", 6, drift=0.0)
+    gradients = gradients_of(
+        *(ppo("discrete", config), network, [rollout]),
+        after=lambda made: network.load_state_dict(moved.state_dict()) if made == 2 else None,
+    )
+    assert len(gradients) == 2
+    assert all(gradient.statistics[3] == pytest.approx(0.0, abs=1e-6) for gradient in gradients)
+
+
+def test_a_divergence_that_is_allowed_changes_no_gradient() -> None:
+    rollouts = share_of("discrete", "three, unequal")
+    made = [
+        gradients_of(
+            ppo("discrete", PPOConfig(epochs=2, minibatches=3, target_kl=kl)), network_for("discrete"), rollouts
+        )
+        for kl in (0.0, 100.0)
+    ]
+    for one, other in zip(*made, strict=True):
+        assert np.array_equal(one.gradient, other.gradient)
+
+
+class Refusing(Plain):
+    """Takes no empty batch, as convolutions with statistics of their own do not."""
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        assert len(observations)
+        return super().forward(observations)
+
+
+def test_an_empty_minibatch_is_not_judged() -> None:
+    config = PPOConfig(epochs=1, minibatches=5, target_kl=100.0)
+    share = [Rollout(one_environment([1.0, 2.0, 4.0], [10.0, 20.0, 30.0, 40.0]))]
+    assert [g.samples for g in gradients_of(ppo("discrete", config), Refusing(4), share)] == [1, 1, 1, 0, 0]
 
 
 # --- several workers
@@ -457,7 +627,7 @@ def test_a_rounds_counts_are_in_its_first_gradient_only() -> None:
 
 
 def test_with_several_workers_the_first_gradient_is_their_moments() -> None:
-    config = PPOConfig(epochs=2, minibatches=2)
+    config = PPOConfig(epochs=2, minibatches=2, normalize_over="round")
     worker = ppo_worker(config, workers=2)
     first, second = (computed(worker, SHARE, n, moments=(0.25, 2.0) if n else None) for n in (0, 1))
     asked: list[Moments] = []
@@ -482,7 +652,7 @@ def test_with_several_workers_the_first_gradient_is_their_moments() -> None:
 @pytest.mark.parametrize("begins", [1, 3, 4])
 def test_a_successor_in_the_middle_of_a_round_makes_gradients_of_no_samples(begins: int) -> None:
     """The round of the killed worker is lost; the next round is unaffected."""
-    config = PPOConfig(epochs=2, minibatches=2)
+    config = PPOConfig(epochs=2, minibatches=2, normalize_over="round")
     successor, undisturbed = ppo_worker(config, workers=2), ppo_worker(config, workers=2)
     moments = {1: (0.0, 1.0), 6: (0.5, 2.0)}
     for sequence in range(begins, 5):
@@ -501,12 +671,63 @@ def test_a_successor_in_the_middle_of_a_round_makes_gradients_of_no_samples(begi
 
 
 def test_a_share_without_samples_is_a_round_of_gradients_of_no_samples() -> None:
-    worker = ppo_worker(PPOConfig(epochs=1, minibatches=2), workers=2)
+    worker = ppo_worker(PPOConfig(epochs=1, minibatches=2, normalize_over="round"), workers=2)
     for share in ([], [random_arrays("discrete", 1, length=0)]):
         outs = [computed(worker, share, n, moments=(0.0, 1.0) if n == 1 else None) for n in range(3)]
         assert [out["header"][[SAMPLES, ENV_STEPS]].tolist() for out in outs] == [[0, 0]] * 3
         assert not any(out["moments"].any() for out in outs)
     assert computed(worker, SHARE, 3)["moments"][0] == SHARE_SAMPLES
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("over", ["minibatch", "round"])
+def test_what_is_left_of_a_round_that_has_diverged_are_gradients_of_no_samples(over: str, workers: int) -> None:
+    """Also once the weights are those of its beginning again; the next round is whole."""
+    config = PPOConfig(epochs=2, minibatches=2, target_kl=0.1, normalize_over=over)
+    stopped, undisturbed = ppo_worker(config, workers), ppo_worker(replace(config, target_kl=0.0), workers)
+    network, other = network_for("discrete"), network_for("discrete", 4)
+    with torch.no_grad():
+        other.policy.bias += torch.tensor([4.0, -4.0, 0.0, 0.0])
+    asks = over == "round" and workers > 1
+    count = 4 + asks
+    samples, outs = [], []
+    for sequence in range(2 * count):
+        moments = (0.25, 2.0) if asks and sequence % count == 1 else None
+        if sequence == asks + 1:
+            bind(stopped, other)
+        if sequence == asks + 2:
+            bind(stopped, network)
+        out = computed(stopped, SHARE, sequence, moments=moments)
+        same = computed(undisturbed, SHARE, sequence, moments=moments)
+        samples.append(int(out["header"][SAMPLES]))
+        if sequence not in range(asks + 1, count):
+            assert out["header"].tolist() == same["header"].tolist()
+            assert out["moments"].tolist() == same["moments"].tolist()
+            if samples[-1]:
+                assert np.array_equal(out["gradient"], same["gradient"])
+        else:
+            assert out["header"][[SAMPLES, ENV_STEPS, EPISODES, POLICY]].tolist() == [0, 0, 0, -1]
+            assert not out["mask"].any()
+            outs.append(same)
+    assert [number > 0 for number in samples[asks:count]] == [True, False, False, False]
+    assert [number > 0 for number in samples[count + asks :]] == [True] * 4
+    assert all(out["header"][SAMPLES] > 0 for out in outs)
+
+
+@pytest.mark.parametrize("over", ["minibatch", "round"])
+def test_a_share_of_one_sample(over: str) -> None:
+    """Its advantage is left as it is; with several workers the others' samples normalise it."""
+    share = [one_environment([4.0], [10.0, 40.0])]
+    config = PPOConfig(epochs=1, minibatches=2, discount=0.5, normalize_over=over)
+    alone = computed(ppo_worker(config), share)
+    plain = computed(ppo_worker(replace(config, normalize_advantages=False)), share)
+    assert alone["header"][SAMPLES] == 1
+    np.testing.assert_allclose(alone["gradient"], plain["gradient"], rtol=1e-5)
+    worker = ppo_worker(config, workers=2)
+    count = worker.algo.gradients_per_round
+    outs = [computed(worker, share, n, moments=(0.0, 10.0) if n == 1 and count == 3 else None) for n in range(count)]
+    assert [int(out["header"][SAMPLES]) for out in outs] == [0, 1, 0][-count:]
+    assert all(np.isfinite(out["gradient"]).all() for out in outs if out["header"][SAMPLES])
 
 
 def test_more_slices_than_samples_in_the_gradient_worker() -> None:

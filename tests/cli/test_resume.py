@@ -184,6 +184,7 @@ def test_changes_that_do_not_affect_training_stay_exact(
         (["collection.workers=2"], "collection.workers"),
         (["algorithm.learning_rate=0.1", "run.seed=2"], "run.seed, algorithm.learning_rate"),
         (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
+        (["run.steps=9", "algorithm.entropy_weight_schedule=cosine"], "run.steps, algorithm.entropy_weight_schedule"),
     ],
 )
 def test_changes_that_break_exactness_are_refused_with_exact(

@@ -15,7 +15,12 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 
 every_algorithm = pytest.mark.parametrize(("name", "table"), ALGORITHMS.items())
 
-ACTOR_CRITIC = {"gae_lambda": 1.0, "value_loss_weight": 0.5, "entropy_weight": 0.01}
+ACTOR_CRITIC = {
+    "gae_lambda": 1.0,
+    "value_loss_weight": 0.5,
+    "entropy_weight": 0.01,
+    "entropy_weight_schedule": "constant",
+}
 OWN = {
     "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
     "ppo": {
@@ -24,7 +29,11 @@ OWN = {
         "normalize_advantages": True,
         "epochs": 4,
         "minibatches": 4,
+        "normalize_over": "minibatch",
         "clip_range": 0.2,
+        "clip_range_schedule": "constant",
+        "value_clip_range": 0.0,
+        "target_kl": 0.0,
     },
     "impala": {**ACTOR_CRITIC, "rho_clip": 1.0, "c_clip": 1.0},
     "nstep-q": {
@@ -161,7 +170,8 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("a2c", "discount = -0.01"),
         ("a2c", "gae_lambda = 2"),
         ("a2c", "learning_rate = 0"),
-        ("a2c", 'learning_rate_schedule = "cosine"'),
+        ("a2c", 'learning_rate_schedule = "exponential"'),
+        ("a2c", 'entropy_weight_schedule = "step"'),
         ("a2c", 'optimizer = "lbfgs"'),
         ("a2c", "adam_optimizer_beta1 = 1.0"),
         ("a2c", "adam_optimizer_beta2 = 1"),
@@ -178,6 +188,10 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("ppo", "minibatches = 0"),
         ("ppo", "minibatches = 2.0"),
         ("ppo", "clip_range = 0"),
+        ("ppo", 'clip_range_schedule = "none"'),
+        ("ppo", "value_clip_range = -0.1"),
+        ("ppo", "target_kl = -0.01"),
+        ("ppo", 'normalize_over = "run"'),
         ("impala", "rho_clip = 0.0"),
         ("impala", "c_clip = -1"),
         ("nstep-q", "target_interval = 0"),
@@ -205,6 +219,8 @@ def test_limits(name: str, line: str) -> None:
         ("a2c", "adam_optimizer_beta1 = 0", 0.0),
         ("ppo", "epochs = 1", 1),
         ("ppo", "minibatches = 1", 1),
+        ("ppo", "value_clip_range = 0", 0.0),
+        ("ppo", "target_kl = 0", 0.0),
         ("impala", "rho_clip = 1e9", 1e9),
         ("nstep-q", "target_rate = 1", 1.0),
         ("nstep-q", "n_step = 1", 1),

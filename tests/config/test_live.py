@@ -24,6 +24,20 @@ def test_one_key_changes_and_the_rest_stays() -> None:
     assert with_parameter(before, "algorithm.clip_range", 0.1) == after
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate_schedule", "cosine"),
+        ("entropy_weight_schedule", "linear"),
+        ("clip_range_schedule", "cosine"),
+        ("value_clip_range", 0.2),
+        ("target_kl", 0.02),
+    ],
+)
+def test_options_of_ppo_change_while_it_runs(name: str, value: object) -> None:
+    assert getattr(with_parameter(PPOConfig(), name, value), name) == value
+
+
 def test_an_integer_becomes_the_number_that_the_key_has() -> None:
     discount = with_parameter(A2CConfig(), "discount", 1).discount
     assert (discount, type(discount)) == (1.0, float)
@@ -45,7 +59,10 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
         ("learning_rate", 0, "learning_rate: expected a number > 0, got 0"),
         ("learning_rate", float("nan"), "learning_rate: expected a number > 0, got nan (not finite)"),
         ("entropy_weight", True, "entropy_weight: expected a number >= 0, got true"),
-        ("learning_rate_schedule", "cosine", 'learning_rate_schedule: expected "constant" or "linear", got "cosine"'),
+        (
+            *("learning_rate_schedule", "step"),
+            'learning_rate_schedule: expected "constant", "linear" or "cosine", got "step"',
+        ),
     ],
 )
 def test_what_a_key_does_not_take_is_told(name: str, value: object, message: str) -> None:
@@ -56,7 +73,7 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
     of_all = {"name", "options", "optimizer", "momentum"}
     exploration = {"exploration_start", "exploration_end", "exploration_steps"}
-    assert fixed == {*of_all, "normalize_advantages", "epochs", "minibatches", *exploration}
+    assert fixed == {*of_all, "normalize_advantages", "normalize_over", "epochs", "minibatches", *exploration}
     error = refused(PPOConfig(), "epochs", 8)
     assert str(error) == "`epochs` is fixed for a run: it determines the number of gradients in a round"
     assert "run.init_from" in error.hint

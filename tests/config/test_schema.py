@@ -65,6 +65,7 @@ DEFAULTS = {
     "algorithm.weight_decay": 0.0,
     "algorithm.value_loss_weight": 0.5,
     "algorithm.entropy_weight": 0.01,
+    "algorithm.entropy_weight_schedule": "constant",
     "algorithm.clip_gradients": 0.5,
     "algorithm.normalize_advantages": False,
     "network.middleware": (64, 64),
@@ -90,7 +91,12 @@ DEFAULTS = {
     "supervision.non_finite": "skip",
 }
 
-ACTOR_CRITIC = {"gae_lambda": 1.0, "value_loss_weight": 0.5, "entropy_weight": 0.01}
+ACTOR_CRITIC = {
+    "gae_lambda": 1.0,
+    "value_loss_weight": 0.5,
+    "entropy_weight": 0.01,
+    "entropy_weight_schedule": "constant",
+}
 OWN = {
     "ppo": {
         **ACTOR_CRITIC,
@@ -99,7 +105,11 @@ OWN = {
         "normalize_advantages": True,
         "epochs": 4,
         "minibatches": 4,
+        "normalize_over": "minibatch",
         "clip_range": 0.2,
+        "clip_range_schedule": "constant",
+        "value_clip_range": 0.0,
+        "target_kl": 0.0,
     },
     "impala": {**ACTOR_CRITIC, "learning_rate": 7e-4, "rho_clip": 1.0, "c_clip": 1.0},
     "nstep-q": {
@@ -158,7 +168,12 @@ REFUSED: list[tuple[str, Any]] = [
     ("algorithm.discount", 1.01),
     ("algorithm.gae_lambda", -0.1),
     ("algorithm.learning_rate", 0),
-    ("algorithm.learning_rate_schedule", "cosine"),
+    ("algorithm.learning_rate_schedule", "step"),
+    ("algorithm.entropy_weight_schedule", "step"),
+    ("algorithm.clip_range_schedule", "step"),
+    ("algorithm.normalize_over", "run"),
+    ("algorithm.value_clip_range", -0.1),
+    ("algorithm.target_kl", -0.1),
     ("algorithm.optimizer", "lbfgs"),
     ("algorithm.adam_optimizer_beta1", 1),
     ("algorithm.optimizer_epsilon", 0.0),

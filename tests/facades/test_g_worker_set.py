@@ -112,7 +112,7 @@ def test_observation_moments_of_all_workers_are_merged(distributed: bool) -> Non
 
 @distributed_or_not
 def test_a_rate_that_has_fallen_to_zero_ends_nothing(distributed: bool) -> None:
-    """A set has no goal: neither steps nor a return end it."""
+    """A set has no goal: neither steps nor a return end it. The third update already has a rate of 0."""
     values = {
         "run__steps": 3 * SAMPLES,
         "run__stop_at_return": -100.0,
@@ -123,8 +123,8 @@ def test_a_rate_that_has_fallen_to_zero_ends_nothing(distributed: bool) -> None:
         for _ in range(8):
             made.step(distributed)
             ends.append(sha256(made.local_worker().get_weights()))
-    assert len(set(ends[:3])) == 3
-    assert len(set(ends[3:])) == 1
+    assert len(set(ends[:2])) == 2
+    assert len(set(ends[1:])) == 1
 
 
 def test_evaluations_and_checkpoints_of_the_config_are_a_runs_alone(

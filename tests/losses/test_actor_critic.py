@@ -120,6 +120,30 @@ def test_ppo_takes_all_its_rows_alike() -> None:
         torch.testing.assert_close(output.grad, expected[ACTED][KEPT].float())
 
 
+def test_ppo_clips_values_around_those_before_the_round() -> None:
+    """Below, at, inside and above the range; outside there is no gradient, also where the return lies further out."""
+    before = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0])
+    moved, returns = torch.tensor([-0.5, -0.1, 0.2, 0.5, 0.5]), torch.tensor([-3.0, 2.0, 0.0, 5.0, -5.0])
+    exact_values = (before + moved).double().requires_grad_()
+    clipped = before.double() + (exact_values - before.double()).clip(-0.25, 0.25)
+    expected = (clipped - returns.double()).square().mean()
+    expected.backward()
+    zeros = torch.zeros(5)
+    values = (before + moved).requires_grad_()
+    loss = PPOLoss(
+        *(torch.zeros(5, 3), torch.zeros(5, dtype=torch.int64), zeros, zeros, returns, Categorical(4)),
+        *(0.2, 1.0, 0.0),
+        behaviour_values=before,
+        value_clip_range=0.25,
+    )
+    value = loss((torch.zeros(5, 4), values))
+    value.total.backward()
+    assert value.statistics[1] == pytest.approx(expected.item())
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad, exact_values.grad.float())
+    assert (values.grad != 0).tolist() == [False, True, True, False, False]
+
+
 def test_a_term_of_factor_0_has_no_gradient() -> None:
     """The mean value, importance weights, the divergence and the share of clipped ratios."""
     policy, values = outputs()

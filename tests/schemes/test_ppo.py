@@ -149,7 +149,11 @@ def test_several_gradient_workers_are_one(tmp_path: Path, algorithm: str, worker
     and back.
     """
     whole: dict[str, Any] = {
-        "ppo": {"algorithm__epochs": 1, "algorithm__minibatches": 1},
+        "ppo": {
+            "algorithm__epochs": 1,
+            "algorithm__minibatches": 1,
+            "algorithm__normalize_over": '"round"',
+        },
         "a2c": {},
         "a2c normalised": {"algorithm__normalize_advantages": "true"},
         "impala": {"gradients__communication": '"synchronous"'},

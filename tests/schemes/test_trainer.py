@@ -232,23 +232,30 @@ def test_workers_that_hold_all_rollouts_are_refused(scheme: str) -> None:
     assert plan_of(**{**values, "collection__communication": PIPELINED}).actors
 
 
-@pytest.mark.parametrize("scheme", ["ppo", "a2c"])
-def test_moments_within_one_update_are_refused(scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "own", "other"),
+    [
+        ("ppo", {"algorithm__normalize_over": '"round"'}, 'algorithm.normalize_over = "minibatch"'),
+        ("a2c", {"algorithm__normalize_advantages": "true"}, "algorithm.normalize_advantages = false"),
+    ],
+)
+def test_moments_within_one_update_are_refused(scheme: str, own: dict[str, Any], other: str) -> None:
     """They come back with an update, and the gradients that need them would be part of it."""
     values: dict[str, Any] = {
         "run__scheme": f'"{scheme}"',
-        "algorithm__normalize_advantages": "true",
+        **own,
         "collection__workers": 2,
         "gradients__workers": 2,
         "gradients__bootstrap_rounds": 2,
     }
     with pytest.raises(TopologyError, match=r"2 gradient workers .* with gradients\.bootstrap_rounds = 2") as caught:
         plan_of(**values)
-    assert "algorithm.normalize_advantages = false" in caught.value.hint
+    assert caught.value.hint == f"set gradients.bootstrap_rounds = 1, or {other}"
     for allowed in (
         {"gradients__workers": 1},
         {"gradients__bootstrap_rounds": 1},
         {"gradients__communication": '"asynchronous"'},
         {"algorithm__normalize_advantages": "false"},
+        {other.replace(".", "__").split(" = ")[0]: other.split(" = ")[1]},
     ):
         assert plan_of(**{**values, **allowed}).actors

@@ -99,6 +99,31 @@ def test_a_reader_copies_nothing() -> None:
     assert all(np.shares_memory(getattr(rollout, name), arrays[name]) for name in names)
 
 
+@pytest.mark.parametrize(
+    ("sequence", "options", "progress"),
+    [
+        (0, {}, 0.0),  # a run without an end
+        (10**9, {}, 0.0),
+        (0, {"rounds": 4.0}, 0.25),
+        (2, {"rounds": 4.0}, 0.75),
+        (3, {"rounds": 4.0}, 1.0),
+        (4, {"rounds": 4.0}, 1.0),
+        (10**9, {"rounds": 4.0}, 1.0),
+        (2, {"rounds": 4.5}, 3 / 4.5),  # the last rollout of a run may exceed its steps
+        (4, {"rounds": 4.5}, 1.0),
+        (0, {"rounds": 0.5}, 1.0),
+        (7, {"rounds": 4.0, "start": 6.0}, 0.5),
+        (7, {"rounds": 40.0, "start": -12.0}, 0.5),
+        (7, {"rounds": 2.0, "start": 7.5}, 0.25),
+        (99, {"rounds": 2.0, "start": 7.5}, 1.0),
+    ],
+)
+def test_progress_is_counted_in_rollouts(sequence: int, options: dict[str, float], progress: float) -> None:
+    arrays = filled()
+    arrays["header"][SEQUENCE] = sequence
+    assert Rollout(arrays, **options).progress == progress
+
+
 @pytest.mark.parametrize("length", [0, 2, STEPS])
 def test_samples_are_the_valid_steps_within_the_length(length: int) -> None:
     """What an earlier rollout left beyond it (0x11: valid) does not count."""

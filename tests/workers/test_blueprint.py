@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from small_environments import Warm
-from small_trainer import config_of
+from small_trainer import Trainer, allocate, config_of
 
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
@@ -26,7 +26,7 @@ from hive.networks import (
     load_module,
 )
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
-from hive.storage import Purpose, stream_seed
+from hive.storage import FINALS, LENGTH, SEQUENCE, Purpose, Rollout, stream_seed
 from hive.workers import Blueprint, Learner
 from hive.workers.learner import Count
 
@@ -246,6 +246,85 @@ def test_a_place_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Monkey
         Blueprint(config(run__init_from='"bare-1"'))
     with pytest.raises(UsageError, match="no run"):
         Blueprint(config(run__init_from='"nowhere-1"'))
+
+
+# --- schedules
+
+
+PPO_RUN = {"run__scheme": '"ppo"', "run__steps": 1600, "algorithm__epochs": 1, "algorithm__minibatches": 2}
+
+
+def resumed(folder: Path, state: dict[str, Any], **values: Any) -> Blueprint:
+    """A run of 100 rounds of 16 steps, resumed from update 80: 40 rounds were collected with the settings above."""
+    old = Blueprint(config(**PPO_RUN))
+    parts = {"weights": aligned_block(old.state.bytes), "optimizer_state": aligned_block(old.optimizer_state_bytes)}
+    folder.mkdir(exist_ok=True)
+    write_checkpoint(folder, 80, tensors={}, parts=parts, state={"env_steps": 600, **state})
+    return Blueprint(config(**{**PPO_RUN, **values}), checkpoint_at(str(folder / "000080")))
+
+
+def progress(blueprint: Blueprint, sequence: int) -> float:
+    arrays = {name: array.copy() for name, array in allocate(blueprint.rollout_layout).items()}
+    arrays["header"][[SEQUENCE, LENGTH, FINALS]] = sequence, 0, 0
+    return Rollout(arrays, blueprint.rounds, blueprint.schedule_start).progress
+
+
+def test_schedules_of_a_new_run_count_full_rounds() -> None:
+    blueprint = Blueprint(config(**PPO_RUN, collection__workers=2))
+    assert (blueprint.round_steps, blueprint.rounds, blueprint.schedule_start) == (32, 50.0, 0.0)
+    assert [progress(blueprint, sequence) for sequence in (0, 24, 49, 50)] == [0.02, 0.5, 1.0, 1.0]
+
+
+def test_a_resumed_run_repeats_its_schedules(tmp_path: Path) -> None:
+    """The numbers of its rollouts decide, although fewer steps were valid. A second resumption keeps the start."""
+    undisturbed = Blueprint(config(**PPO_RUN))
+    same = resumed(tmp_path, {"round_shape": undisturbed.round_shape, "schedule_start": 0.0})
+    assert same.first_round == 40
+    assert [progress(same, n) for n in (40, 70, 99)] == [progress(undisturbed, n) for n in (40, 70, 99)]
+    moved = resumed(tmp_path / "later", {"round_shape": undisturbed.round_shape, "schedule_start": -12.5})
+    assert moved.schedule_start == -12.5
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},  # a checkpoint of a version of hive that did not save the shape of its rounds
+        {"collection__workers": 4},
+        {"collection__envs": 4},
+        {"collection__rollout": 32},
+        {"algorithm__epochs": 4},
+        {"gradients__bootstrap_rounds": 2},
+        {"gradients__workers": 2, "collection__workers": 2, "algorithm__normalize_over": '"round"'},
+        {"gradients__communication": '"asynchronous"'},
+    ],
+)
+def test_schedules_go_on_at_the_steps_of_the_checkpoint_in_rounds_of_another_shape(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """600 of 1,600 steps are done, whatever number the first round has."""
+    shape = {"round_shape": Blueprint(config(**PPO_RUN)).round_shape, "schedule_start": 0.0} if values else {}
+    blueprint = resumed(tmp_path, shape, **values)
+    first, steps = blueprint.first_round, blueprint.round_steps
+    assert [progress(blueprint, first + n) for n in range(3)] == pytest.approx(
+        [(600 + steps * (n + 1)) / 1600 for n in range(3)]
+    )
+
+
+def test_a_gradient_worker_gives_its_algorithm_the_progress_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, seen = Trainer(config(**PPO_RUN | {"run__steps": 48})), []
+    gradients = trainer.worker.algo.gradients
+
+    def recorded(rollouts: Any, noise: Any) -> Any:
+        seen.append([rollout.progress for rollout in rollouts])
+        return gradients(rollouts, noise)
+
+    monkeypatch.setattr(trainer.worker.algo, "gradients", recorded)
+    for number in range(4):
+        trainer.collectors[0].bind(trainer.weights[trainer.turns % 2])
+        trainer.collectors[0].collect(trainer.rollouts[0], sequence=number, version=trainer.turns)
+        trainer.learn()
+        trainer.learn()
+    assert seen == [[pytest.approx(1 / 3)], [pytest.approx(2 / 3)], [1.0], [1.0]]
 
 
 @pytest.mark.parametrize(("collectors", "rollouts"), [(1, 7), (2, 14), (4, 28)])

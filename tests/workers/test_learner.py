@@ -6,6 +6,7 @@ import gc
 import itertools
 import math
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -225,12 +226,21 @@ def test_a_tiny_gradient_is_clipped_by_the_factor_of_torch() -> None:
     np.testing.assert_allclose(before - state.parameters, 1e4 * parameter.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_linear_schedule_falls_with_the_environment_steps() -> None:
-    config = A2CConfig(optimizer="sgd", learning_rate=0.5, learning_rate_schedule="linear", clip_gradients=0.0)
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("linear", (0.3, 0.1, 0.0, 0.0)),
+        ("cosine", [0.25 * (1 + math.cos(math.pi * done)) for done in (0.4, 0.8, 1.0, 1.0)]),
+        ("constant", (0.5, 0.5, 0.5, 0.5)),
+    ],
+)
+def test_a_schedule_falls_with_the_environment_steps(schedule: str, rates: Sequence[float]) -> None:
+    """After 40, 80, 120 and 160 of 100 steps: the steps of the applied gradient count already."""
+    config = A2CConfig(optimizer="sgd", learning_rate=0.5, learning_rate_schedule=schedule, clip_gradients=0.0)
     state = State(config, steps=100)
     given = gradient(40)
     expected = state.parameters.copy()
-    for rate in (0.5, 0.3, 0.1, 0.0, 0.0):  # after 0, 40, 80, 120, 160 of 100 steps
+    for rate in rates:
         assert state.turn(given).learning_rate == pytest.approx(rate)
         expected -= np.float32(rate) * given["gradient"]
         np.testing.assert_allclose(state.parameters, expected, rtol=1e-5, atol=1e-6)

@@ -164,6 +164,8 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
         "updates": 0,
         "gradient_workers": 1,
         "per_version": 1,
+        "round_shape": [16, 1, 1],
+        "schedule_start": 0.0,
     }
     assert {name: array.shape for name, array in weights.items()} == dict(fixture.blueprint.flat.describe())
     assert all((array.view(np.uint8) == 42).all() for array in weights.values())

@@ -1,0 +1,109 @@
+"""Whole runs of PPO with schedules and a KL stop: repeated, resumed, decentralised, and with rounds of another size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import check_end, modes, train
+from small_trainer import LIMIT_S, config_of
+
+import hive.algorithms.ppo
+from hive.algorithms.rows import progress_of
+from hive.records import RunDirectory, list_checkpoints, remove_folder, write_json
+from hive.schemes import build
+from hive.storage import Rollout
+from hive.testing import run_inline
+
+STEPS = 640
+FALLING = {
+    "algorithm__learning_rate_schedule": '"cosine"',
+    "algorithm__entropy_weight_schedule": '"cosine"',
+    "algorithm__clip_range_schedule": '"cosine"',
+}
+PPO: dict[str, Any] = {
+    "run__steps": STEPS,
+    "algorithm__epochs": 3,
+    "algorithm__minibatches": 2,
+    "algorithm__target_kl": 0.003,
+    "algorithm__value_clip_range": 0.5,
+    **FALLING,
+}
+TWO = modes("synchronous", "synchronous", 2, 2)
+RUNS: dict[str, dict[str, Any]] = {
+    "synchronous": TWO,
+    "synchronous, by round": {**TWO, "algorithm__normalize_over": '"round"'},
+    "pipelined": modes("pipelined", "pipelined", 2, 2),
+    "decentralised": {**TWO, "gradients__decentralised": "true"},
+}
+
+
+def test_two_workers_stop_by_divergence_and_repeat(tmp_path: Path) -> None:
+    """Some updates are skipped, and not all; each option changes the weights."""
+    run = train(tmp_path, "ppo", **PPO, **TWO)
+    check_end(run)
+    last = list_checkpoints(run.directory.checkpoints)[-1]
+    assert 20 < run.results["updates"] < last.update
+    assert train(tmp_path, "ppo", **PPO, **TWO).outcome.digest == run.outcome.digest
+    without = [
+        {"algorithm__target_kl": 0.0},
+        {"algorithm__value_clip_range": 0.0},
+        *({key: '"constant"'} for key in FALLING),
+    ]
+    digests = {train(tmp_path, "ppo", **{**PPO, **TWO, **values}).outcome.digest for values in without}
+    assert len(digests | {run.outcome.digest}) == len(without) + 1
+
+
+def test_decentralised_workers_follow_the_same_schedules(tmp_path: Path) -> None:
+    assert (
+        train(tmp_path, "ppo", **PPO, **RUNS["decentralised"]).outcome.digest
+        == train(tmp_path, "ppo", **PPO, **TWO).outcome.digest
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
+    """From each of its cuts: schedules and the end of a round depend on nothing that a checkpoint does not hold."""
+    options = {"run__scheme": '"ppo"', "algorithm__learning_rate": 0.05, **PPO, **RUNS[name]}
+    config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=20}", checkpoint__keep=1000)
+    directory = RunDirectory.create(tmp_path, "test")
+    whole = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    scheduled = [found.update for found in list_checkpoints(directory.checkpoints) if found.scheduled]
+    assert len(scheduled) >= 3
+    for update in reversed(scheduled[:-1]):
+        for checkpoint in list_checkpoints(directory.checkpoints):
+            if checkpoint.update > update:
+                remove_folder(checkpoint.path)
+        write_json(directory.resume_file, {"update": update, "exact": True})
+        resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
+        assert resumed.digest == whole.digest != ""
+        assert resumed.results["updates"] == whole.results["updates"]
+
+
+def test_more_collectors_do_not_end_the_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of 40 rounds is resumed at its half, in rounds of four times the size."""
+    seen: list[float] = []
+
+    def recorded(rollouts: Sequence[Rollout]) -> float:
+        seen.append(progress_of(rollouts))
+        return seen[-1]
+
+    monkeypatch.setattr(hive.algorithms.ppo, "progress_of", recorded)
+    options = {"run__scheme": '"ppo"', **PPO, "algorithm__target_kl": 0.0, **modes("synchronous", "synchronous", 1, 1)}
+    config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=120}", checkpoint__keep=1000)
+    directory = RunDirectory.create(tmp_path, "test")
+    run_inline(build(config, directory.path), seconds=LIMIT_S)
+    assert seen[:40] == pytest.approx([(number + 1) / 40 for number in range(40)])
+    half = next(found for found in list_checkpoints(directory.checkpoints) if found.update == 120)
+    for checkpoint in list_checkpoints(directory.checkpoints):
+        if checkpoint.update > half.update:
+            remove_folder(checkpoint.path)
+    write_json(directory.resume_file, {"update": half.update, "exact": False})
+    seen.clear()
+    more = config_of("small_environments:Drift", **{**options, "collection__workers": 4})
+    run_inline(build(more, directory.path), seconds=LIMIT_S)
+    steps = int(half.state["env_steps"])
+    assert seen == pytest.approx([min(1.0, (steps + 64 * (number + 1)) / STEPS) for number in range(len(seen))])
+    assert len(seen) >= 5
