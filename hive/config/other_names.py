@@ -22,6 +22,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "clip_epsilon": "algorithm.clip_range",
     "clip_grad_norm": "algorithm.clip_gradients",
     "clip_param": "algorithm.clip_range",
+    "clip_range_vf": "algorithm.value_clip_range",
     "end_e": "algorithm.exploration_end",
     "ent_coef": "algorithm.entropy_weight",
     "entropy_coef": "algorithm.entropy_weight",
