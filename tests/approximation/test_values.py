@@ -160,8 +160,11 @@ def test_the_names_and_targets_are_the_pages() -> None:
         (lambda: VNetwork(Sum(2), None)(STATES), r"values \[3, 2\] for states \[3\]"),
         (lambda: QNetwork(Sum())(STATES), r"values \[3\] for states \[3\]"),
         (lambda: QNetwork(Sum(2))(STATES, [0, 1]), r"actions do not fit states \[3\]"),
-        (lambda: QNetwork(Sum(2))(STATES, [0, 2, 1]), "actions from 0 to 2 are not all among 2"),
-        (lambda: QNetwork(Sum(2))(STATES, torch.tensor([0, -1, 1])), "actions from -1 to 1 are not all among 2"),
+        (lambda: QNetwork(Sum(2))(STATES, [0, 2, 1]), "actions range from 0 to 2, but there are only 2"),
+        (
+            lambda: QNetwork(Sum(2))(STATES, torch.tensor([0, -1, 1])),
+            "actions range from -1 to 1, but there are only 2",
+        ),
         (lambda: QDist(Sum(6), None, 2, 3, -1.0, 1.0)(STATES, [0, 2, 1]), "not all among 2"),
         (lambda: QNetwork(Sum(2))(STATES, 1), "whole numbers, not 1"),
         (lambda: QNetwork(Sum(2))(STATES, "012"), "whole numbers, not '012'"),
