@@ -150,7 +150,7 @@ class CollectionConfig:
     rollout: int = key(32, "steps per environment in one rollout", minimum=1)
     communication: str = key(
         "pipelined",
-        'policy that acts: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": newest at hand',
+        'policy that acts: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": latest',
         choices=tuple(LAGS),
     )
     max_lag: int = key(

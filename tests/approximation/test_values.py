@@ -165,7 +165,7 @@ def test_the_names_and_targets_are_the_pages() -> None:
             lambda: QNetwork(Sum(2))(STATES, torch.tensor([0, -1, 1])),
             "actions range from -1 to 1, but there are only 2",
         ),
-        (lambda: QDist(Sum(6), None, 2, 3, -1.0, 1.0)(STATES, [0, 2, 1]), "not all among 2"),
+        (lambda: QDist(Sum(6), None, 2, 3, -1.0, 1.0)(STATES, [0, 2, 1]), "but there are only 2"),
         (lambda: QNetwork(Sum(2))(STATES, 1), "whole numbers, not 1"),
         (lambda: QNetwork(Sum(2))(STATES, "012"), "whole numbers, not '012'"),
         (lambda: QContinuous(Sum(), None)(STATES, [1.0, 2.0, 3.0]), "a tensor, not list"),
