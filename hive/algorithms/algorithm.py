@@ -39,7 +39,10 @@ AnyOptimizer: TypeAlias = Optimizer | GradientReceiver | None
 
 @dataclass(frozen=True)
 class Moments:
-    """This worker's part of a quantity. Yielding it requests mean and standard deviation over the whole round."""
+    """Count, sum and sum of squares of a quantity over this worker's samples.
+
+    Yielding it requests mean and standard deviation over the whole round.
+    """
 
     count: int
     total: float  # sum

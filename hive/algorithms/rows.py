@@ -1,6 +1,6 @@
 """Converts the rollouts of a share of a round to one batch of rows, and results of the batch back to rollouts.
 
-The network evaluates all observations of all rollouts at once. For each rollout its inputs are
+The network evaluates all observations of all rollouts at once. Each rollout contributes these inputs, in order:
 
     rows 0..T-1 of B environments    [T * B]    the acted rows: an action was taken here
     row T                            [B]        only bootstraps

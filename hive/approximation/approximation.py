@@ -86,7 +86,7 @@ class Approximation:
     loss_scaling: multiplies the loss before the backward pass.
     name: identifies logs and checkpoints.
     scheduler: a learning rate scheduler; it steps after every update.
-    target: None: a TrivialTarget. writer, or logger by its newer name: see hive.approximation.writers.
+    target: None: a TrivialTarget. writer: see hive.approximation.writers.
 
     non_finite: how a step treats a gradient with NaN or infinity. "raise": raises NotFinite, which names the parameter;
         "skip": clears the gradient and changes nothing; "accept": does not check.
@@ -216,13 +216,13 @@ class Approximation:
         return value.total
 
     def part_of(self, loss: Tensor | None, parameters: Sequence[nn.Parameter] | None = None) -> Part:
-        """Returns the Part that a GradientReceiver receives for this loss. Raises NetworkError as `scaled`."""
+        """Returns the Part of this loss for a GradientReceiver. Raises NetworkError for the same losses as `scaled`."""
         if loss is None:
             raise self._no_loss()
         return Part(self.scaled(loss), self.inputs, parameters)
 
     def refuse_untrainable(self) -> None:
-        """Raises NetworkError without an optimizer. Called before the backward pass, so that it leaves no gradients."""
+        """Raises NetworkError without an optimizer: before the backward pass, so that no gradients are left."""
         self.require_optimizer("learn")
 
     def finish_backward(self, *losses: Tensor) -> Self:
@@ -241,8 +241,8 @@ class Approximation:
         """Makes a backward pass of `loss * loss_scaling`, without a step; returns self.
 
         The next step applies the mean of the gradients since the last one, weighted by `weight`, which is positive and
-        finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`. Raises NetworkError as
-        `reinforce`, and in a run.
+        finite. Without an optimizer the gradient of `weight * loss` is added to `.grad`. Raises NetworkError in
+        the cases of `reinforce`, and always in a run.
         """
         refuse_weight(weight)
         if self.receiver is not None:
@@ -370,7 +370,7 @@ class Approximation:
 
     @property
     def _checks(self) -> bool:
-        """Whether a step checks its gradient. A GradScaler overflows on purpose, so its gradients always are."""
+        """Whether a step checks its gradient. It always does with a GradScaler, which overflows on purpose."""
         return self.non_finite != "accept" or self.scaler is not None
 
     def _parts(self) -> list[tuple[str, Any]]:
@@ -384,7 +384,7 @@ class Approximation:
         )
 
     def require_optimizer(self, what: str) -> Optimizer:
-        """Returns the torch optimizer. Raises NetworkError, which names the action `what`, without one."""
+        """Returns the torch optimizer. Without one, raises NetworkError, which names the action `what`."""
         if self.receiver is not None:
             raise self._steps_in_a_run()
         if self.optimizer is None:
@@ -393,7 +393,8 @@ class Approximation:
 
     def _steps_in_a_run(self) -> NetworkError:
         return NetworkError(
-            f"the learner of the run steps `{self.name}`", hint="yield reinforce(loss, samples=n), or jointly(...)"
+            f"`{self.name}` cannot make a step in a run: the learner does",
+            hint="yield reinforce(loss, samples=n), or jointly(...)",
         )
 
     def _no_gradient(self) -> NetworkError:

@@ -19,7 +19,7 @@ In both styles `loss_scaling` multiplies the gradient that enters the model from
 heads.
 
 A waiting graph costs memory. It is released when no gradient can arrive any more, because the program has dropped its
-features and everything computed from them. `cache_size` bounds the number of the others.
+features and everything computed from them. `cache_size` bounds the number of the graphs that still wait.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class FeatureNetwork(Approximation):
         if not arrived and self._learns_nothing:
             return
         if not arrived:
-            raise NetworkError(f"no gradient has reached `{self.name}` from a head", hint="reinforce the heads before")
+            raise NetworkError(f"no gradient has reached `{self.name}` from a head", hint="reinforce the heads first")
         self._waiting = []
         gradients = [waiting.gradient * self.loss_scaling for waiting in arrived if waiting.gradient is not None]
         torch.autograd.backward([waiting.features for waiting in arrived], gradients)
@@ -179,7 +179,7 @@ class FeatureNetwork(Approximation):
         return loss
 
     def count_backward(self, weight: float = 1.0) -> None:
-        """Accumulates the gradient after a backward pass of the heads' losses times `weight`."""
+        """Accumulates the gradient that a backward pass of `weight` * the heads' losses has just left."""
         if self.style == "detached":
             self.accumulate(weight=weight)
         else:

@@ -3,8 +3,8 @@
     backward pass   .grad ──add(optimizer, weight)──> GradAccumulator      .grad is None again
     step            .grad <──restore()── sum of weight * gradient / sum of weights
 
-hive.gradients computes the sums: one block for any number of passes, with the reduction of a run. The parameters are
-all those of the optimizer, even if other models own them.
+hive.gradients computes the sums. They need one block, whatever the number of passes, and use the reduction of a run.
+The parameters are all those of the optimizer, even if other models own them.
 """
 
 from __future__ import annotations

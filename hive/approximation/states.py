@@ -11,7 +11,7 @@ A model is always called with one batch axis, and its result is reshaped to the 
 
 The value of a terminal state must be 0 even if its observation or the model's output for it is not finite. Setting the
 value afterwards is not enough: the backward pass would multiply its gradient 0 by an infinity in the model, which is
-NaN. So `over_live_states` replaces it by another state for the model, and `masked` then sets the value.
+NaN. So `over_live_states` replaces the terminal state by another one for the model, and `masked` then sets the value.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def leading_shape(states: States) -> torch.Size:
     observation, mask = observation_of(states), _mask_of(states)
     if mask is None:
         if observation.dim() == 0:
-            raise NetworkError("observations [] have no axis of states", hint=HINT)
+            raise NetworkError("observations of shape [] have no batch axis", hint=HINT)
         return observation.shape[:1]
     if observation.shape[: mask.dim()] != mask.shape:
         raise NetworkError(
@@ -124,7 +124,7 @@ def masked(values: Tensor, states: States, terminal: Tensor | None = None) -> Te
 def with_observation(states: States, features: Tensor) -> States:
     """Returns a copy of the states with `features` as observations and everything else unchanged.
 
-    Raises NetworkError for an object that is neither a mapping, a dataclass nor has `update(name, value)`.
+    Raises NetworkError for an object that is neither a mapping nor a dataclass and has no method `update(name, value)`.
     """
     if isinstance(states, Tensor):
         return features
@@ -147,8 +147,9 @@ def action_tensor(
     """Returns discrete actions as int64 [*leading] on `device`.
 
     actions: a tensor, or a list of numbers or of tensors, one action for each state. count: the size of the action
-    space. Raises NetworkError for a wrong number of actions, which would be broadcast, for actions that are not whole
-    numbers, and for actions in host memory that are not below `count`; checking on another device would synchronise it.
+    space. Raises NetworkError if the number of actions is wrong (torch would broadcast them), if they are not whole
+    numbers, or if actions in host memory are not below `count`. On another device the last check is left out, because
+    it would synchronise the device.
     """
     if not isinstance(actions, Tensor):
         if not isinstance(actions, Iterable) or any(isinstance(action, str) for action in actions):
@@ -162,7 +163,7 @@ def action_tensor(
     outside = count is not None and actions.device.type == "cpu" and ((actions < 0) | (actions >= count))
     if isinstance(outside, Tensor) and bool(outside.any()):
         found = f"{int(actions.min())} to {int(actions.max())}"
-        raise NetworkError(f"actions from {found} are not all among {count}", hint="actions are counted from 0")
+        raise NetworkError(f"actions range from {found}, but there are only {count}", hint="actions are counted from 0")
     return actions.to(device, torch.int64)
 
 

@@ -9,7 +9,7 @@
     target       update the target network
     checkpoint   call the checkpointer
 
-The gradient comprises all parameters of the optimizer, even those of other models, because the step applies them. This
+The gradient comprises all parameters of the optimizer, even those of other models, because the step changes them. This
 module has the first three stages, on lists of parameters; `Approximation.step` has all eight.
 """
 
@@ -77,7 +77,7 @@ def scale_gradients(parameters: Sequence[Tensor], factor: float) -> None:
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Returns the Euclidean norm of all gradients together, a scalar: NaN or infinite only if a gradient is.
+    """Returns the Euclidean norm of all gradients together, a scalar; not finite only if some gradient is not.
 
     The squares of large float32 numbers overflow; the norm is then computed again in float64.
     """
@@ -99,7 +99,8 @@ def refuse_weight(weight: float) -> None:
     """Raises NetworkError for a weight of a loss that is not positive and finite."""
     if not 0.0 < weight < math.inf:
         raise NetworkError(
-            f"the weight of a loss must be positive and finite, got {weight}", hint="for example its samples"
+            f"the weight of a loss must be positive and finite, got {weight}",
+            hint="for example the number of samples in the loss",
         )
 
 

@@ -1,6 +1,6 @@
 """Commands that control a live run: `pause`, `save`, `set`, `scale`, `down`. (`resume` is in `hive.cli.up`.)
 
-Each sends a request to the run's supervisor and waits until it is done. A long wait is reported, with its reason.
+Each sends a request to the run's supervisor and waits until it is done. `pause`, `save` and `down` report a long wait.
 Ctrl-C ends the command but does not cancel the request.
 """
 

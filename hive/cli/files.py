@@ -16,7 +16,7 @@ __all__ = ["add_config", "add_init"]
 def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
-        description="Write a short config for an environment, with comments on every key.",
+        description="Write a short config for an environment, with the most common keys, each with a comment.",
         epilog="example: hive init CartPole-v1 -o cartpole.toml",
     )
     init.add_argument("env", help="a Gymnasium environment id, or package.module:Class")

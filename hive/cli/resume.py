@@ -1,7 +1,7 @@
 """Prepares an ended run to be resumed: selects the checkpoint and removes records of updates after it.
 
-A run continues in its own directory, under its own name and on the same axes. Metrics of updates that will be repeated
-are removed, and so are checkpoints later than the selected one. A finished run needs a new goal.
+A run continues in its own directory, under its own name and in the same curves. Metrics of updates that will be
+repeated are removed, and so are checkpoints later than the selected one. A finished run needs a new goal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hive.records import (
 
 __all__ = ["prepare"]
 
-DISTURBING_EVENTS = ("died", "scaled", "set")  # kinds of events after which a run is not bit-identical to others
+DISTURBING_EVENTS = ("died", "scaled", "set")  # events after which a run is not bit-identical to an undisturbed one
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
@@ -46,7 +46,7 @@ STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.op
 
 
 def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | None = None) -> RunDirectory:
-    """Prepare the run that `text` selects to be resumed, and return its directory.
+    """Prepare to resume the run that `text` selects, and return its directory.
 
     exact: resume from the last scheduled checkpoint.
     sets: changes to the run's config, as for `--set`.

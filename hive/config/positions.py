@@ -21,7 +21,7 @@ __all__ = ["Mark", "Path", "Positions", "mark"]
 
 Path = tuple[str | int, ...]
 
-PATH_DEPTH = 8  # maximum parts of a path: the config's keys have two; unlimited, `a.a.a...` takes quadratic memory
+PATH_DEPTH = 8  # maximum parts of a path; keys have two. Without a limit, `a.a.a...` would take quadratic memory
 LINE_WIDTH = 100  # maximum characters of a line in an error; a longer line is cut around the mark
 LEAD = 20  # characters that are kept before the mark in a line that is cut
 

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
-EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: a collector's default, so an evaluator needs no more memory
+EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
@@ -130,7 +130,7 @@ class EnvConfig:
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
     vector: str = key(
         "auto",
-        '"python": hive steps single environments; "native": vectorised class; "auto": python where possible',
+        '"python": hive steps single environments; "native": its own vector class; "auto": python where possible',
         choices=("auto", "python", "native"),
     )
 
@@ -150,7 +150,7 @@ class CollectionConfig:
     rollout: int = key(32, "steps per environment in one rollout", minimum=1)
     communication: str = key(
         "pipelined",
-        'policy that acts: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": any',
+        'policy that acts: "synchronous": newest; "pipelined": max_lag versions older; "asynchronous": latest',
         choices=tuple(LAGS),
     )
     max_lag: int = key(
@@ -318,7 +318,7 @@ class CheckpointConfig:
     )
     autosave_s: float = key(
         300.0,
-        "save off schedule after this many seconds without a checkpoint (not exact to resume); 0: never",
+        "write an extra checkpoint after this many seconds without one (a resume from it is not exact); 0: never",
         minimum=0,
     )
     keep: int = key(3, "how many of the newest are kept, besides the best one and the newest scheduled one", minimum=1)

@@ -117,6 +117,6 @@ def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
         return
     if bool(((actions < 0) | (actions >= limits)).any()):
         raise NetworkError(
-            f"actions from {int(actions.min())} to {int(actions.max())} are not all among {limits.tolist()}",
+            f"actions range from {int(actions.min())} to {int(actions.max())}, but there are only {limits.tolist()}",
             hint="actions are counted from 0",
         )

@@ -130,7 +130,7 @@ STEPS: dict[str, Callable[[Approximation], Any]] = {
 @pytest.mark.parametrize("call", STEPS.values(), ids=STEPS.keys())
 def test_calls_that_need_an_optimizer_are_refused(call: Callable[[Approximation], Any]) -> None:
     receiver, model = Received(), line()
-    with pytest.raises(NetworkError, match="the learner of the run steps `q`") as error:
+    with pytest.raises(NetworkError, match="`q` cannot make a step in a run") as error:
         call(Approximation(model, receiver, name="q"))
     assert "reinforce(loss, samples=n)" in error.value.hint
     assert gradient(model) is None

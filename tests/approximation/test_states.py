@@ -102,7 +102,7 @@ def test_a_terminal_row_replaces_the_output_of_the_model() -> None:
         (None, "NoneType"),
         ({"image": ROWS}, "dict"),
         ({"observation": [1.0]}, "list as `observation`"),
-        (torch.tensor(1.0), "no axis of states"),
+        (torch.tensor(1.0), "no batch axis"),
         ({"observation": ROWS, "mask": torch.ones(3)}, r"mask \[3\] does not fit observations \[4, 3\]"),
     ],
 )

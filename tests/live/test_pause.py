@@ -82,9 +82,10 @@ def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, t
             assert status["channels"]["rollouts"]["produced"] % 2 == 0, "whole rounds"
             times.append(counters(status)["train_s"])
             at_rest(status, paused(house, client))
-            if pause == 1:  # a save that nobody scheduled is inexact to go on from, and changes nothing in the run
+            if pause == 1:  # an extra checkpoint, or the one of the schedule if that is of this turn
                 saved = house.hive("save", "part-1")
-                assert (saved.returncode, checkpoint_at(saved.stdout.strip()).scheduled) == (0, False), saved.stderr
+                assert saved.returncode == 0, saved.stderr
+                assert checkpoint_at(saved.stdout.strip()).update > 0
             client.resume()
     house.until(lambda: directory.summary_file.exists())
     house.until(lambda: not house.processes())

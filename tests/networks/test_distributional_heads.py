@@ -123,5 +123,5 @@ def test_impossible_heads_are_refused() -> None:
         with pytest.raises(NetworkError, match="needs a discrete action"):
             make()
     head = quantile()
-    with pytest.raises(NetworkError, match="not all among 2"):
+    with pytest.raises(NetworkError, match="but there are only 2"):
         head.loss(torch.zeros(3, 2, 3), torch.zeros(3, 3), ACTIONS + 1)

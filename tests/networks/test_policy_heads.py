@@ -44,7 +44,7 @@ def test_entropy_is_taken_from_the_loss_of_a_policy() -> None:
 
 
 def test_a_policy_refuses_actions_that_there_are_not() -> None:
-    with pytest.raises(NetworkError, match="actions from 0 to 2 are not all among 2"):
+    with pytest.raises(NetworkError, match="actions range from 0 to 2, but there are only 2"):
         PolicyHead(HeadParameters("policy"), Discrete(2)).loss(LOGITS, ADVANTAGES, torch.tensor([0, 1, 2]))
 
 

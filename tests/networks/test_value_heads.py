@@ -66,5 +66,5 @@ def test_other_actions_are_refused() -> None:
         with pytest.raises(NetworkError, match="a `q` head needs a discrete action") as error:
             head(HeadParameters("q"), Box((1,), (0.0,), (1.0,)))
         assert "`value` head" in error.value.hint
-    with pytest.raises(NetworkError, match=r"actions from 1 to 3 are not all among 3"):
+    with pytest.raises(NetworkError, match=r"actions range from 1 to 3, but there are only 3"):
         QHead(HeadParameters("q"), ACTION).loss(VALUES, TARGETS, torch.tensor([1, 3]))
