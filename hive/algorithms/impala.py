@@ -5,8 +5,9 @@
 over the valid steps of a share of a round. The targets v and the advantages A are those of V-trace: each step is
 weighted by pi(a|s) / mu(a|s), clipped at `rho_clip`, and the steps after it by the same ratio clipped at `c_clip`. mu
 is the behaviour policy, whose log probabilities are in the rollout. pi and V come from the forward pass that the loss
-differentiates, as constants. If pi = mu, this is A2C with `gae_lambda`-returns, except that an advantage looks one step
-ahead, to v. With `gae_lambda = 1` the gradient is that of A2C. Truncated episodes are bootstrapped as in A2C.
+differentiates; in v and A they are constants. If pi = mu, this is A2C with `gae_lambda`-returns, except that an
+advantage looks one step ahead, to v. With `gae_lambda = 1` the gradient is that of A2C. Truncated episodes are
+bootstrapped as in A2C.
 """
 
 from __future__ import annotations

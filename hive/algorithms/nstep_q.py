@@ -35,7 +35,7 @@ class NStepQ:
     """Makes one gradient per share of a round.
 
     distribution: Categorical, that of a discrete action. workers: not used. round_steps: environment steps in a round
-    of the whole run, which converts `exploration_steps` to rollouts. Raises TopologyError for other actions.
+    over all collectors; it converts `exploration_steps` to rollouts. Raises TopologyError for other actions.
     """
 
     statistics: tuple[str, ...] = ("q_loss", "q_mean", "q_max", "td_error")

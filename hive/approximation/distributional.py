@@ -26,7 +26,7 @@ __all__ = ["QDist", "QDistModule"]
 class QDistModule(nn.Module):
     """Computes probabilities from `model`, which returns logits [N, n_actions * n_atoms] or [N, n_actions, n_atoms].
 
-    `atoms` is the support, `terminal` the distribution of the return 0 on it (the mass is on the atom 0, or split
+    `atoms` is the support, `terminal` the distribution of the return 0 on it (the mass is on the atom at 0, or split
     between the two atoms beside 0), both float32 [n_atoms]. They are buffers, so they are saved, moved and copied with
     the parameters.
     """
@@ -69,7 +69,7 @@ class QDist(Approximation):
     v_min, v_max: the ends of the support, in the unit of the returns; 0 must lie between them.
     Other arguments: as for Approximation.
 
-    Raises NetworkError if 0 does not, and for fewer than 2 atoms.
+    Raises NetworkError if 0 is not between v_min and v_max, and for fewer than 2 atoms.
     """
 
     model: QDistModule

@@ -49,7 +49,7 @@ def jointly(
     samples, statistics: as for `Approximation.reinforce`; the default statistics are those of typed losses, in order.
 
     Raises NetworkError, before any backward pass, if two approximations share a parameter, if only some are part of a
-    run, and as `reinforce`.
+    run, and where `reinforce` raises it.
     """
     if not parts:
         raise NetworkError("no losses are given")
@@ -100,7 +100,7 @@ def _own_parameters(approximations: Sequence[Approximation]) -> dict[Approximati
             if other is not approximation:
                 raise NetworkError(
                     f"`{other.name}` and `{approximation.name}` share parameters, which jointly() does not support",
-                    hint="heads on shared features are learned by reinforce_jointly",
+                    hint="train heads on shared features with reinforce_jointly",
                 )
         groups[approximation] = group
     return groups

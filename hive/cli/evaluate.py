@@ -118,7 +118,7 @@ def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace
     from hive.workers import evaluate
 
     config = load_config(run.resolved_file, options.set)
-    policy = load(str(checkpoint.path), own_code=True)  # the config's user code, which `hive resume` executes too
+    policy = load(str(checkpoint.path), own_code=True)  # executes the config's user code, as `hive resume` does
     name = f"{run.name} {checkpoint.path.name}"
     try:
         return evaluate(

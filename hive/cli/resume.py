@@ -40,7 +40,7 @@ HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
     *("run.name", "run.stop_at_return", "run.init_from"),
 )
-GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # keys of which a finished run needs a new value
+GOAL_KEYS = ("run.steps", "run.stop_at_return", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
 STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
 

@@ -39,13 +39,13 @@ __all__ = [
     "start",
 ]
 
-RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about a hundred
+RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block: a started process must be stored before it can be ended."""
+    """Defer Ctrl-C to the end of the block: Ctrl-C can end a started process only once a variable refers to it."""
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
     try:
@@ -169,7 +169,7 @@ def raise_failure(directory: RunDirectory, code: int) -> None:
     error.exit_code = stored["exit_code"]
     if error.exit_code == ConfigError.exit_code:
         discard(directory)
-    elif stored["traceback"] and str(directory.crashes) not in error.hint:  # the hint names an existing crash report
+    elif stored["traceback"] and str(directory.crashes) not in error.hint:  # else the hint already names a crash report
         crash = directory.crash_file("topology", 1)
         crash.write_text(stored["traceback"])
         error.hint = error.hint or f"the traceback is in {crash}"

@@ -97,7 +97,7 @@ class TargetConfig(AlgorithmConfig):
 
     target_interval: int = key(100, "updates between two changes of the target network", minimum=1)
     target_rate: float = key(
-        1.0, "weight of the new values in such a change; 1: the target becomes a copy", above=0, maximum=1
+        1.0, "weight of the new values when the target network changes; 1: it becomes a copy", above=0, maximum=1
     )
 
 
@@ -181,7 +181,7 @@ class NStepQConfig(TargetConfig):
     )
     exploration_steps: int = key(
         200_000,
-        "environment steps from exploration_start to exploration_end; the rollout's number decides",
+        "environment steps from exploration_start to exploration_end, counted by the rollout's number",
         minimum=1,
         fixed=SCHEDULE_FIXED,
     )

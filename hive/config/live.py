@@ -1,4 +1,4 @@
-"""Checks a change to a key of [algorithm] during a run: the limits of the file apply, and some keys are fixed.
+"""Checks a change to a key of [algorithm] during a run: the limits for a config file apply, and some keys are fixed.
 
 A key is fixed if it determines the layout of shared memory or the number of gradients in a round; its declaration gives
 the reason (`fixed`). This module only returns a new table; hive.algorithms.parameters applies it to running objects.

@@ -242,7 +242,7 @@ class NetworkConfig:
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(
-        False, "divide rewards by the standard deviation of their discounted sum, over all steps so far"
+        False, "divide rewards by the deviation of their discounted sum, over all steps so far"
     )
     normalize_observations: bool = key(
         False, "normalise observations to mean 0 and standard deviation 1, over all steps so far"

@@ -70,8 +70,6 @@ from hive.networks.network import (
     heads_of,
 )
 from hive.networks.normalization import (
-    OBSERVATIONS,
-    REWARDS,
     NormalizedNetwork,
     Normalizer,
     merge,
@@ -127,9 +125,7 @@ __all__ = [
     "HEADS",
     "HIDDEN_GAIN",
     "LOG_STD_BOUNDS",
-    "OBSERVATIONS",
     "RECURRENT_STATE",
-    "REWARDS",
     "ActionDistribution",
     "ActionSpec",
     "Architecture",

@@ -31,8 +31,6 @@ from hive.errors import NetworkError
 from hive.networks.spaces import InputSpec
 
 __all__ = [
-    "OBSERVATIONS",
-    "REWARDS",
     "NormalizedNetwork",
     "Normalizer",
     "merge",

@@ -87,7 +87,7 @@ class TorchArchitecture(Architecture):
         self.updates = 0
         self._refuse_decay_of_frozen()
 
-    # Allocated by the first training: a network that only acts, or that is part of a run, needs none of these blocks.
+    # The first training allocates these blocks: a network that only acts, or is part of a run, needs none of them.
 
     @functools.cached_property
     def _gradient(self) -> Floats:

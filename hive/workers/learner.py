@@ -40,7 +40,8 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
-from hive.networks import OBSERVATIONS, REWARDS, NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
+from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
+from hive.networks.normalization import OBSERVATIONS, REWARDS
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]

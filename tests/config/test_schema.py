@@ -71,6 +71,7 @@ DEFAULTS = {
     "network.middleware": (64, 64),
     "network.activation": "tanh",
     "network.module": None,
+    "network.normalize_rewards": False,
     "network.normalize_observations": False,
     "network.separate_networks": True,
     "network.policy_head": None,

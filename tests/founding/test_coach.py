@@ -67,7 +67,15 @@ PARAMETERS: dict[str, Any] = {
 }
 
 # hive's, after Coach's
-OWN_PARAMETERS = ["weight_decay", "momentum", "module", "normalize_observations", "gradient_averaging", "clip_stage"]
+OWN_PARAMETERS = [
+    "weight_decay",
+    "momentum",
+    "module",
+    "normalize_observations",
+    "normalize_rewards",
+    "gradient_averaging",
+    "clip_stage",
+]
 
 REQUIRED = inspect.Parameter.empty
 

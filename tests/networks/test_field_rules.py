@@ -84,6 +84,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "momentum": BETAS,
         "module": FUNCTIONS,
         "normalize_observations": ["yes", 1, None],
+        "normalize_rewards": ["yes", 1, None],
         "gradient_averaging": ["max", None, ["sum"]],
         "clip_stage": ["never", None],
     },
