@@ -29,6 +29,7 @@ MOST_AT_ONCE = 2  # cells: each takes about one core
 LOOK_S = 0.5  # between two looks at the running cells
 VARIANTS: dict[str, list[str]] = {
     "": [],
+    "half": ["half"],
     "synchronous": ["collection.communication=synchronous"],
     "asynchronous": ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
 }

@@ -1,8 +1,9 @@
 """One cell of hive: trains a task with one seed, judges the policy, prints one JSON object.
 
-    python hive_cell.py SEED [KEY=VALUE ...] < settings.json
+    python hive_cell.py SEED [half] [KEY=VALUE ...] < settings.json
 
-The run is that of `hive up`, in processes of its own, in a temporary folder. More keys are those of a variant.
+The run is that of `hive up`, in a temporary folder. The other words belong to a variant: `half` makes rollouts of half
+the length, so that the two half rounds in flight of a pipelined run are as much data as one round of the task.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def curve_of(run: Path) -> list[tuple[int, float, float]]:
 
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
-        directory, seconds = train([*keys_of(settings, seed), *variant], Path(folder))
+        given = {**settings, "rollout": settings["rollout"] // 2} if "half" in variant else settings
+        keys = [*keys_of(given, seed), *(word for word in variant if word != "half")]
+        directory, seconds = train(keys, Path(folder))
         summary = json.loads((directory / "summary.json").read_text())
         policy = hive.load(str(directory))
         return {
