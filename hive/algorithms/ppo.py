@@ -6,14 +6,14 @@
 
 Advantages A and lambda-returns R are computed once, with the weights at the beginning of the round. Each of `epochs`
 epochs permutes the share and divides it into `minibatches` slices. Every worker has the same number of slices, and all
-workers together make one update of their slices m of epoch e.
+workers together make one update from slice m of epoch e of every worker.
 
 normalize_over = "minibatch": each worker normalises the advantages of each of its slices separately; a single sample
 stays as it is. "round": advantages are normalised over the whole round. With several workers a round then first yields
 this worker's moments, and receives those of all workers.
 
-target_kl: a worker whose next slice has diverged too far makes no more gradients in this round. The gradients of the
-other workers still count: each worker judges its own slices.
+target_kl: a worker that finds the policy too far from the acting one on its next slice makes no more gradients in this
+round. The gradients of the other workers still count: each worker judges its own slices.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class PPO:
     def _too_far(self, loss: PPOLoss) -> bool:
         """Whether the policy has left the acting one by more than `target_kl` allows, judged before the step.
 
-        1.5 times, as in OpenAI's Spinning Up and in Stable-Baselines3.
+        The limit is 1.5 times `target_kl`, as in OpenAI's Spinning Up and in Stable-Baselines3.
         """
         if not self.config.target_kl:
             return False

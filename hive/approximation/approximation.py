@@ -152,7 +152,7 @@ class Approximation:
             self.checkpointer.include(self)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Calls the model with a graph, in its current mode, and returns its outputs."""
+        """Calls the model in its current mode, recording the autograd graph, and returns its outputs."""
         outputs = self.model(*inputs)
         self.inputs = inputs
         return outputs if self.receiver is None else self.receiver.watch(outputs)
@@ -188,8 +188,8 @@ class Approximation:
         samples: the number of samples in the mean loss, in a run the weight of the gradient. With 0 there is no update.
         statistics: numbers stored in `statistics`; a typed loss replaces them by its statistics.
 
-        Raises NetworkError without a loss, for one that does not depend on any parameter, and as `step`; in a run also
-        without `samples`, and for a loss of outputs of earlier weights.
+        Raises NetworkError without a loss, for one that does not depend on any parameter, and in the cases of `step`;
+        in a run also without `samples`, and for a loss of outputs of earlier weights.
         """
         if samples == 0:  # no update; in a run it is a gradient of weight 0, which the learner waits for
             if self.receiver is not None:
@@ -259,7 +259,7 @@ class Approximation:
         torch.autograd.backward(total if weight == 1.0 else weight * total)
 
     def scaled(self, loss: Any) -> Tensor:
-        """Returns `loss * loss_scaling`, for a custom backward pass of several losses, followed by `step()` of each.
+        """Returns `loss * loss_scaling`, for a custom backward pass of several losses. Then `step()` each of them.
 
         Raises NetworkError for anything but a scalar tensor with a graph.
         """
@@ -289,7 +289,7 @@ class Approximation:
     def step(self, loss: Tensor | None = None) -> Self:
         """Makes an update with the present gradients and sets `report`; returns self.
 
-        loss: only logged. Raises NetworkError without an optimizer or gradients, and with non_finite="raise" NotFinite;
+        loss: only logged. Raises NetworkError without an optimizer or gradients, NotFinite if non_finite="raise";
         the gradient is then cleared, and nothing else changes.
         """
         optimizer = self.require_optimizer("step")

@@ -35,7 +35,7 @@ class GradientReceiver(Protocol):
     """The interface of an object that receives the gradients of approximations on one network."""
 
     def watch(self, outputs: Outputs) -> Outputs:
-        """Marks outputs of the bound weights, and returns them: a loss of them is refused once others are bound."""
+        """Marks and returns outputs of the bound weights. Once other weights are bound, a loss on these is refused."""
 
     def reinforce(self, parts: Sequence[Part], samples: int | None, statistics: Sequence[float]) -> None:
         """Computes one gradient from the parts, a mean over `samples`; an empty list is a gradient of 0 samples.

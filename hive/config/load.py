@@ -136,7 +136,7 @@ class _Loader:
         return config
 
     def _algorithm(self, name: str) -> type:
-        """Return the [algorithm] table. A custom algorithm, maybe a subclass, has those of the scheme's algorithm."""
+        """Return the [algorithm] table. A custom algorithm has the keys of the scheme's algorithm."""
         if is_reference(name):
             name = str(self.defaults.get("algorithm.name", keys_of(AlgorithmConfig)["name"].default))
         return ALGORITHMS.get(name, AlgorithmConfig)

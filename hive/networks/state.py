@@ -25,7 +25,7 @@ __all__ = ["StateLayout"]
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-# Blocks whose views are cached, more than a board has; the limit bounds the memory for scripts with ever new blocks.
+# The greatest number of blocks whose views are cached. A board has fewer; scripts may always use new blocks.
 VIEWED_BLOCKS = 128
 
 

@@ -1,4 +1,4 @@
-"""Weights and rollouts in library mode, as copies outside shared memory."""
+"""Weights and rollouts for scripts that use these classes without a run, as copies outside shared memory."""
 
 from __future__ import annotations
 

@@ -68,10 +68,10 @@ class Cost:
 
     def over(self, documents: int) -> float:
         """CPU seconds a second."""
-        self.client.told()
+        self.client.next_status()
         before = cpu_s(self.supervisor)
         for _ in range(documents):
-            self.client.told()
+            self.client.next_status()
         return (cpu_s(self.supervisor) - before) / documents
 
 
