@@ -115,7 +115,7 @@ class ExitHandler:
         status, name = read_status(supervisor.pages, actor), supervisor.plan.actors[actor].name
         what = process.why or (f"{failed.error}: {failed.text}" if failed else str(how))
         where = f"in `{failed.doing if failed else status.phase or 'start'}`"
-        where += "" if failed or not status.since_ns else f" since {status.doing_s:.1f} s"
+        where += "" if failed or not status.since_ns else f" after {status.doing_s:.1f} s"
         process.record_exit(how, supervisor.clock.now_ns(), supervisor.settings.window_s)
         supervisor.exact &= bool(supervisor.ending)  # a restart after the run's goal changes no weights
         refusal = self._refusal(process, how, failed)

@@ -118,7 +118,7 @@ def test_views_cost_nothing_and_leave_nothing(house: House) -> None:
                 view.watch()
             together = cost.over(DOCUMENTS)
             for view in views:
-                assert all(view.told()["state"] == "running" for _ in range(DOCUMENTS))
+                assert all(view.next_status()["state"] == "running" for _ in range(DOCUMENTS))
         house.until(lambda: descriptors(cost.supervisor) == held)
         assert together - alone < CORE_OF_A_VIEW * VIEWS
 

@@ -51,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def told(simulation: Simulation) -> tuple[Any, ...]:
     """Story, events and ending. Real time that a page or the optimizer_state holds is left out."""
-    events = [re.sub(r" since \d+\.\d s", "", event) for event in simulation.events]
+    events = [re.sub(r" after \d+\.\d s", "", event) for event in simulation.events]
     outcome = simulation.outcome
     assert outcome is not None
     ending = outcome.state, outcome.reason, outcome.exact, outcome.restarts, outcome.channels, outcome.digest

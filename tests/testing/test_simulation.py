@@ -117,7 +117,7 @@ def topology(total: int = 60, *, shared: bool = False, patient: bool = True, **c
 
 def told(simulation: Simulation) -> tuple[Any, ...]:
     """Return the whole result of a simulation, except `since`, which is real time on a killed process's page."""
-    events = [re.sub(r" since \d+\.\d s", "", event) for event in simulation.events]
+    events = [re.sub(r" after \d+\.\d s", "", event) for event in simulation.events]
     s = simulation
     return s.history, events, s.callbacks, s.virtual_s, s.outcome, s.wrong, [repr(error) for error in s.errors]
 
