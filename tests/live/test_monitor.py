@@ -113,7 +113,7 @@ def test_one_that_hangs_in_a_step_and_one_that_is_stopped_are_named(house: House
         words = seen(house, poller, lambda s: row(s, "collector-0").last_words != "")
         told = row(words, "collector-0").last_words
         assert told.startswith("collector-0 died in `")
-        assert " since " in told
+        assert " after " in told
         assert "it was stopped (SIGSTOP) and so was killed" in told
         snapshot = seen(house, poller, lambda s: s.window_s >= 4 and "collector-0" not in s.bound_by)
         assert snapshot.bound_by.startswith("collectors (env ")
