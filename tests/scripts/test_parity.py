@@ -1,0 +1,58 @@
+"""`scripts/parity`: the statistics that a verdict rests on, and rows that are kept once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from comparison import cells
+from comparison.cells import Cell, Row, append_row, missing, read_rows
+from comparison.tasks import TASKS
+from comparison.verdicts import difference, improvement, interquartile_mean, overall
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"), [([1.0], 1.0), ([0.0, 1.0, 2.0, 100.0], 1.5), ([0.0, 3.0, 6.0], 3.0), ([5.0] * 7, 5.0)]
+)
+def test_the_interquartile_mean_is_that_of_the_middle_half(scores: list[float], expected: float) -> None:
+    assert interquartile_mean(np.asarray(scores)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("hive", "verdict"),
+    [
+        ([100.0, 101.0, 99.0, 100.0], "not worse"),
+        ([95.0, 94.0, 96.0, 95.0], "not worse"),
+        ([60.0, 61.0, 59.0, 60.0], "worse"),
+        ([100.0, 60.0, 130.0, 80.0], "undecided"),
+        ([100.0], "undecided"),
+    ],
+)
+def test_a_verdict_follows_the_interval_of_the_difference(hive: list[float], verdict: str) -> None:
+    """The peer has 100 and a random policy 0, so a tenth of the difference is 10."""
+    assert difference(hive, [100.0, 99.0, 101.0, 100.0], 0.0).verdict == verdict
+
+
+def test_the_score_is_0_for_a_random_policy_and_1_for_the_peer() -> None:
+    peer, low = {"a": [10.0, 10.0], "b": [-100.0, -100.0]}, {"a": 0.0, "b": -500.0}
+    assert overall(peer, peer, low).value == pytest.approx(1.0)
+    assert overall({"a": [0.0, 0.0], "b": [-500.0, -500.0]}, peer, low).value == pytest.approx(0.0)
+    assert improvement(peer, peer).value == pytest.approx(0.5)
+    assert improvement({"a": [11.0, 12.0], "b": [0.0, 0.0]}, peer).value == pytest.approx(1.0)
+
+
+def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tmp_path / "parity.csv"
+    task = TASKS["ppo-cartpole"]
+    row = Row("sb3", task.name, 1, task.digest, 100, 1.5, 499.5, 0.1, "abc", "torch=2")
+    append_row(row, [(8, 0.1, 10.0), (16, 0.2, 30.0)], results, tmp_path / "curves.csv")
+    assert read_rows(results) == [row]
+    assert (tmp_path / "curves.csv").read_text().splitlines()[1:] == [
+        f"sb3,ppo-cartpole,1,{task.digest},8,0.1,10.0",
+        f"sb3,ppo-cartpole,1,{task.digest},16,0.2,20.0",
+    ]
+    left = list(missing(["random", "sb3"], [task.name], 2, [row]))
+    assert left == [Cell("random", task.name, 1), Cell("sb3", task.name, 2)]
+    monkeypatch.setitem(cells.TASKS, task.name, TASKS["a2c-cartpole"])
+    assert read_rows(results) == [], "rows of other settings do not count"
