@@ -32,6 +32,18 @@ VARIANTS: dict[str, list[str]] = {
     "half": ["half"],
     "synchronous": ["collection.communication=synchronous"],
     "asynchronous": ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
+    "defaults": ["defaults"],
+    "defaults-32": ["defaults", "collection.rollout=32", "algorithm.minibatches=4"],
+    "defaults-64": ["defaults", "collection.rollout=64", "algorithm.minibatches=8"],
+    "defaults-128": ["defaults", "collection.rollout=128", "algorithm.minibatches=16"],
+    "defaults-128-64": ["defaults", "collection.rollout=128", "algorithm.minibatches=32"],
+    "defaults-128-10": [
+        *("defaults", "collection.rollout=128", "algorithm.minibatches=32"),
+        *("algorithm.epochs=10", "algorithm.entropy_weight=0"),
+    ],
+    "defaults-128-0": [
+        *("defaults", "collection.rollout=128", "algorithm.minibatches=32", "algorithm.entropy_weight=0"),
+    ],
 }
 """Variant of hive -> its additional keys."""
 

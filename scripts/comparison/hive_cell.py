@@ -1,9 +1,10 @@
 """One cell of hive: trains a task with one seed, judges the policy, prints one JSON object.
 
-    python hive_cell.py SEED [half] [KEY=VALUE ...] < settings.json
+    python hive_cell.py SEED [half] [defaults] [KEY=VALUE ...] < settings.json
 
 The run is that of `hive up`, in a temporary folder. The other words belong to a variant: `half` makes rollouts of half
-the length, so that the two half rounds in flight of a pipelined run are as much data as one round of the task.
+the length, so that the two half rounds in flight of a pipelined run are as much data as one round of the task;
+`defaults` leaves the hyper-parameters of the task out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ import hive
 from comparison.judge import judge
 
 RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # what Stable-Baselines3's A2C has
+
+WORDS = ("half", "defaults")  # of a variant, which are no keys
+DEFAULTS = ("run.", "env.", "network.", "record.")  # the keys of a task that remain with `defaults`
 
 
 def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
@@ -62,10 +66,11 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
     ]
 
 
-def train(keys: list[str], home: Path) -> tuple[Path, float]:
+def train(keys: list[str], home: Path, config: Path | None = None) -> tuple[Path, float]:
     """Runs `hive up` to its end; returns the run's folder and the seconds, start-up included."""
-    config = home / "run.toml"
-    config.write_text("")
+    if config is None:
+        config = home / "run.toml"
+        config.write_text("")
     words = [word for key in keys for word in ("--set", key)]
     begun = time.perf_counter()
     done = subprocess.run(
@@ -91,7 +96,9 @@ def curve_of(run: Path) -> list[tuple[int, float, float]]:
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
         given = {**settings, "rollout": settings["rollout"] // 2} if "half" in variant else settings
-        keys = [*keys_of(given, seed), *(word for word in variant if word != "half")]
+        all_keys = keys_of(given, seed)
+        chosen = [key for key in all_keys if key.startswith(DEFAULTS)] if "defaults" in variant else all_keys
+        keys = [*chosen, *(word for word in variant if word not in WORDS)]
         directory, seconds = train(keys, Path(folder))
         summary = json.loads((directory / "summary.json").read_text())
         policy = hive.load(str(directory))

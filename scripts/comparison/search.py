@@ -1,0 +1,185 @@
+"""The command line of `scripts/search`: which settings reach an example's goal in the fewest environment steps.
+
+    scripts/search run [EXAMPLE ...]                  every drawn setting with the seeds 1 and 2
+    scripts/search judge EXAMPLE NUMBER [NUMBER ...]  these settings with seeds that the search did not use
+    scripts/search report                             the best settings of each search
+
+Rows are kept in examples/results/search.csv: a run that has a row is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.programs import BenchError, tail
+
+from comparison.cells import ROOT, append, value_of
+from comparison.command import LOOK_S, MOST_AT_ONCE, commit_of_tree
+from comparison.searches import SEARCHES, Search
+
+__all__ = ["main"]
+
+RESULTS = ROOT / "examples" / "results" / "search.csv"
+SEEDS = (1, 2)  # of the search itself
+HELD_OUT = (11, 12, 13, 14, 15)  # seeds that judge the settings which the search found
+SHOWN = 5  # settings per search in a report
+NEVER = float("inf")  # steps to a goal that a run did not reach
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of one setting. `number`: of the setting in its search; 0 is the example as it is."""
+
+    example: str
+    number: int
+    seed: int
+    keys: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run found. steps: to the goal, or to the end of the budget if `reached` is 0."""
+
+    example: str
+    number: int
+    seed: int
+    keys: str
+    reached: int
+    steps: int
+    seconds: float
+    commit: str
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="search", description="Searches the settings of the examples.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run the settings that have no row yet")
+    run.add_argument("examples", nargs="*", choices=[*SEARCHES, []], help="default: each of them")
+    run.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
+    judge = commands.add_parser("judge", help="run these settings with seeds that the search did not use")
+    judge.add_argument("examples", nargs=1, choices=list(SEARCHES))
+    judge.add_argument("numbers", nargs="+", type=int, help="numbers of settings, as the report shows them")
+    judge.set_defaults(minutes=float("inf"))
+    commands.add_parser("report", help="the best settings of each search")
+    return top
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(words)
+    if options.command == "report":
+        print(text_of(read_results()))
+        sys.exit(0)
+    chosen = [SEARCHES[name] for name in options.examples or SEARCHES]
+    held_out = options.command == "judge"
+    trials = list(missing(chosen, HELD_OUT if held_out else SEEDS, options.numbers if held_out else None))
+    sys.exit(run_trials(trials, options.minutes))
+
+
+def missing(searches: Sequence[Search], seeds: Sequence[int], numbers: Sequence[int] | None) -> Iterator[Trial]:
+    """The runs that have no row yet: of all settings, or of those with these numbers."""
+    ended = {(row.example, row.keys, row.seed) for row in read_results()}
+    for search in searches:
+        for number, settings in enumerate(search.drawn()):
+            keys = " ".join(f"{key}={toml(value)}" for key, value in settings.items())
+            for seed in seeds:
+                if (numbers is None or number in numbers) and (search.example, keys, seed) not in ended:
+                    yield Trial(search.example, number, seed, keys)
+
+
+def toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def run_trials(trials: Sequence[Trial], minutes: float) -> int:
+    waiting, failed, begun, commit = list(trials), 0, time.monotonic(), commit_of_tree()
+    running: list[tuple[Trial, subprocess.Popen[str]]] = []
+    while running or (waiting and time.monotonic() - begun < minutes * 60):
+        while waiting and len(running) < MOST_AT_ONCE and time.monotonic() - begun < minutes * 60:
+            running.append((waiting[0], start(waiting.pop(0))))
+        for one in [one for one in running if one[1].poll() is not None]:
+            running.remove(one)
+            try:
+                row = result_of(*one, commit)
+                append(RESULTS, [asdict(row)])
+                text = f"{'goal' if row.reached else 'no goal'} at {row.steps:,} steps"
+            except BenchError as error:
+                failed, text = failed + 1, str(error)
+            done = f"{len(trials) - len(waiting) - len(running)}/{len(trials)}"
+            print(f"{one[0].example} {one[0].number} seed {one[0].seed}: {text} · {done}", file=sys.stderr)
+        time.sleep(LOOK_S)
+    return 1 if failed else 0
+
+
+def start(trial: Trial) -> subprocess.Popen[str]:
+    search = SEARCHES[trial.example]
+    words = [str(search.config), str(search.most_steps), str(trial.seed), *trial.keys.split()]
+    program = [sys.executable, "-P", str(Path(__file__).with_name("search_cell.py")), *words]
+    path = [str(ROOT / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def result_of(trial: Trial, process: subprocess.Popen[str], commit: str) -> Result:
+    out, err = process.communicate()
+    if process.returncode != 0:
+        raise BenchError(f"failed with code {process.returncode}\n{tail(err)}")
+    found = json.loads(out.strip().rpartition("\n")[2])
+    head = (trial.example, trial.number, trial.seed, trial.keys)
+    return Result(*head, int(found["reached"]), found["steps"], round(found["seconds"], 2), commit)
+
+
+def read_results(path: Path = RESULTS) -> list[Result]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        kinds = {field.name: field.type for field in fields(Result)}
+        return [
+            Result(**{name: value_of(kind, record[name]) for name, kind in kinds.items()})
+            for record in csv.DictReader(file)
+        ]
+
+
+def text_of(results: Sequence[Result]) -> str:
+    """The best settings of each search by the seeds of the search, and what they did with the held-out seeds."""
+    lines: list[str] = []
+    for example in SEARCHES:
+        of = [row for row in results if row.example == example]
+        keys = {row.keys: row.number for row in of}
+        ranked = sorted(keys, key=lambda text: typical([row for row in of if row.keys == text and row.seed in SEEDS]))
+        lines += ["", f"{example}: {len(keys)} settings"]
+        shown = [text for text in ranked if text in ranked[:SHOWN] or not text or tested(of, text)]
+        lines += [f"  {line_of([row for row in of if row.keys == text], keys[text])}  {text}" for text in shown]
+    return "\n".join(lines[1:])
+
+
+def tested(rows: Sequence[Result], keys: str) -> bool:
+    return any(row.keys == keys and row.seed in HELD_OUT for row in rows)
+
+
+def line_of(rows: Sequence[Result], number: int) -> str:
+    searched, held_out = ([row for row in rows if row.seed in seeds] for seeds in (SEEDS, HELD_OUT))
+    text = f"{number:3d}  search {steps_text(typical(searched))}"
+    if held_out:
+        reached = sum(row.reached for row in held_out)
+        text += f"  held out {steps_text(typical(held_out))} ({reached} of {len(held_out)} reached)"
+    return text
+
+
+def typical(rows: Sequence[Result]) -> float:
+    """The median of the steps to the goal; of two runs the mean, so that both have to reach it."""
+    return statistics.median([row.steps if row.reached else NEVER for row in rows]) if rows else NEVER
+
+
+def steps_text(steps: float) -> str:
+    return "never" if steps == NEVER else f"{steps:,.0f}"
