@@ -11,6 +11,8 @@ from collections.abc import Mapping
 __all__ = ["OTHER_NAMES"]
 
 OTHER_NAMES: Mapping[str, str] = {
+    "action_std_init": "network.initial_deviation",
+    "activation_fn": "network.activation",
     "adam_beta1": "algorithm.adam_optimizer_beta1",
     "adam_beta2": "algorithm.adam_optimizer_beta2",
     "adam_eps": "algorithm.optimizer_epsilon",
@@ -52,10 +54,12 @@ OTHER_NAMES: Mapping[str, str] = {
     "hidden_sizes": "network.middleware",
     "hidden_units": "network.middleware",
     "horizon": "collection.rollout",
+    "init_std": "network.initial_deviation",
     "lam": "algorithm.gae_lambda",
     "lambda": "algorithm.gae_lambda",
     "layers": "network.middleware",
     "log_interval": "record.every_s",
+    "log_std_init": "network.initial_deviation",
     "lr": "algorithm.learning_rate",
     "lr_schedule": "algorithm.learning_rate_schedule",
     "make_env": "env.id",
@@ -84,6 +88,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "num_steps": "collection.rollout",
     "num_workers": "collection.workers",
     "optim": "algorithm.optimizer",
+    "ortho_init": "network.initialization",
+    "orthogonal_init": "network.initialization",
     "polyak": "algorithm.target_rate",
     "ppo_clip_ratio": "algorithm.clip_range",
     "random_seed": "run.seed",

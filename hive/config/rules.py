@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.keys import is_reference
+from hive.config.keys import is_reference, keys_of
+from hive.config.schema import NetworkConfig
 
 __all__ = ["RULES", "Rule"]
 
@@ -82,6 +83,26 @@ def _head_breach(head: str | None, module: str | None) -> str:
     return "{0} replaces the heads too" if head is not None and module is not None else ""
 
 
+def _gain_breach(gain: str) -> Callable[[float, str], str]:
+    """Return the breach of a gain: only orthogonal weights have one."""
+    usual = keys_of(NetworkConfig)[gain].default
+    return lambda value, initialization: "{0} has no gains" if value != usual and initialization == "uniform" else ""
+
+
+def _ignored_breach(name: str) -> Callable[[Any, str | None], str]:
+    """Return the breach of a key of [network] with a custom network or head, which does not read it."""
+    usual = keys_of(NetworkConfig)[name].default
+    return lambda value, custom: "{0} ignores it" if value != usual and custom is not None else ""
+
+
+GAINS = ("hidden_gain", "policy_gain", "value_gain")
+IGNORED = {
+    "module": ("initialization", *GAINS, "action_deviation", "initial_deviation"),
+    "policy_head": ("policy_gain", "action_deviation", "initial_deviation"),
+    "value_head": ("value_gain",),
+}
+"""Key of [network] for custom code -> the keys of [network] that this code does not read."""
+
 RULES = (
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
@@ -93,6 +114,12 @@ RULES = (
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
     Rule("network.policy_head", ("network.module",), _head_breach),
     Rule("network.value_head", ("network.module",), _head_breach),
+    *(Rule(f"network.{gain}", ("network.initialization",), _gain_breach(gain)) for gain in GAINS),
+    *(
+        Rule(f"network.{name}", (f"network.{custom}",), _ignored_breach(name))
+        for custom, names in IGNORED.items()
+        for name in names
+    ),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )

@@ -235,10 +235,35 @@ class GradientsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """[network]: layers and heads of the networks."""
+    """[network]: layers and heads of the networks.
+
+    The initial weights and deviations are those of OpenAI's baselines and Stable-Baselines3 (Andrychowicz et al. 2021,
+    "What Matters in On-Policy RL?", compare others). Stable-Baselines3 calls `initialization = "uniform"`
+    `ortho_init=False`, and its `log_std_init` is the logarithm of `initial_deviation`: RL Zoo's -2 is exp(-2) = 0.135.
+    """
 
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
-    activation: str = key("tanh", "activation function of these layers: tanh or relu", choices=("tanh", "relu"))
+    activation: str = key(
+        "tanh",
+        "activation function of these layers: tanh, relu, leaky_relu, elu, gelu or silu",
+        choices=("tanh", "relu", "leaky_relu", "elu", "gelu", "silu"),
+    )
+    initialization: str = key(
+        "orthogonal",
+        'initial weights: "orthogonal" with the gains below and biases 0, or "uniform": torch.nn.Linear\'s',
+        choices=("orthogonal", "uniform"),
+    )
+    hidden_gain: float = key(2.0**0.5, "gain of the initial weights of all layers but the last", above=0)
+    policy_gain: float = key(
+        0.01, "gain of the policy's last layer; a small one: first actions hardly depend on observations", minimum=0
+    )
+    value_gain: float = key(1.0, "gain of the last layer of the value, or of nstep-q's action values", minimum=0)
+    action_deviation: str = key(
+        "parameter",
+        'standard deviation of box actions: a trained "parameter", or an "output" for each observation',
+        choices=("parameter", "output"),
+    )
+    initial_deviation: float = key(1.0, "initial standard deviation of each element of a box action", above=0)
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(

@@ -50,7 +50,15 @@ from hive.networks.head_parameters import (
     SquashedPolicyHeadParameters,
 )
 from hive.networks.heads import Head, PolicyHead, ValueHead, refuse_unknown_actions
-from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
+from hive.networks.layers import (
+    ACTIVATIONS,
+    HIDDEN_GAIN,
+    activation_layer,
+    dense_layers,
+    hidden_layer,
+    orthogonal,
+    seeded,
+)
 from hive.networks.losses import (
     as_array,
     checked_tensor,
@@ -110,7 +118,7 @@ from hive.networks.spaces import (
     MultiDiscreteAction,
     Spaces,
 )
-from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, squashed_distribution_for
+from hive.networks.squashed import LOG_STD_BOUNDS, SquashedGaussian, clamp_log_std, squashed_distribution_for
 from hive.networks.state import StateLayout
 from hive.networks.torch_architecture import TorchArchitecture
 from hive.networks.value_heads import DuelingQHead, QHead, action_count, select_actions
@@ -201,6 +209,7 @@ __all__ = [
     "checked_inputs",
     "checked_tensor",
     "chosen_outputs",
+    "clamp_log_std",
     "clip_factor",
     "clip_gradient",
     "common_rows",
@@ -212,6 +221,7 @@ __all__ = [
     "first_not_finite",
     "from_module",
     "heads_of",
+    "hidden_layer",
     "is_output_number",
     "l2_loss",
     "load_module",

@@ -12,6 +12,7 @@ from torch import nn
 
 from hive.config import NetworkConfig
 from hive.errors import NetworkError, RecordError
+from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import (
     HeadParameters,
     InputEmbedderParameters,
@@ -21,6 +22,17 @@ from hive.networks.parameters import (
 
 __all__ = ["copy_arrays", "load_module", "network_parameters"]
 
+GAINS = {
+    "policy": "policy_gain",
+    "squashed_policy": "policy_gain",
+    "value": "value_gain",
+    "q": "value_gain",
+    "dueling_q": "value_gain",
+}
+"""Head -> the key of [network] that is the gain of its last layer; other heads keep the gain of their class."""
+
+DEVIATIONS = ("action_deviation", "initial_deviation")  # keys of [network] that only a `policy` head has
+
 
 def network_parameters(
     network: NetworkConfig, learning_rate: float = 0.0, heads: Sequence[str] = ("policy", "value")
@@ -29,7 +41,8 @@ def network_parameters(
 
     heads: the names of the heads that the algorithm needs.
 
-    Raises NetworkError for a class that cannot be loaded, and for a custom head that the algorithm does not have.
+    Raises NetworkError for a class that cannot be loaded, and for a custom head or another setting of a head that the
+    algorithm does not have.
     """
     parameters = NetworkParameters()
     parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
@@ -37,21 +50,40 @@ def network_parameters(
     parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
     parameters.normalize_observations = network.normalize_observations
     parameters.normalize_rewards = network.normalize_rewards
+    parameters.initialization = network.initialization
+    parameters.hidden_gain = network.hidden_gain
     parameters.learning_rate = learning_rate
     if network.module is not None:
         parameters.module = load_module(network.module)
-    own = {"policy": network.policy_head, "value": network.value_head}
-    for name, reference in own.items():
-        if reference is not None and name not in heads:
-            raise NetworkError(
-                f"[network] {name}_head `{reference}` is not used: this algorithm has the heads {', '.join(heads)}",
-                hint=f"leave {name}_head out, or set [network] module to a whole network",
-            )
-    parameters.heads_parameters = [
-        HeadParameters(name, cls=None if own.get(name) is None else load_module(str(own[name]), f"{name}_head"))
-        for name in heads
-    ]
+    _refuse_unused(network, heads)
+    parameters.heads_parameters = [_head_parameters(network, name) for name in heads]
     return parameters
+
+
+def _refuse_unused(network: NetworkConfig, heads: Sequence[str]) -> None:
+    """Raises NetworkError for a key with another value than its default that belongs to a head not in `heads`."""
+    owners = {"policy_head": ["policy"], "value_head": ["value"], **{key: ["policy"] for key in DEVIATIONS}}
+    owners |= {gain: [head for head, key in GAINS.items() if key == gain] for gain in GAINS.values()}
+    usual = NetworkConfig()
+    for key, users in owners.items():
+        value = getattr(network, key)
+        if value != getattr(usual, key) and not set(users) & set(heads):
+            instead = ", or set [network] module to a whole network" if key.endswith("_head") else ""
+            raise NetworkError(
+                f"[network] {key} `{value}` is not used: this algorithm has the heads {', '.join(heads)}",
+                hint=f"leave {key} out{instead}",
+            )
+
+
+def _head_parameters(network: NetworkConfig, name: str) -> HeadParameters:
+    reference = {"policy": network.policy_head, "value": network.value_head}.get(name)
+    if reference is not None:
+        return HeadParameters(name, cls=load_module(reference, f"{name}_head"))
+    gain = getattr(network, GAINS[name]) if name in GAINS else None
+    if name != "policy":
+        return HeadParameters(name, gain=gain)
+    deviations = {key: getattr(network, key) for key in DEVIATIONS}
+    return PolicyHeadParameters(name, gain=gain, **deviations)
 
 
 def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]:

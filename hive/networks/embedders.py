@@ -16,7 +16,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from hive.networks.layers import activation_layer, dense_layers, orthogonal
+from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hidden_layer
 from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
 from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
@@ -71,14 +71,19 @@ class ImageInput(nn.Module):
         return images.to(torch.float32) if self.scale == 1.0 else images * self.scale
 
 
-def embedder_layers(spec: InputSpec, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:
-    """Returns the layers that embed an input of this `spec` as float32 [N, width], and `width`."""
+def embedder_layers(
+    spec: InputSpec, parameters: InputEmbedderParameters, gain: float | None = HIDDEN_GAIN
+) -> tuple[list[nn.Module], int]:
+    """Returns the layers that embed an input of this `spec` as float32 [N, width], and `width`.
+
+    gain: that of `layers.hidden_layer`.
+    """
     shape = tuple(spec.shape)
     scale = 1.0 / 255.0 if spec.dtype == "uint8" else 1.0
     if len(shape) == 3 or (len(shape) == 2 and spec.dtype == "uint8"):
-        return _image_layers(ImageInput(shape, scale), parameters)
+        return _image_layers(ImageInput(shape, scale), parameters, gain)
     first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
-    dense, width = dense_layers(prod(shape), parameters.widths or (), parameters.activation)
+    dense, width = dense_layers(prod(shape), parameters.widths or (), parameters.activation, gain)
     return first + dense, width
 
 
@@ -96,16 +101,18 @@ def network_inputs(parameters: NetworkParameters, spaces: Spaces) -> dict[str, I
     return inputs
 
 
-def _image_layers(image: ImageInput, parameters: InputEmbedderParameters) -> tuple[list[nn.Module], int]:
+def _image_layers(
+    image: ImageInput, parameters: InputEmbedderParameters, gain: float | None
+) -> tuple[list[nn.Module], int]:
     channels, height, width = image.channels, image.height, image.width
     convolutions, widths = NATURE if min(height, width) >= SMALLEST_NATURE_IMAGE else SMALL
     layers: list[nn.Module] = [image]
     for filters, kernel, stride, padding in convolutions:
-        layers.append(orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding)))
+        layers.append(hidden_layer(nn.Conv2d(channels, filters, kernel, stride, padding), gain))
         layers.append(activation_layer(parameters.activation))
         channels = filters
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
     layers.append(nn.Flatten())
     dense_widths = widths if parameters.widths is None else parameters.widths
-    dense, width = dense_layers(channels * height * width, dense_widths, parameters.activation)
+    dense, width = dense_layers(channels * height * width, dense_widths, parameters.activation, gain)
     return layers + dense, width

@@ -67,12 +67,25 @@ class QuantileQHeadParameters(HeadParameters):
 
 @dataclass(slots=True)
 class PolicyHeadParameters(HeadParameters):
-    """Parameters of a PolicyHead. beta_entropy: the factor of the entropy bonus, which is subtracted from the loss."""
+    """Parameters of a PolicyHead; the last two are for box actions.
 
-    RULES: ClassVar[Rules] = {**HeadParameters.RULES, "beta_entropy": Rule.number()}
+    beta_entropy: the factor of the entropy bonus, which is subtracted from the loss.
+    action_deviation: the log standard deviation of each action element is a trained `"parameter"`, the same for all
+        observations, or an `"output"` of the last layer, clamped to LOG_STD_BOUNDS.
+    initial_deviation: the standard deviation of each action element before training, for every observation.
+    """
+
+    RULES: ClassVar[Rules] = {
+        **HeadParameters.RULES,
+        "beta_entropy": Rule.number(),
+        "action_deviation": Rule.choice(("parameter", "output")),
+        "initial_deviation": Rule.number(above=0),
+    }
 
     name: str = "policy"
     beta_entropy: float = 0.0
+    action_deviation: str = "parameter"
+    initial_deviation: float = 1.0
 
 
 @dataclass(slots=True)
@@ -83,23 +96,21 @@ class SquashedPolicyHeadParameters(HeadParameters):
 
 
 @dataclass(slots=True)
-class PPOHeadParameters(HeadParameters):
-    """Parameters of a PPOHead.
+class PPOHeadParameters(PolicyHeadParameters):
+    """Parameters of a PPOHead: those of a PolicyHead, with another default of `beta_entropy`, and PPO's.
 
     clip_likelihood_ratio_using_epsilon: the greatest distance of the probability ratio from 1; None: no clipping.
-    beta_entropy: the factor of the entropy bonus, which is subtracted from the loss.
     initial_kl_coefficient: the initial value of the head's variable `kl_coefficient`, the factor of the
         divergence from the old policy in the loss.
     """
 
     RULES: ClassVar[Rules] = {
-        **HeadParameters.RULES,
+        **PolicyHeadParameters.RULES,
         "clip_likelihood_ratio_using_epsilon": Rule.number(above=0).or_none(),
-        "beta_entropy": Rule.number(),
         "initial_kl_coefficient": Rule.number(0),
     }
 
     name: str = "ppo"
-    clip_likelihood_ratio_using_epsilon: float | None = 0.2
     beta_entropy: float = 0.01
+    clip_likelihood_ratio_using_epsilon: float | None = 0.2
     initial_kl_coefficient: float = 0.0

@@ -1,14 +1,15 @@
 """Heads: the meaning of the last layer's outputs, and the standard loss of each.
 
 The linear layers of all heads on one trunk are a single matrix, computed at once (see network.py). A head
-owns `width` columns of its result, converts them to its output and computes the loss. This module has the two heads
-of an actor-critic; `value_heads`, `distributional_heads` and `policy_heads` have the others.
+owns `width` columns of its result, sets their initial weights, converts them to its output and computes the loss.
+This module has the two heads of an actor-critic; `value_heads`, `distributional_heads` and `policy_heads` have the
+others.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,13 @@ from hive.networks.distributions import ActionDistribution, DiagonalGaussian, di
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction, MultiDiscreteAction
+from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
 
 __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
 
 
 class Head(nn.Module, ABC):
-    """The base class of heads. `width` is the number of columns it reads, `gain` initialises their weights.
+    """The base class of heads. `width` is the number of columns it reads, `gain` that of their orthogonal weights.
 
     `output_shape` and `target_shape` are those of one sample. `extra_inputs` has the dtype and the shape of one
     sample of each array that the loss needs in addition to the target.
@@ -38,6 +40,17 @@ class Head(nn.Module, ABC):
     def __init__(self, parameters: HeadParameters) -> None:
         super().__init__()
         self.settings = parameters
+        if parameters.gain is not None:
+            self.gain = parameters.gain
+
+    def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
+        """Sets the initial values of the last layer's rows for this head, weight [width, F] and bias [width], in place.
+
+        orthogonal: False keeps their values, which are the initial ones of torch.nn.Linear.
+        """
+        if orthogonal:
+            nn.init.orthogonal_(weight, self.gain)
+            nn.init.zeros_(bias)
 
     @abstractmethod
     def forward(self, columns: Tensor) -> Tensor:
@@ -75,9 +88,14 @@ class ValueHead(Head):
 class PolicyHead(Head):
     """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
-    The log standard deviation of a Gaussian is a parameter that does not depend on the observation, initially
-    0 (Schulman et al. 2015; Andrychowicz et al. 2021). Target: advantages [N]; extra input: the actions.
+    The log standard deviation of a Gaussian is by default a parameter that does not depend on the observation,
+    initially 0 (Schulman et al. 2015; Andrychowicz et al. 2021). As an output of the last layer (as the variance of
+    Mnih et al. 2016, section 9) it is clamped to LOG_STD_BOUNDS. The weights of these columns are 0 at first, so that
+    every observation has the initial deviation. Target: advantages [N]; extra input: the actions.
     Loss: -log_prob(action) * advantage - beta_entropy * entropy (Williams 1992; Mnih et al. 2016).
+
+    Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where the
+    policy is not a Gaussian.
     """
 
     gain = 0.01
@@ -87,24 +105,54 @@ class PolicyHead(Head):
         distribution: ActionDistribution = distribution_for(action)
         self.action = action
         self.distribution = distribution
-        self.beta_entropy = parameters.beta_entropy if isinstance(parameters, PolicyHeadParameters) else 0.0
+        given = parameters if isinstance(parameters, PolicyHeadParameters) else PolicyHeadParameters()
+        self.beta_entropy = given.beta_entropy
         self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
         self.output_shape = (distribution.width,)
-        self.log_std: nn.Parameter | None = None
         self.width = distribution.width
-        if isinstance(distribution, DiagonalGaussian):
-            self.width = prod(distribution.shape)
-            self.log_std = nn.Parameter(torch.zeros(self.width))
+        self.initial_log_std = math.log(given.initial_deviation)
+        self.log_std: nn.Parameter | None = None
+        self.outputs_log_std = given.action_deviation == "output"
+        _refuse_deviations(given, action, gaussian=isinstance(distribution, DiagonalGaussian))
+        if isinstance(distribution, DiagonalGaussian) and not self.outputs_log_std:
+            self.width = math.prod(distribution.shape)
+            self.log_std = nn.Parameter(torch.full((self.width,), self.initial_log_std))
+
+    def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
+        if not self.outputs_log_std:
+            super().initialize(weight, bias, orthogonal=orthogonal)
+            return
+        means = self.width // 2
+        super().initialize(weight[:means], bias[:means], orthogonal=orthogonal)
+        weight[means:] = 0.0
+        bias[means:] = self.initial_log_std
 
     def forward(self, columns: Tensor) -> Tensor:
-        if self.log_std is None:
-            return columns
-        return torch.cat([columns, self.log_std.expand_as(columns)], -1)
+        if self.log_std is not None:
+            return torch.cat([columns, self.log_std.expand_as(columns)], -1)
+        return clamp_log_std(columns) if self.outputs_log_std else columns
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
         loss = -self.distribution.log_prob(output, extra[0]) * target
         return loss - self.beta_entropy * self.distribution.entropy(output) if self.beta_entropy else loss
+
+
+def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gaussian: bool) -> None:
+    usual = PolicyHeadParameters()
+    for name in ("action_deviation", "initial_deviation"):
+        if not gaussian and getattr(given, name) != getattr(usual, name):
+            raise NetworkError(
+                f"{name} = {getattr(given, name)!r} has no effect: the policy of {action!r} has no deviation",
+                hint="leave it out; only box actions are normally distributed",
+            )
+    low, high = map(math.exp, LOG_STD_BOUNDS)
+    if given.action_deviation == "output" and not low <= given.initial_deviation <= high:
+        raise NetworkError(
+            f'initial_deviation = {given.initial_deviation} with action_deviation = "output" is not between '
+            f"{low:.3g} and {high:.3g}",
+            hint="deviations that are outputs are clamped to these bounds",
+        )
 
 
 def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:

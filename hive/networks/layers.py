@@ -1,8 +1,9 @@
-"""Layers and their initialisation: orthogonal weights, zero biases.
+"""Layers and their initialisation: orthogonal weights and zero biases, or the initial values of torch.
 
-Hidden layers have gain sqrt(2), a policy's outputs 0.01 and a value's 1: small policy outputs make the first
-policy nearly uniform, which matters more than most choices (Andrychowicz et al. 2021, "What Matters in
-On-Policy RL?", 3.2).
+By default hidden layers have gain sqrt(2), a policy's outputs 0.01 and a value's 1, as in OpenAI's baselines and
+Stable-Baselines3. Small policy outputs make the first policy nearly uniform, which matters more than most choices
+(Andrychowicz et al. 2021, "What Matters in On-Policy RL?", 3.2). Without a gain, layers keep the initial values of
+torch.nn.Linear: weights and biases uniform in +-1 / sqrt(inputs), as in Stable-Baselines3 with `ortho_init=False`.
 
 Initial values are drawn from torch's global generator. `seeded` seeds it from the caller's generator while a network
 is built, and restores its state afterwards. Thus custom modules are as reproducible as built-in ones, and building a
@@ -20,7 +21,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 
-__all__ = ["ACTIVATIONS", "HIDDEN_GAIN", "activation_layer", "dense_layers", "orthogonal", "seeded"]
+__all__ = ["ACTIVATIONS", "HIDDEN_GAIN", "activation_layer", "dense_layers", "hidden_layer", "orthogonal", "seeded"]
 
 HIDDEN_GAIN = 2.0**0.5
 
@@ -51,14 +52,22 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
     return layer
 
 
-def dense_layers(inputs: int, widths: Sequence[int], activation: str) -> tuple[list[nn.Module], int]:
+def hidden_layer(layer: Layer, gain: float | None) -> Layer:
+    """Initialises `layer` with orthogonal weights of that gain, None: not at all, and returns it."""
+    return layer if gain is None else orthogonal(layer, gain)
+
+
+def dense_layers(
+    inputs: int, widths: Sequence[int], activation: str, gain: float | None = HIDDEN_GAIN
+) -> tuple[list[nn.Module], int]:
     """Returns a linear layer and an activation for each of `widths`, and the width of their output.
 
-    inputs: the width of their input, float32 [N, inputs]. Raises NetworkError for an unknown activation.
+    inputs: the width of their input, float32 [N, inputs]. gain: that of `hidden_layer`. Raises NetworkError for an
+    unknown activation.
     """
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [orthogonal(nn.Linear(inputs, width)), activation_layer(activation)]
+        layers += [hidden_layer(nn.Linear(inputs, width), gain), activation_layer(activation)]
         inputs = width
     return layers, inputs
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.layers import dense_layers
+from hive.networks.layers import HIDDEN_GAIN, dense_layers
 from hive.networks.parameters import EmbeddingMergerType, MiddlewareParameters
 
 __all__ = ["Merger", "middleware_layers"]
@@ -45,6 +45,11 @@ class Merger(nn.Module):
         return torch.stack(embeddings).sum(0) if self.adds else torch.cat(embeddings, -1)
 
 
-def middleware_layers(parameters: MiddlewareParameters, width: int) -> tuple[list[nn.Module], int]:
-    """Returns the dense layers for embeddings float32 [N, width], and the width of their output."""
-    return dense_layers(width, parameters.widths, parameters.activation)
+def middleware_layers(
+    parameters: MiddlewareParameters, width: int, gain: float | None = HIDDEN_GAIN
+) -> tuple[list[nn.Module], int]:
+    """Returns the dense layers for embeddings float32 [N, width], and the width of their output.
+
+    gain: that of `layers.hidden_layer`.
+    """
+    return dense_layers(width, parameters.widths, parameters.activation, gain)

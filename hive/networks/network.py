@@ -60,19 +60,19 @@ IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.re
 
 
 class OutputLayer(nn.Linear):
-    """The linear layers of all `heads` as one, each head's rows initialised with the gain of that head.
+    """The linear layers of all `heads` as one; each head initialises its rows.
 
     A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
     y = r * layer(x) + (1 - r) * layer(x without gradient).
     """
 
-    def __init__(self, inputs: int, heads: Sequence[Head]) -> None:
+    def __init__(self, inputs: int, heads: Sequence[Head], *, orthogonal: bool = True) -> None:
         widths = [head.width for head in heads]
         super().__init__(inputs, sum(widths))
-        nn.init.zeros_(self.bias)
         with torch.no_grad():
-            for head, rows in zip(heads, self.weight.split_with_sizes(widths), strict=True):
-                nn.init.orthogonal_(rows, head.gain)
+            rows = self.weight.split_with_sizes(widths), self.bias.split_with_sizes(widths)
+            for head, weight, bias in zip(heads, *rows, strict=True):
+                head.initialize(weight, bias, orthogonal=orthogonal)
         factors = [head.settings.rescale_gradient_from_head_by_factor for head in heads]
         columns = [factor for factor, width in zip(factors, widths, strict=True) for _ in range(width)]
         rescaled = any(factor != 1.0 for factor in factors)
@@ -92,9 +92,12 @@ class Network(nn.Module):
     Children: `trunk` (all layers in order, the heads' common linear layer last) and `heads`.
     """
 
-    def __init__(self, layers: Sequence[nn.Module], width: int, heads: Sequence[Head]) -> None:
+    def __init__(
+        self, layers: Sequence[nn.Module], width: int, heads: Sequence[Head], *, orthogonal: bool = True
+    ) -> None:
+        """orthogonal: the heads' linear layer has orthogonal weights at first; False: those of torch.nn.Linear."""
         super().__init__()
-        self.trunk = nn.Sequential(*layers, OutputLayer(width, heads))
+        self.trunk = nn.Sequential(*layers, OutputLayer(width, heads, orthogonal=orthogonal))
         self.heads = nn.ModuleList(heads)
         self._steps = _steps(list(self.trunk))
         self._head_calls = tuple(head.forward for head in heads)
@@ -145,9 +148,10 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
             return from_module(parameters.module(spaces), spaces, heads)
         if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
             return _recurrent(parameters, parameters.middleware_parameters, spaces, heads)
-        if parameters.use_separate_networks_per_head:
-            return NetworkPerHead([Network(*_layers(parameters, spaces), [head]) for head in heads])
-        return Network(*_layers(parameters, spaces), heads)
+        groups = [[head] for head in heads] if parameters.use_separate_networks_per_head else [heads]
+        orthogonal = parameters.initialization == "orthogonal"
+        networks = [Network(*_layers(parameters, spaces), group, orthogonal=orthogonal) for group in groups]
+        return NetworkPerHead(networks) if parameters.use_separate_networks_per_head else networks[0]
 
 
 def heads_of(module: nn.Module) -> list[Head] | None:
@@ -250,14 +254,15 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
     if unknown:
         raise NetworkError(f"no input `{unknown[0]}` for an embedder", hint=f"inputs: {', '.join(sorted(available))}")
     names = sorted(chosen)
-    embedders = [embedder_layers(available[name], chosen[name]) for name in names]
+    gain = parameters.hidden_gain if parameters.initialization == "orthogonal" else None
+    embedders = [embedder_layers(available[name], chosen[name], gain) for name in names]
     if len(available) == 1:
         layers, width = embedders[0]
     else:
         sequences = [nn.Sequential(*layers) for layers, _ in embedders]
         merger = Merger(names, sequences, [width for _, width in embedders], parameters.embedding_merger_type)
         layers, width = [merger], merger.width
-    dense, width = middleware_layers(parameters.middleware_parameters or MiddlewareParameters(), width)
+    dense, width = middleware_layers(parameters.middleware_parameters or MiddlewareParameters(), width, gain)
     return layers + dense, width
 
 
@@ -266,11 +271,13 @@ def _recurrent(
 ) -> nn.Module:
     """Builds the network with an LSTM after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
+    orthogonal = parameters.initialization == "orthogonal"
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
         layers, width = _layers(parameters, spaces)
-        cell = lstm_cell(middleware, width)
-        return RecurrentNetwork(layers, cell, OutputLayer(cell.hidden_size, some), some, named=named)
+        cell = lstm_cell(middleware, width, orthogonal=orthogonal)
+        output = OutputLayer(cell.hidden_size, some, orthogonal=orthogonal)
+        return RecurrentNetwork(layers, cell, output, some, named=named)
 
     if parameters.use_separate_networks_per_head:
         return RecurrentNetworkPerHead([branch([head]) for head in heads])

@@ -16,7 +16,7 @@ from torch import nn
 
 from hive.errors import NetworkError
 from hive.networks.field_rules import CheckedFields, Rule, Rules
-from hive.networks.layers import ACTIVATIONS
+from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN
 from hive.networks.optimizers import BETA, EPSILON, MOMENTUM, OptimizerSettings
 from hive.networks.spaces import ActionSpec, Spaces
 
@@ -94,6 +94,8 @@ class HeadParameters(CheckedFields):
     num_output_head_copies: the number of independent heads, each with a separate output, target and loss.
     cls: an addition of hive: called with these parameters and the action, it returns a custom head that replaces the
         one of `name`. Its output must have the same shape.
+    gain: an addition of hive: the gain of the last layer's initial weights where these are orthogonal; None: that of
+        the head's class.
     """
 
     RULES: ClassVar[Rules] = {
@@ -102,6 +104,7 @@ class HeadParameters(CheckedFields):
         "rescale_gradient_from_head_by_factor": Rule.number(),
         "num_output_head_copies": Rule.whole(1),
         "cls": Rule.function().or_none(),
+        "gain": Rule.number(0).or_none(),
     }
 
     name: str
@@ -109,6 +112,7 @@ class HeadParameters(CheckedFields):
     rescale_gradient_from_head_by_factor: float = 1.0
     num_output_head_copies: int = 1
     cls: Callable[[HeadParameters, ActionSpec], nn.Module] | None = None
+    gain: float | None = None
 
 
 OPTIMIZERS = ("Adam", "AdamW", "RMSProp", "SGD", "LBFGS")
@@ -152,6 +156,9 @@ class NetworkParameters(CheckedFields):
     normalize_observations, normalize_rewards: see `normalization`; the training program must merge the statistics.
     clip_stage: clip the gradient of each `"batch"` before it is accumulated (Coach), or that of an `"update"`,
         once, after all accumulation, averaging over workers and scaling.
+    initialization: the initial weights of all layers: `"orthogonal"` with zero biases, or `"uniform"`, the initial
+        values of torch's layers; see `layers`.
+    hidden_gain: the gain of orthogonal dense and convolutional layers; that of the last layer is a field of each head.
     """
 
     RULES: ClassVar[Rules] = {
@@ -186,6 +193,8 @@ class NetworkParameters(CheckedFields):
         "normalize_rewards": Rule.flag(),
         "gradient_averaging": Rule.choice(("sum", "mean", "samples")),
         "clip_stage": Rule.choice(("batch", "update")),
+        "initialization": Rule.choice(("orthogonal", "uniform")),
+        "hidden_gain": Rule.number(above=0),
     }
 
     force_cpu: bool = False
@@ -219,6 +228,8 @@ class NetworkParameters(CheckedFields):
     normalize_rewards: bool = False
     gradient_averaging: Literal["sum", "mean", "samples"] = "sum"
     clip_stage: Literal["batch", "update"] = "batch"
+    initialization: str = "orthogonal"
+    hidden_gain: float = HIDDEN_GAIN
 
     def heads(self) -> list[HeadParameters]:
         """Returns one entry for each output, a head with copies repeated; the default is a policy and a value."""

@@ -9,7 +9,7 @@ from hive.networks.head_parameters import PPOHeadParameters
 from hive.networks.heads import Head, PolicyHead, refuse_unknown_actions
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec
-from hive.networks.squashed import LOG_STD_BOUNDS, squashed_distribution_for
+from hive.networks.squashed import clamp_log_std, squashed_distribution_for
 
 __all__ = ["PPOHead", "SquashedPolicyHead"]
 
@@ -34,8 +34,7 @@ class SquashedPolicyHead(Head):
         self.extra_inputs = (("float32", self.distribution.action_shape),)
 
     def forward(self, columns: Tensor) -> Tensor:
-        mean, log_std = columns.chunk(2, -1)
-        return torch.cat([mean, log_std.clamp(*LOG_STD_BOUNDS)], -1)
+        return clamp_log_std(columns)
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         return -self.distribution.log_prob(output, extra[0]) * target
@@ -59,7 +58,6 @@ class PPOHead(PolicyHead):
     def __init__(self, parameters: PPOHeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters, action)
         self.epsilon = parameters.clip_likelihood_ratio_using_epsilon
-        self.beta_entropy = parameters.beta_entropy
         self.extra_inputs = (*self.extra_inputs, ("float32", ()))
         self.register_buffer("kl_coefficient", torch.tensor(parameters.initial_kl_coefficient, dtype=torch.float32))
 

@@ -92,10 +92,15 @@ class RecurrentNetworkPerHead(nn.Module):
         return (*(output for result in results for output in result[:-1]), torch.cat([r[-1] for r in results], -1))
 
 
-def lstm_cell(parameters: LSTMMiddlewareParameters, width: int) -> nn.LSTMCell:
-    """Returns an LSTM cell for `width` features: orthogonal weights per gate, biases 1 in the forget gate, else 0."""
+def lstm_cell(parameters: LSTMMiddlewareParameters, width: int, *, orthogonal: bool = True) -> nn.LSTMCell:
+    """Returns an LSTM cell for `width` features: orthogonal weights per gate, biases 1 in the forget gate, else 0.
+
+    orthogonal: False keeps the initial values of torch.nn.LSTMCell.
+    """
     cells = parameters.number_of_lstm_cells
     cell = nn.LSTMCell(width, cells)
+    if not orthogonal:
+        return cell
     with torch.no_grad():
         for weight in (cell.weight_ih, cell.weight_hh):
             for gate in weight.chunk(4):

@@ -1,4 +1,4 @@
-"""The squashed Gaussian: a normal variable mapped into the bounds of an action by tanh.
+"""The squashed Gaussian: a normal variable mapped into the bounds of an action by tanh; and the clamp of deviations.
 
     a = middle + half * tanh(u),   u ~ N(mean, std)
     log p(a) = log N(u) - sum of log(half * (1 - tanh(u)^2)),   log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))
@@ -23,9 +23,10 @@ from hive.errors import NetworkError
 from hive.networks.distributions import HALF_LOG_TWO_PI, Floats, GaussianColumns
 from hive.networks.spaces import ActionSpec, BoundedAction
 
-__all__ = ["LOG_STD_BOUNDS", "SquashedGaussian", "squashed_distribution_for"]
+__all__ = ["LOG_STD_BOUNDS", "SquashedGaussian", "clamp_log_std", "squashed_distribution_for"]
 
-# Bounds of the log standard deviation (from the code of Haarnoja et al.); outside, densities over- or underflow.
+# Bounds of a log standard deviation that depends on the observation (from the code of Haarnoja et al.); outside,
+# densities over- or underflow.
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 # `log_prob` clamps |tanh u| to the second largest float32 below 1, where atanh is finite.
@@ -100,6 +101,15 @@ class SquashedGaussian(GaussianColumns):
         """Returns the middle of the bounds and half the distance between them, each [*shape]."""
         low, high = (torch.tensor(bound, dtype=torch.float32).reshape(self.shape) for bound in (self.low, self.high))
         return (low + high) / 2, (high - low) / 2
+
+
+def clamp_log_std(outputs: Tensor) -> Tensor:
+    """Returns outputs [..., 2 * D], means and log standard deviations, with the latter inside LOG_STD_BOUNDS.
+
+    A log standard deviation outside has gradient 0.
+    """
+    mean, log_std = outputs.chunk(2, -1)
+    return torch.cat([mean, log_std.clamp(*LOG_STD_BOUNDS)], -1)
 
 
 def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hive.errors import NetworkError
 from hive.networks.head_parameters import DuelingQHeadParameters
 from hive.networks.heads import Head, refuse_unknown_actions
-from hive.networks.layers import orthogonal
+from hive.networks.layers import HIDDEN_GAIN, orthogonal
 from hive.networks.parameters import HeadParameters
 from hive.networks.spaces import ActionSpec, DiscreteAction
 
@@ -58,12 +58,18 @@ class DuelingQHead(QHead):
         super().__init__(parameters, action, huber=huber)
         hidden = parameters.hidden if isinstance(parameters, DuelingQHeadParameters) else 0
         self.width = 2 * hidden or 1 + self.actions
-        self.gain = 2.0**0.5 if hidden else 1.0
         self.value: nn.Linear | None = None
         self.advantage: nn.Linear | None = None
         if hidden:
-            self.value = orthogonal(nn.Linear(hidden, 1), 1.0)
-            self.advantage = orthogonal(nn.Linear(hidden, self.actions), 1.0)
+            self.value = orthogonal(nn.Linear(hidden, 1), self.gain)
+            self.advantage = orthogonal(nn.Linear(hidden, self.actions), self.gain)
+            self.gain = HIDDEN_GAIN  # of the columns, which are the hidden layer
+
+    def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
+        super().initialize(weight, bias, orthogonal=orthogonal)
+        if not orthogonal and self.value is not None and self.advantage is not None:
+            self.value.reset_parameters()
+            self.advantage.reset_parameters()
 
     def forward(self, columns: Tensor) -> Tensor:
         if self.value is None or self.advantage is None:

@@ -33,7 +33,6 @@ SPECIAL = {
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),
-    "network.module": st.just("my.networks:Torso"),
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
     "run.update_hook": st.just("my.hooks:watch"),
     "algorithm.options": st.just({}),
@@ -44,7 +43,7 @@ NEVER_SET = (
     *("network.module", "network.policy_head", "network.value_head"),
 )
 RULED = {
-    *("network.policy_head", "network.value_head"),
+    *("network.module", "network.policy_head", "network.value_head", "network.initialization"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
 }

@@ -75,6 +75,8 @@ OWN_PARAMETERS = [
     "normalize_rewards",
     "gradient_averaging",
     "clip_stage",
+    "initialization",
+    "hidden_gain",
 ]
 
 REQUIRED = inspect.Parameter.empty

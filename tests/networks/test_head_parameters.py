@@ -18,8 +18,9 @@ from hive.networks import (
     SquashedPolicyHeadParameters,
 )
 
+DEVIATIONS = {"action_deviation": "parameter", "initial_deviation": 1.0}
 OWN: list[tuple[Any, str, dict[str, Any]]] = [
-    (PolicyHeadParameters, "policy", {"beta_entropy": 0.0}),
+    (PolicyHeadParameters, "policy", {"beta_entropy": 0.0, **DEVIATIONS}),
     (SquashedPolicyHeadParameters, "squashed_policy", {}),
     (DuelingQHeadParameters, "dueling_q", {"hidden": 0}),
     (CategoricalQHeadParameters, "categorical_q", {"atoms": 51, "v_min": -10.0, "v_max": 10.0}),
@@ -27,7 +28,12 @@ OWN: list[tuple[Any, str, dict[str, Any]]] = [
     (
         PPOHeadParameters,
         "ppo",
-        {"clip_likelihood_ratio_using_epsilon": 0.2, "beta_entropy": 0.01, "initial_kl_coefficient": 0.0},
+        {
+            "clip_likelihood_ratio_using_epsilon": 0.2,
+            "beta_entropy": 0.01,
+            "initial_kl_coefficient": 0.0,
+            **DEVIATIONS,
+        },
     ),
 ]
 
