@@ -72,6 +72,42 @@ def problems(text: str, *overrides: str) -> list[str]:
     return found
 
 
+NOT_USUAL = {
+    "initialization": "uniform",
+    "hidden_gain": 0.5,
+    "policy_gain": 0.5,
+    "value_gain": 0.5,
+    "action_deviation": "output",
+    "initial_deviation": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("custom", "ignored"),
+    [
+        ("module", tuple(NOT_USUAL)),
+        ("policy_head", ("policy_gain", "action_deviation", "initial_deviation")),
+        ("value_head", ("value_gain",)),
+    ],
+)
+def test_settings_that_custom_code_ignores_are_refused(custom: str, ignored: tuple[str, ...]) -> None:
+    usual = load().network
+    for key, value in NOT_USUAL.items():
+        overrides = [f"network.{custom}=mine:Own", f"network.{key}={value}"]
+        if key in ignored:
+            text = rf"network\.{key}=\S*: got .*, but network\.{custom} = .* ignores it"
+            assert re.search(text, problems(ENV, *overrides)[0])
+            load(ENV, overrides[0], f"network.{key}={getattr(usual, key)}")
+        else:
+            load(ENV, *overrides)
+
+
+@pytest.mark.parametrize("gain", ["hidden_gain", "policy_gain", "value_gain"])
+def test_uniform_weights_have_no_gains(gain: str) -> None:
+    (problem,) = problems(ENV, f"network.{gain}=0.5", "network.initialization=uniform")
+    assert f'network.{gain}=0.5: got 0.5, but network.initialization = "uniform" (--set) has no gains' in problem
+
+
 def test_all_problems_at_once_each_with_its_line() -> None:
     with pytest.raises(ConfigError) as raised:
         load_config("bad.toml", text=BAD)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hive.config import NetworkConfig
+from hive.config.keys import keys_of
 from hive.errors import NetworkError, RecordError
-from hive.networks import copy_arrays, load_module, network_parameters
+from hive.networks import ACTIVATIONS, PolicyHeadParameters, copy_arrays, load_module, network_parameters
 
 
 def test_network_parameters_are_those_of_coach() -> None:
@@ -19,6 +22,61 @@ def test_network_parameters_are_those_of_coach() -> None:
     assert list(parameters.input_embedders_parameters) == ["observation"]
     assert (parameters.learning_rate, parameters.module) == (0.125, None)
     assert parameters.use_separate_networks_per_head is True
+
+
+def test_every_activation_of_the_config_is_a_layer() -> None:
+    assert set(keys_of(NetworkConfig)["activation"].limits.choices) == ACTIVATIONS.keys()
+
+
+INITIAL: dict[str, Any] = {
+    "initialization": "uniform",
+    "hidden_gain": 0.5,
+    "policy_gain": 0.25,
+    "value_gain": 2.0,
+    "action_deviation": "output",
+    "initial_deviation": 0.125,
+}
+
+
+def test_initial_weights_and_deviations_are_those_of_the_config() -> None:
+    parameters = network_parameters(NetworkConfig(**INITIAL))
+    assert (parameters.initialization, parameters.hidden_gain) == ("uniform", 0.5)
+    policy, value = parameters.heads_parameters
+    assert isinstance(policy, PolicyHeadParameters)
+    assert (policy.gain, policy.action_deviation, policy.initial_deviation) == (0.25, "output", 0.125)
+    assert value.gain == 2.0
+    usual = {field.name: field.default for field in dataclasses.fields(NetworkConfig)}
+    assert {key: usual[key] for key in INITIAL} == {
+        "initialization": "orthogonal",
+        "hidden_gain": 2**0.5,
+        "policy_gain": 0.01,
+        "value_gain": 1.0,
+        "action_deviation": "parameter",
+        "initial_deviation": 1.0,
+    }
+
+
+@pytest.mark.parametrize(("name", "gain"), [("q", 2.0), ("dueling_q", 2.0), ("categorical_q", None)])
+def test_action_values_have_the_gain_of_values(name: str, gain: float | None) -> None:
+    (head,) = network_parameters(NetworkConfig(value_gain=gain or 1.0), heads=[name]).heads_parameters
+    assert head.gain == gain
+
+
+@pytest.mark.parametrize(
+    ("key", "heads"),
+    [
+        ("policy_gain", ["q"]),
+        ("action_deviation", ["q"]),
+        ("initial_deviation", ["q"]),
+        ("initial_deviation", ["squashed_policy", "value"]),
+        ("value_gain", ["policy", "categorical_q"]),
+    ],
+)
+def test_settings_of_heads_that_the_algorithm_lacks_are_refused(key: str, heads: list[str]) -> None:
+    text = rf"\[network\] {key} `{INITIAL[key]}` is not used: this algorithm has the heads {', '.join(heads)}"
+    with pytest.raises(NetworkError, match=text) as caught:
+        network_parameters(NetworkConfig(**{key: INITIAL[key]}), heads=heads)
+    assert caught.value.hint == f"leave {key} out"
 
 
 def test_classes_are_loaded_by_name() -> None:
