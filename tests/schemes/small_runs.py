@@ -32,6 +32,10 @@ GRID = [
 """Communication of collection, of gradients, collectors, gradient workers."""
 
 
+OUTPUTS = {"env__options": "{actions='box'}", "network__action_deviation": '"output"'}
+"""Keys of a Gaussian policy whose deviations depend on the observation."""
+
+
 @dataclass
 class Run:
     """The files and results of a finished run."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_runs import COMMUNICATIONS, GRID, check_end, check_grid, modes, train
+from small_runs import COMMUNICATIONS, GRID, OUTPUTS, check_end, check_grid, modes, train
 from small_trainer import config_of
 
 from hive.records import read_jsonl
@@ -66,11 +66,12 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
     assert run.results["mean_return_100"] < 0.7
 
 
+@pytest.mark.parametrize("policy", [{}, OUTPUTS], ids=["discrete", "deviations are outputs"])
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])
-def test_placement_changes_no_byte(tmp_path: Path, mode: str) -> None:
+def test_placement_changes_no_byte(tmp_path: Path, mode: str, policy: dict[str, Any]) -> None:
     """A collector in the gradient worker's process, or a gradient worker in the learner's, computes the same."""
     counts = [(1, 1), (0, 1), (1, 0), (0, 0)]
-    runs = [train(tmp_path, "ppo", **FEW, **modes(mode, mode, *count)) for count in counts]
+    runs = [train(tmp_path, "ppo", **FEW, **policy, **modes(mode, mode, *count)) for count in counts]
     assert len({run.outcome.digest for run in runs}) == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import check_end, modes, train
+from small_runs import OUTPUTS, check_end, modes, train
 from small_trainer import LIMIT_S, config_of
 
 import hive.algorithms.ppo
@@ -37,6 +37,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "synchronous, by round": {**TWO, "algorithm__normalize_over": '"round"'},
     "pipelined": modes("pipelined", "pipelined", 2, 2),
     "decentralised": {**TWO, "gradients__decentralised": "true"},
+    "pipelined, deviations are outputs": {**modes("pipelined", "pipelined", 2, 2), **OUTPUTS},
 }
 
 
