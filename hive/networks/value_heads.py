@@ -63,7 +63,7 @@ class DuelingQHead(QHead):
         if hidden:
             self.value = orthogonal(nn.Linear(hidden, 1), self.gain)
             self.advantage = orthogonal(nn.Linear(hidden, self.actions), self.gain)
-            self.gain = HIDDEN_GAIN  # of the columns, which are the hidden layer
+            self.gain = HIDDEN_GAIN  # gain of the columns, which are the hidden layer
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
         super().initialize(weight, bias, orthogonal=orthogonal)

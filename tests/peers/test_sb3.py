@@ -43,7 +43,7 @@ LAYERS = {
 }
 """hive's layer -> that of Stable-Baselines3."""
 LOG_STD = "branches.0.heads.0.log_std"
-OPTIONS = {"Pendulum-v1": "{max_episode_steps = 40}"}  # so that episodes end within the rounds
+OPTIONS = {"Pendulum-v1": "{max_episode_steps = 40}"}  # episodes end within the rounds
 
 Arrays = Mapping[str, NDArray[Any]]
 
