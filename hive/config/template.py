@@ -17,11 +17,15 @@ from hive.config.values import toml_text
 
 __all__ = ["Setting", "reasoned", "template"]
 
-ALWAYS = ("run.scheme", "run.steps", "env.id")
+ALWAYS = {
+    "run.scheme": "algorithm, and how the processes work together",
+    "run.steps": "environment steps after which the run is finished",
+    "env.id": "Gymnasium id, or package.module:Class",
+}
 
 # Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.
 REASONS: Mapping[str, str] = {
-    "run.steps": "environment steps after which the run is finished",
+    **ALWAYS,
     "collection.envs": "environments side by side",
     "collection.rollout": "steps of each environment in a round, {samples:,} together",
     "algorithm.learning_rate_schedule": "to 0 at run.steps, so that late updates keep a good policy",
@@ -36,6 +40,7 @@ REASONS: Mapping[str, str] = {
     "algorithm.exploration_end": "final probability of a random action",
     "algorithm.exploration_steps": "environment steps until exploration_end",
     "algorithm.optimizer": "the optimizer for which these settings were tuned",
+    "network.activation": "the activation function with which these settings were tuned",
     "network.middleware": "widths of the dense layers: room for a complex policy",
     "network.normalize_observations": "so that no element dominates by its scale",
     "network.normalize_rewards": "so that values are of order 1, whatever the size of the rewards",
@@ -61,7 +66,8 @@ def reasoned(keys: Mapping[str, Any], env_id: str, scheme: str) -> list[Setting]
         "horizon": round(1 / max(1 - config.algorithm.discount, 1e-6)),
     }
     docs = {entry.name: entry.doc for entry in config.entries()}
-    return [Setting(name, value, REASONS.get(name, docs[name]).format_map(numbers)) for name, value in keys.items()]
+    reasons = docs | {name: reason.format_map(numbers) for name, reason in REASONS.items()}
+    return [Setting(name, value, reasons[name]) for name, value in keys.items()]
 
 
 def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> str:
@@ -74,12 +80,11 @@ def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> 
     rows = []
     for entry in config.entries():
         default = defaults.value(entry.name)
-        if entry.value != default:
-            reason = reasons.get(entry.name, entry.doc)
+        if entry.name in reasons and entry.value != default:
             instead = "none" if default is None else toml_text(default)
-            rows.append((entry.name, entry.value, f"{reason}; default {instead}"))
+            rows.append((entry.name, entry.value, f"{reasons[entry.name]}; default {instead}"))
         elif entry.name in ALWAYS:
-            rows.append((entry.name, entry.value, entry.doc))
+            rows.append((entry.name, entry.value, ALWAYS[entry.name]))
     opening = (
         f"# {origin}\n"
         "# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
