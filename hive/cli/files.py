@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hive.config import SCHEMES, load_config, render, template
+from hive.cli.tables import print_table
+from hive.config import SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.errors import UsageError
 
 __all__ = ["add_config", "add_init"]
+
+DEFAULT_SCHEME = "ppo"  # the safest first choice for an environment without tuned settings
 
 
 def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
-        description="Write a short config for an environment, with the most common keys, each with a comment.",
+        description="Write a short config for an environment: tuned settings if hive has some, with their source, "
+        "otherwise settings chosen by its observations and actions. Each key has a comment with the reason.",
         epilog="example: hive init CartPole-v1 -o cartpole.toml",
     )
-    init.add_argument("env", help="a Gymnasium environment id, or package.module:Class")
+    init.add_argument("env", nargs="?", help="a Gymnasium environment id, or package.module:Class")
     init.add_argument(
-        "--scheme", default="a2c", metavar="NAME", help=f"{', '.join(SCHEMES)} or package.module:function (default a2c)"
+        "--scheme",
+        metavar="NAME",
+        help=f"{', '.join(SCHEMES)} or package.module:function (default: the best one that has tuned settings, or ppo)",
     )
     init.add_argument(
         "-o",
         "--output",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="file to write; an existing file is never overwritten",
+        help="file to write; an existing file is never overwritten (default: the environment's name, as cartpole.toml)",
     )
+    init.add_argument("--list", action="store_true", help="list the environments with tuned settings and their sources")
     init.set_defaults(run=run_init)
 
 
@@ -54,17 +62,48 @@ def add_config(commands: Any) -> None:
 
 
 def run_init(options: argparse.Namespace) -> int:
-    from hive.envs import describe
-
-    describe(options.env, {})
-    if options.output.exists():
-        raise UsageError(f"`{options.output}` already exists", hint="choose another name with -o")
+    if options.list:
+        print_table(("environment", "scheme", "steps", "source"), list(_tuned_rows()))
+        return 0
+    if options.env is None:
+        raise UsageError("no environment was given", hint="`hive init --list` lists those with tuned settings")
+    text = _starting_config(options.env, options.scheme)
+    output = options.output or Path(_file_name(options.env))
+    if output.exists():
+        raise UsageError(f"`{output}` already exists", hint="choose another name with -o")
     try:
-        options.output.write_text(template(options.env, options.scheme))
+        output.write_text(text)
     except OSError as error:
-        raise UsageError(f"cannot write `{options.output}`: {error.strerror}") from None
-    print(options.output)
+        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+    print(output)
     return 0
+
+
+def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:
+    for env_id, schemes in TUNED.items():
+        for scheme, entry in schemes.items():
+            yield env_id, scheme, f"{entry.keys['run.steps']:,}", entry.source
+
+
+def _starting_config(env_id: str, scheme: str | None) -> str:
+    """Return the text of a config, with tuned settings if there are some for this environment and scheme."""
+    from hive.envs import describe, described, settings_by_spaces
+
+    spec = describe(env_id, {})
+    known = tuned(env_id)
+    scheme = scheme or next(iter(known), DEFAULT_SCHEME)
+    if scheme in known:
+        origin = f"Tuned settings: {known[scheme].source}."
+        return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
+    others = f" of this scheme (but of {', '.join(known)})" if known else ""
+    origin = f"No tuned settings{others}: chosen by the spaces ({described(spec)})."
+    return template(env_id, scheme, settings_by_spaces(spec, scheme), origin)
+
+
+def _file_name(env_id: str) -> str:
+    """Return the default file for an environment: its name without folders, module and version, in lower case."""
+    name = re.sub(r"-v\d+$", "", re.split(r"[:/]", env_id)[-1])
+    return f"{name.lower()}.toml"
 
 
 def run_config(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@
     rules.py      rules between keys            render.py      Config -> TOML
     syntax.py     bytes -> document             custom.py      problems found by user code
     references.py "package.module:name"         live.py        changes to a running run
+    tuned.py      settings of known tasks       template.py    the config that `hive init` writes
 
 The package does not import torch. It checks form, ranges and rules between keys. Whether an environment, a module or a
 device exists is checked by the code that opens it.
@@ -15,6 +16,7 @@ device exists is checked by the code that opens it.
 from __future__ import annotations
 
 from hive.config.algorithms import (
+    ALGORITHMS,
     SCHEDULES,
     A2CConfig,
     ActorCriticConfig,
@@ -29,7 +31,7 @@ from hive.config.keys import is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
 from hive.config.references import absolute, load_reference
-from hive.config.render import render, template
+from hive.config.render import render
 from hive.config.schema import (
     CUSTOM,
     CollectionConfig,
@@ -43,12 +45,16 @@ from hive.config.schema import (
     SupervisionConfig,
 )
 from hive.config.schemes import SCHEMES
+from hive.config.template import Setting, reasoned, template
+from hive.config.tuned import TUNED, Tuned, tuned
 from hive.config.values import shown
 
 __all__ = [
+    "ALGORITHMS",
     "CUSTOM",
     "SCHEDULES",
     "SCHEMES",
+    "TUNED",
     "A2CConfig",
     "ActorCriticConfig",
     "AlgorithmConfig",
@@ -64,14 +70,18 @@ __all__ = [
     "PPOConfig",
     "RecordConfig",
     "RunConfig",
+    "Setting",
     "SupervisionConfig",
     "TargetConfig",
+    "Tuned",
     "absolute",
     "is_reference",
     "load_config",
     "load_reference",
+    "reasoned",
     "render",
     "shown",
     "template",
+    "tuned",
     "with_parameter",
 ]

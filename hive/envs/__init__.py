@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.make import describe, make_environment
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
@@ -18,6 +19,8 @@ __all__ = [
     "StepRow",
     "VectorEnvironment",
     "describe",
+    "described",
     "make_environment",
     "make_vector",
+    "settings_by_spaces",
 ]

@@ -33,6 +33,13 @@ __all__ = ["PACKAGES", "describe", "make_environment", "make_native", "takes_nat
 PACKAGES = {"ALE": ("ale_py", "ale-py")}
 """Namespace of an id -> the module that registers its ids, and the name of its package for pip."""
 
+EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco"}
+"""Module that environments of Gymnasium import -> the extra of Gymnasium, and of hive, that installs it."""
+
+SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
+SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
+VERSION = re.compile(r"-v\d+$")
+
 
 def make_environment(id: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """Build one environment with `options` as keyword arguments.
@@ -123,10 +130,15 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
 
 
 def _nearest(prefix: str, name: str, names: list[str]) -> str:
+    """Return a hint with the nearest ids, at most one version of each."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(names)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    if close:
-        return f"did you mean `{prefix}{by_lower[close[0]]}`?"
+    close += difflib.get_close_matches(name.lower(), by_lower, n=len(by_lower), cutoff=SIMILAR)
+    nearest: dict[str, str] = {}
+    for word in close:
+        nearest.setdefault(VERSION.sub("", word), f"`{prefix}{by_lower[word]}`")
+    if nearest:
+        return f"did you mean {' or '.join([*nearest.values()][:SUGGESTIONS])}?"
     return 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 
 
@@ -150,12 +162,21 @@ def _build(id: str, constructor: Callable[[], Any]) -> Any:
         raise _lacks(id, error) from error
     except gymnasium.error.DependencyNotInstalled as error:
         cause = str(error).partition(",")[0]
-        commands = " and ".join(f"`{command}`" for command in re.findall(r"pip install [^`]+", str(error)))
-        raise EnvironmentMissing(
-            f"`{id}` cannot be built: {cause}", hint=f"install it with: {commands}" if commands else ""
-        ) from error
+        raise EnvironmentMissing(f"`{id}` cannot be built: {cause}", hint=_install(str(error))) from error
     except (Exception, SystemExit) as error:
         raise EnvironmentFailed(f"`{id}` cannot be built: its constructor raised {named(error)}") from error
+
+
+def _install(text: str) -> str:
+    """Return a hint with the commands in Gymnasium's error, or or with hive's extra of the same name."""
+    extra = re.search(rf"\[({'|'.join(EXTRAS.values())})\]", text)
+    commands = [f"pip install {_hive_with(extra[1])}"] if extra else re.findall(r"pip install [^`]+", text)
+    return f"install it with: {' and '.join(f'`{command}`' for command in commands)}" if commands else ""
+
+
+def _hive_with(extra: str) -> str:
+    """Return the requirement of hive with an extra, quoted for a shell."""
+    return f"'hive[{extra}]'"
 
 
 def _lacks(id: str, error: ModuleNotFoundError) -> EnvironmentMissing:
@@ -167,8 +188,8 @@ def _lacks(id: str, error: ModuleNotFoundError) -> EnvironmentMissing:
             f"no environment `{id}`: there is no module `{missing}`",
             hint="start hive in a folder from which the module can be imported",
         )
-    package = dict(PACKAGES.values()).get(top, top)
+    package = _hive_with(EXTRAS[top]) if top in EXTRAS else dict(PACKAGES.values()).get(top, top)
     return EnvironmentMissing(
         f"`{id}` needs the module `{missing}`, which is not installed",
-        hint=f"install it with: pip install {package}",
+        hint=f"install it with: `pip install {package}`",
     )

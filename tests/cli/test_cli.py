@@ -110,7 +110,7 @@ def test_an_unknown_command_without_a_close_name(place: Place) -> None:
     ("words", "error"),
     [
         (["config"], "the following arguments are required: config"),
-        (["init", "CartPole-v1"], "the following arguments are required: -o/--output"),
+        (["init", "CartPole-v1", "-o"], "argument -o/--output: expected one argument"),
         (["up", "a.toml", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
         (["down", "--set"], "unrecognized arguments: --set"),
         (["logs", "-n", "many"], "argument -n/--tail: expected a number of lines, got `many`"),

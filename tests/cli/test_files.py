@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 import hive
 from hive.cli import main
-from hive.config import SCHEMES, load_config, render, template
+from hive.config import SCHEMES, TUNED, load_config, render
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -27,28 +28,70 @@ class Own(gymnasium.Env):
 # --- init
 
 
-def test_init_writes_a_config_that_works(place: Place) -> None:
+def test_init_writes_tuned_settings_that_work(place: Place) -> None:
     done = place.hive("init", "CartPole-v1", "-o", "new.toml")
     assert (done.code, done.out, done.err) == (0, "new.toml\n", "")
-    assert (place.folder / "new.toml").read_text() == template("CartPole-v1")
-    assert load_config("new.toml").env.id == "CartPole-v1"
+    config = load_config("new.toml")
+    assert (config.env.id, config.run.scheme) == ("CartPole-v1", "ppo")
+    assert {name: config.value(name) for name in TUNED["CartPole-v1"]["ppo"].keys} == TUNED["CartPole-v1"]["ppo"].keys
+    assert TUNED["CartPole-v1"]["ppo"].source in (place.folder / "new.toml").read_text()
+
+
+def test_init_takes_the_tuned_settings_of_the_scheme(place: Place) -> None:
+    assert place.hive("init", "CartPole-v1", "--scheme", "a2c", "-o", "new.toml").code == 0
+    assert load_config("new.toml").run.steps == TUNED["CartPole-v1"]["a2c"].keys["run.steps"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_init_of_a_scheme(place: Place, scheme: str) -> None:
     done = place.hive("init", "CartPole-v1", "--scheme", scheme, "--output", "new.toml")
     assert (done.code, done.err) == (0, "")
-    config = load_config("new.toml")
-    assert config.run.scheme == scheme
-    assert config == load_config("new.toml", [f"run.scheme={scheme}"], text='env.id = "CartPole-v1"\n')
+    assert load_config("new.toml").run.scheme == scheme
+    text = (place.folder / "new.toml").read_text()
+    tuned = scheme in TUNED["CartPole-v1"]
+    assert text.startswith("# Tuned settings: " if tuned else "# No tuned settings of this scheme (but of ppo, ")
+    assert ("(4 numbers observed, one of 2 actions)" in text) is not tuned
 
 
-def test_init_with_custom_code(place: Place) -> None:
+def test_init_without_tuned_settings_chooses_by_the_spaces(place: Place) -> None:
+    (place.folder / "spaces_for_init.py").write_text(OWN)
+    done = place.hive("init", "spaces_for_init:Own")
+    assert (done.code, done.out, done.err) == (0, "own.toml\n", "")
+    config = load_config("own.toml")
+    assert (config.run.scheme, config.network.normalize_observations) == ("ppo", True)
+    text = (place.folder / "own.toml").read_text()
+    assert text.startswith("# No tuned settings: chosen by the spaces (3 numbers observed, one of 2 actions).\n")
+
+
+def test_init_of_a_custom_scheme_changes_no_default(place: Place) -> None:
     (place.folder / "mine_for_init.py").write_text(OWN)
     done = place.hive("init", "mine_for_init:Own", "--scheme", "mine_for_init:topology", "-o", "new.toml")
     assert (done.code, done.err) == (0, "")
-    config = load_config("new.toml")
-    assert (config.env.id, config.run.scheme) == ("mine_for_init:Own", "mine_for_init:topology")
+    text = 'run.scheme = "mine_for_init:topology"\nenv.id = "mine_for_init:Own"\n'
+    assert load_config("new.toml") == load_config("new.toml", text=text)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "file"), [("CartPole-v1", "cartpole.toml"), ("gymnasium:CartPole-v1", "cartpole.toml")]
+)
+def test_init_names_the_file_after_the_environment(place: Place, env_id: str, file: str) -> None:
+    assert place.hive("init", env_id).out == f"{file}\n"
+    assert (place.folder / file).exists()
+
+
+def test_init_lists_the_tuned_settings_and_their_sources(place: Place) -> None:
+    done = place.hive("init", "--list")
+    assert (done.code, done.err) == (0, "")
+    head, *rows = [re.split(r" {2,}", line) for line in done.out.splitlines()]
+    assert head == ["environment", "scheme", "steps", "source"]
+    assert ["LunarLander-v3", "ppo", "1,000,000", "rl-baselines3-zoo, ppo.yml, LunarLander-v3"] in rows
+    assert [row[:2] for row in rows] == [[env_id, scheme] for env_id, schemes in TUNED.items() for scheme in schemes]
+
+
+def test_init_without_an_environment(place: Place) -> None:
+    done = place.hive("init")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ("error: no environment was given\n\nhint: `hive init --list` lists those with tuned settings\n")
 
 
 def test_init_overwrites_nothing(place: Place) -> None:
@@ -73,6 +116,23 @@ def test_init_of_an_unknown_environment_writes_nothing(place: Place, words: list
     assert done.err.startswith(error)
     assert "\n\nhint: " in done.err
     assert not (place.folder / "new.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "extra"), [("LunarLander-v3", "Box2D", "box2d"), ("Hopper-v5", "mujoco", "mujoco")]
+)
+@pytest.mark.parametrize("command", ["init", "check"])
+def test_a_missing_simulator_is_named_with_its_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch, command: str, env_id: str, module: str, extra: str
+) -> None:
+    for loaded in [name for name in sys.modules if name.startswith(f"gymnasium.envs.{extra}")]:
+        monkeypatch.delitem(sys.modules, loaded)  # its modules import the simulator only when they are loaded
+    monkeypatch.setitem(sys.modules, module, None)  # its import fails, as without the package
+    words = [env_id] if command == "init" else [place.config(f'[env]\nid = "{env_id}"\n')]
+    done = place.hive(command, *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: `{env_id}` cannot be built: ")
+    assert done.err.endswith(f"\n\nhint: install it with: `pip install 'hive[{extra}]'`\n")
 
 
 def test_a_misspelled_scheme_gets_a_suggestion(place: Place) -> None:

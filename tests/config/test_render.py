@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive.config import Config, load_config, render, template
+from hive.config import Config, load_config, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
-from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -133,42 +132,9 @@ def test_a_line_break_in_the_path_stays_in_its_comment() -> None:
     assert load_config("x.toml", text=render(config)) == config
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "my.package:Environment", 'odd "name" #\\'])
-def test_the_template_works_and_changes_no_default(env_id: str) -> None:
-    config = load_config("run.toml", text=template(env_id))
-    assert config.env.id == env_id
-    assert config == load_config("run.toml", text=f"[env]\nid = {toml_text(env_id)}\n")
-
-
-def test_the_template_of_a_scheme_has_its_defaults() -> None:
-    config = load_config("run.toml", text=template("CartPole-v1", "ppo"))
-    assert config == load_config("run.toml", ["run.scheme=ppo"], text=ENV)
-    assert load_config("run.toml", text=template("CartPole-v1", "single")).collection.workers == 0
-
-
-@pytest.mark.parametrize(("env_id", "scheme"), [("", "a2c"), ("CartPole-v1", "nothing")])
-def test_a_template_that_cannot_work_is_not_written(env_id: str, scheme: str) -> None:
-    with pytest.raises(ConfigError, match="1 problem in `template`"):
-        template(env_id, scheme)
-
-
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_each_scheme_renders_its_algorithm(scheme: str) -> None:
     config = load_config("run.toml", [f"run.scheme={scheme}"], text=ENV)
     document = tomllib.loads(render(config))
     assert list(document["algorithm"]) == list(keys_of(type(config.algorithm)))
     assert load_config("run.toml", text=render(config)) == config
-
-
-def test_the_template_is_short_and_says_what_each_key_means() -> None:
-    lines = template("CartPole-v1").splitlines()
-    assert len(lines) < 30
-    assert max(map(len, lines)) <= 120
-    settings_ = [line for line in lines if " = " in line]
-    assert all(" # " in line for line in settings_)
-    assert tomllib.loads("\n".join(lines))["collection"] == {"workers": 1, "envs": 16, "rollout": 32}
-    assert lines[0].startswith("# Start it with `hive up FILE`")
-    assert (
-        lines[4]
-        == "seed = 1                            # random seed, from which all random numbers of the run are derived"
-    )

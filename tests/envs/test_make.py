@@ -98,6 +98,12 @@ def test_an_unknown_id_names_the_nearest(wrong: str, right: str) -> None:
     assert caught.value.hint == f"did you mean `{right}`?"
 
 
+def test_an_unknown_id_names_several_that_are_near_but_one_version_of_each() -> None:
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment("InvertedDoublPendulum-v5", {})
+    assert caught.value.hint == "did you mean `InvertedDoublePendulum-v5` or `InvertedPendulum-v5`?"
+
+
 def test_an_unknown_id_with_nothing_near_says_how_to_name_ones_own() -> None:
     with pytest.raises(EnvironmentMissing, match=r"^no environment `Xyzzyplugh`$") as caught:
         make_environment("Xyzzyplugh", {})
@@ -109,7 +115,7 @@ def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("ALE/Breakout-v5", {})
     assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
-    assert caught.value.hint == "install it with: pip install ale-py"
+    assert caught.value.hint == "install it with: `pip install ale-py`"
 
 
 def test_a_module_that_is_not_there() -> None:
@@ -127,7 +133,7 @@ def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch
     assert (
         str(caught.value) == "`needs_something:Class` needs the module `not_installed_at_all`, which is not installed"
     )
-    assert caught.value.hint == "install it with: pip install not_installed_at_all"
+    assert caught.value.hint == "install it with: `pip install not_installed_at_all`"
 
 
 def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,19 +147,28 @@ def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_constructor_that_lacks_a_package() -> None:
-    text = 'Box2D is not installed, you can run `pip install swig` followed by `pip install "gym[box2d]"`'
+    text = 'Gears is not installed, you can run `pip install swig` followed by `pip install "gym[gears]"`'
     error = gymnasium.error.DependencyNotInstalled(text)
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("fake_environments:Broken", {"error": error})
-    assert str(caught.value) == "`fake_environments:Broken` cannot be built: Box2D is not installed"
-    assert caught.value.hint == 'install it with: `pip install swig` and `pip install "gym[box2d]"`'
+    assert str(caught.value) == "`fake_environments:Broken` cannot be built: Gears is not installed"
+    assert caught.value.hint == 'install it with: `pip install swig` and `pip install "gym[gears]"`'
     silent = gymnasium.error.DependencyNotInstalled("the simulator is not installed")
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("fake_environments:Broken", {"error": silent})
     assert caught.value.hint == ""
     with pytest.raises(EnvironmentMissing, match=r"needs the module `sim.core`, which is not installed") as caught:
         make_environment("fake_environments:Broken", {"error": ModuleNotFoundError("", name="sim.core")})
-    assert caught.value.hint == "install it with: pip install sim"
+    assert caught.value.hint == "install it with: `pip install sim`"
+
+
+@pytest.mark.parametrize(("extra", "module"), [("box2d", "Box2D"), ("mujoco", "mujoco")])
+def test_an_extra_of_gymnasium_is_installed_by_hives(extra: str, module: str) -> None:
+    text = f'It is not installed, you can run `pip install swig` followed by `pip install "gymnasium[{extra}]"`'
+    for error in (gymnasium.error.DependencyNotInstalled(text), ModuleNotFoundError("", name=f"{module}.core")):
+        with pytest.raises(EnvironmentMissing) as caught:
+            make_environment("fake_environments:Broken", {"error": error})
+        assert caught.value.hint == f"install it with: `pip install 'hive[{extra}]'`"
 
 
 @pytest.mark.parametrize(("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")])

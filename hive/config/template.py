@@ -1,0 +1,97 @@
+"""Writes the config that `hive init` starts a user with: few keys, each with the reason for its value.
+
+A key is written if its value differs from the scheme's default. The names of scheme, environment and budget are always
+written. `hive config` shows all other keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hive.config.load import load_config
+from hive.config.render import sections
+from hive.config.schema import Config
+from hive.config.values import toml_text
+
+__all__ = ["Setting", "reasoned", "template"]
+
+ALWAYS = {
+    "run.scheme": "algorithm, and how the processes work together",
+    "run.steps": "environment steps after which the run is finished",
+    "env.id": "Gymnasium id, or package.module:Class",
+}
+
+# Reasons for tuned values: what the key does to learning. Keys that are not listed have the text of `hive config`.
+REASONS: Mapping[str, str] = {
+    **ALWAYS,
+    "collection.envs": "environments side by side",
+    "collection.rollout": "steps of each environment in a round, {samples:,} together",
+    "algorithm.learning_rate_schedule": "to 0 at run.steps, so that late updates keep a good policy",
+    "algorithm.discount": "rewards of about the next {horizon:,} steps count",
+    "algorithm.gae_lambda": "lower: less noise, more trust in the value function",
+    "algorithm.epochs": "times that each step is learned from",
+    "algorithm.minibatches": "updates per epoch, each from {batch:,} steps",
+    "algorithm.clip_range": "how far one round may move the policy's probabilities",
+    "algorithm.clip_range_schedule": "to 0 at run.steps: the policy settles",
+    "algorithm.value_clip_range": "how far one round may move a value",
+    "algorithm.entropy_weight": "reward for randomness; 0: the policy explores enough without it",
+    "algorithm.exploration_end": "final probability of a random action",
+    "algorithm.exploration_steps": "environment steps until exploration_end",
+    "algorithm.optimizer": "the optimizer for which these settings were tuned",
+    "network.activation": "the activation function with which these settings were tuned",
+    "network.middleware": "widths of the dense layers: room for a complex policy",
+    "network.normalize_observations": "so that no element dominates by its scale",
+    "network.normalize_rewards": "so that values are of order 1, whatever the size of the rewards",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key that a starting config sets, by its full name, and the reason for its value."""
+
+    name: str
+    value: Any
+    reason: str
+
+
+def reasoned(keys: Mapping[str, Any], env_id: str, scheme: str) -> list[Setting]:
+    """Return tuned values as settings, with the reasons of REASONS."""
+    config = _load(env_id, scheme, keys)
+    samples = config.collection.workers * config.collection.envs * config.collection.rollout
+    numbers = {
+        "samples": samples,
+        "batch": samples // getattr(config.algorithm, "minibatches", 1),
+        "horizon": round(1 / max(1 - config.algorithm.discount, 1e-6)),
+    }
+    docs = {entry.name: entry.doc for entry in config.entries()}
+    reasons = docs | {name: reason.format_map(numbers) for name, reason in REASONS.items()}
+    return [Setting(name, value, reasons[name]) for name, value in keys.items()]
+
+
+def template(env_id: str, scheme: str, settings: list[Setting], origin: str) -> str:
+    """Return a short, working config. Raises ConfigError if the environment's name or the scheme is invalid.
+
+    origin: a sentence about where the settings come from.
+    """
+    config, defaults = (_load(env_id, scheme, keys) for keys in ({s.name: s.value for s in settings}, {}))
+    reasons = {setting.name: setting.reason for setting in settings}
+    rows = []
+    for entry in config.entries():
+        default = defaults.value(entry.name)
+        if entry.name in reasons and entry.value != default:
+            instead = "none" if default is None else toml_text(default)
+            rows.append((entry.name, entry.value, f"{reasons[entry.name]}; default {instead}"))
+        elif entry.name in ALWAYS:
+            rows.append((entry.name, entry.value, ALWAYS[entry.name]))
+    opening = (
+        f"# {origin}\n"
+        "# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
+    )
+    return opening + "\n" + sections(rows)
+
+
+def _load(env_id: str, scheme: str, keys: Mapping[str, Any]) -> Config:
+    given = {"run.scheme": scheme, "env.id": env_id, **keys}
+    return load_config("template", text="".join(f"{name} = {toml_text(value)}\n" for name, value in given.items()))

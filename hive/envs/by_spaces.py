@@ -1,0 +1,87 @@
+"""Chooses the settings of an environment that has no tuned ones, by its observations and actions.
+
+The values for vectors are those of PPO in Stable-Baselines3 (2,048 steps a round, minibatches of 64, ten epochs) with
+normalisation, which "What Matters In On-Policy Reinforcement Learning?" (Andrychowicz et al. 2021) found to matter
+most. The values for images are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, Setting
+from hive.envs.spec import Box, Discrete, EnvironmentSpec, MultiDiscrete
+
+__all__ = ["described", "settings_by_spaces"]
+
+MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
+
+
+def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
+    """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely."""
+    if scheme not in SCHEMES:
+        return []
+    settings = []
+    if scheme == "ppo":
+        settings += _image_rounds() if _is_image(spec) else _vector_rounds()
+    algorithm = ALGORITHMS[SCHEMES[scheme].get("algorithm.name", "a2c")]
+    if isinstance(spec.action, Box) and issubclass(algorithm, ActorCriticConfig):
+        reason = "the deviation of continuous actions explores without it"
+        settings.append(Setting("algorithm.entropy_weight", 0.0, reason))
+    return settings + _network(spec)
+
+
+def described(spec: EnvironmentSpec) -> str:
+    """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
+    observation, action = spec.observation, spec.action
+    if observation.first is not None:
+        seen = f"one of {observation.shape[0]} states"
+    elif _is_image(spec):
+        seen = f"images of {' x '.join(map(str, observation.shape))} bytes"
+    else:
+        seen = f"{prod(observation.shape)} numbers"
+    match action:
+        case Discrete():
+            acted = f"one of {action.n} actions"
+        case MultiDiscrete():
+            acted = f"{len(action.nvec)} discrete actions"
+        case Box():
+            acted = f"{prod(action.shape)} continuous actions"
+    return f"{seen} observed, {acted}"
+
+
+def _is_image(spec: EnvironmentSpec) -> bool:
+    return spec.observation.dtype == "uint8" and len(spec.observation.shape) > 1
+
+
+def _vector_rounds() -> list[Setting]:
+    return [
+        Setting("collection.envs", 16, "environments side by side"),
+        Setting("collection.rollout", 128, "16 x 128 = 2,048 steps a round: less noisy gradients"),
+        Setting("algorithm.epochs", 10, "times that each step is learned from"),
+        Setting("algorithm.minibatches", 32, "updates per epoch, each from 64 steps"),
+    ]
+
+
+def _image_rounds() -> list[Setting]:
+    return [
+        Setting("run.steps", 10_000_000, "images take many steps: as rl-baselines3-zoo for Atari"),
+        Setting("collection.envs", 8, "8 x 128 = 1,024 steps a round, as there"),
+        Setting("collection.rollout", 128, "steps of each in a round"),
+        Setting("algorithm.learning_rate", 2.5e-4, "as there"),
+        Setting("algorithm.learning_rate_schedule", "linear", "to 0 at run.steps, so that late updates are small"),
+        Setting("algorithm.clip_range", 0.1, "small changes: policy and images' features are learned together"),
+        Setting("algorithm.clip_range_schedule", "linear", "to 0 at run.steps: the policy settles"),
+    ]
+
+
+def _network(spec: EnvironmentSpec) -> list[Setting]:
+    settings = []
+    observation = spec.observation
+    if not _is_image(spec) and prod(observation.shape) > MANY_ELEMENTS:
+        settings.append(Setting("network.middleware", (256, 256), f"{prod(observation.shape)} elements to combine"))
+    if observation.dtype != "uint8" and observation.first is None:  # bytes are scaled already, one-hot vectors need not
+        reason = "the scales of this environment's observations are unknown"
+        settings.append(Setting("network.normalize_observations", True, reason))
+    settings.append(Setting("network.normalize_rewards", True, "the scale of this environment's rewards is unknown"))
+    return settings

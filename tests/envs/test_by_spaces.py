@@ -1,0 +1,76 @@
+"""Settings of an environment that has no tuned ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hive.config import SCHEMES, load_config, template
+from hive.envs.by_spaces import described, settings_by_spaces
+from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+
+VECTOR = ObservationSpec((8,), "float32")
+IMAGE = ObservationSpec((84, 84, 4), "uint8")
+STATES = ObservationSpec((16,), "float32", first=0)
+FORCES = Box((2,), (-1.0, -1.0), (1.0, 1.0))
+
+
+def chosen(observation: ObservationSpec, action: ActionSpec, scheme: str = "ppo") -> dict[str, Any]:
+    settings = settings_by_spaces(EnvironmentSpec("Own", observation, action), scheme)
+    config = load_config("run.toml", text=template("Own", scheme, settings, ""))
+    assert {setting.name: setting.value for setting in settings} == {s.name: config.value(s.name) for s in settings}
+    assert all(setting.reason for setting in settings)
+    return {setting.name: setting.value for setting in settings}
+
+
+def test_vectors_are_normalised_and_so_are_rewards() -> None:
+    keys = chosen(VECTOR, Discrete(4))
+    assert keys["network.normalize_observations"] is True
+    assert keys["network.normalize_rewards"] is True
+    assert keys["collection.rollout"] == 128
+    assert "network.middleware" not in keys
+    assert "algorithm.entropy_weight" not in keys
+
+
+def test_continuous_actions_explore_by_their_deviation() -> None:
+    assert chosen(VECTOR, FORCES)["algorithm.entropy_weight"] == 0.0
+
+
+def test_many_elements_get_wide_layers() -> None:
+    assert chosen(ObservationSpec((64,), "float32"), FORCES).get("network.middleware") is None
+    assert chosen(ObservationSpec((5, 13), "float32"), FORCES)["network.middleware"] == (256, 256)
+
+
+@pytest.mark.parametrize("observation", [IMAGE, STATES, ObservationSpec((9,), "uint8")])
+def test_observations_that_are_scaled_already_are_not_normalised(observation: ObservationSpec) -> None:
+    assert "network.normalize_observations" not in chosen(observation, Discrete(4))
+
+
+def test_images_get_the_settings_of_images() -> None:
+    keys = chosen(IMAGE, Discrete(4))
+    assert (keys["collection.envs"], keys["algorithm.clip_range"]) == (8, 0.1)
+    assert "network.middleware" not in keys
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("observation", [VECTOR, IMAGE, STATES])
+@pytest.mark.parametrize("action", [Discrete(4), FORCES])
+def test_every_scheme_takes_its_settings(scheme: str, observation: ObservationSpec, action: ActionSpec) -> None:
+    assert chosen(observation, action, scheme)["network.normalize_rewards"] is True
+
+
+def test_a_custom_scheme_keeps_all_defaults() -> None:
+    assert settings_by_spaces(EnvironmentSpec("Own", VECTOR, FORCES), "mine:topology") == []
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "words"),
+    [
+        (VECTOR, Discrete(4), "8 numbers observed, one of 4 actions"),
+        (IMAGE, FORCES, "images of 84 x 84 x 4 bytes observed, 2 continuous actions"),
+        (STATES, MultiDiscrete((2, 3, 4)), "one of 16 states observed, 3 discrete actions"),
+    ],
+)
+def test_spaces_in_words(observation: ObservationSpec, action: ActionSpec, words: str) -> None:
+    assert described(EnvironmentSpec("Own", observation, action)) == words
