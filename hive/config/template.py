@@ -42,6 +42,8 @@ REASONS: Mapping[str, str] = {
     "algorithm.optimizer": "the optimizer for which these settings were tuned",
     "network.activation": "the activation function with which these settings were tuned",
     "network.middleware": "widths of the dense layers: room for a complex policy",
+    "network.initialization": "initial weights as those of torch.nn.Linear",
+    "network.initial_deviation": "smaller first actions than with the default",
     "network.normalize_observations": "so that no element dominates by its scale",
     "network.normalize_rewards": "so that values are of order 1, whatever the size of the rewards",
 }

@@ -48,6 +48,9 @@ def _shared(
         **{f"algorithm.{name}": value for name, value in algorithm.items()},
         "network.middleware": (64, 64),
         "network.activation": "tanh",
+        "network.initialization": "orthogonal",
+        "network.action_deviation": "parameter",
+        "network.initial_deviation": 1.0,
         "network.separate_networks": True,
         "network.normalize_observations": normalize,
         "network.normalize_rewards": normalize,
@@ -134,8 +137,13 @@ def _zoo_a2c(task: str) -> str:
     return f"rl-baselines3-zoo, a2c.yml, {task}"
 
 
-WIDE: Mapping[str, Any] = {"middleware": (256, 256), "activation": "relu"}
-"""The networks of the zoo's MuJoCo tasks."""
+WIDE: Mapping[str, Any] = {
+    "middleware": (256, 256),
+    "activation": "relu",
+    "initialization": "uniform",
+    "initial_deviation": 0.1353,  # exp(-2)
+}
+"""The networks of the zoo's MuJoCo tasks: log_std_init=-2, ortho_init=False."""
 
 LUNAR: Mapping[str, Any] = {
     "envs": 16,
