@@ -162,7 +162,7 @@ DETACHMENTS = [
 ACTIONS = "flat([rollout.actions for rollout in rollouts])"
 
 SHIFTS = [
-    Mutant("shifted row", "values", ALL, ROWS, VALUES, VALUES.replace("mine[:-1]", "mine[1:]")),
+    Mutant("shifted row", "values", POLICIES, ROWS, VALUES, VALUES.replace("mine[:-1]", "mine[1:]")),
     Mutant("shifted row", "next values", ALL, ROWS, "following = mine[1:]", "following = mine[:-1]"),
     *(
         of_algorithm(

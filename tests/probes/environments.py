@@ -57,9 +57,10 @@ class ConstantReward(Probe):
 
 
 class Countdown(Probe):
-    """Five steps, which earn 1 each: V(k) = 1 + g + ... + g^(4 - k)."""
+    """Five steps with nothing to choose, which earn 1 each: V(k) = 1 + g + ... + g^(4 - k)."""
 
     states = 6
+    action_space = spaces.Discrete(1)
 
     def follow(self, action: Any) -> tuple[float, int, Ending]:
         return 1.0, self.state + 1, TERMINATED if self.state == 4 else GOES_ON

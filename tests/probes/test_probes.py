@@ -37,11 +37,30 @@ def test_the_value_of_a_constant_reward(tmp_path: Path, algorithm: str) -> None:
     values_are(learned, [1.0])
 
 
+@pytest.mark.full(reason="what it finds, other probes find too: see scripts/mutants")
 @every_algorithm
 def test_the_value_falls_until_the_last_step(tmp_path: Path, algorithm: str) -> None:
     """Episodes of five steps in rollouts of three: most rollouts end within one."""
     learned = learn(tmp_path, algorithm, "Countdown", 40, algorithm__discount=G)
     values_are(learned, [sum(G**k for k in range(left)) for left in (5, 4, 3, 2, 1)])
+
+
+@every_algorithm
+def test_one_update_number_by_number(tmp_path: Path, algorithm: str) -> None:
+    """Each environment visits states 0 1 2 3 4 0 and bootstraps from state 1, so all numbers follow from the initial V.
+
+    With x the one-hot state and a 1 for the bias, the weights move by a rate times mean((R - V(s)) x).
+    """
+    whole = {"algorithm__epochs": 1, "algorithm__minibatches": 1, "algorithm__gae_lambda": 1.0}
+    own: Any = {"ppo": whole, "nstep-q": {"algorithm__n_step": 6}}
+    changes = {"algorithm__discount": G, "collection__rollout": 6, **own.get(algorithm, {})}
+    config = in_a_table(algorithm, "Countdown", 1, **changes)
+    before, rate = initial(config).values.astype(float), 1.0 if algorithm in POLICIES else 2.0
+    visited = [0, 1, 2, 3, 4, 0]
+    returns = [*(sum(G**k for k in range(left)) for left in (5, 4, 3, 2, 1)), 1.0 + G * before[1]]
+    errors = np.asarray(returns) - before[visited]
+    step = np.bincount(visited, errors, minlength=6) / 6.0 + errors.mean()
+    np.testing.assert_allclose(train(tmp_path, config).values, before + rate * step, rtol=1e-5, atol=1e-6)
 
 
 @every_algorithm
