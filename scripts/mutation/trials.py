@@ -6,6 +6,7 @@ The parent process imports torch and pytest but never hive, so a child is a fork
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ __all__ = ["Trial", "trials"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBES = ROOT / "tests" / "probes"
+NATIVE = "_native*.so"
 OPTIONS = ("-n0", "--tb=no", "-pno:cacheprovider", f"--rootdir={ROOT}", f"-c{ROOT / 'pyproject.toml'}")
 
 
@@ -47,6 +49,16 @@ class Trial:
     def survivors(self) -> list[str]:
         """The algorithms whose probes all passed."""
         return [] if self.mutant is None else [name for name in self.mutant.algorithms if not self.killers_of(name)]
+
+
+def _native_build() -> Path:
+    """Return the native part that these sources use: that beside them, otherwise that of the installed package."""
+    installed = importlib.util.find_spec("hive")  # does not import it
+    places = [ROOT / "hive", *map(Path, (installed and installed.submodule_search_locations) or ())]
+    for place in places:
+        for build in place.glob(NATIVE):
+            return build
+    raise FileNotFoundError(f"no {NATIVE} in {', '.join(map(str, places))}: run scripts/build")
 
 
 def _spelt(algorithm: str) -> tuple[str, str]:
@@ -77,7 +89,8 @@ def trials(mutants: Sequence[Mutant | None], processes: int) -> Iterator[Trial]:
 
 def _trial(mutant: Mutant | None) -> Trial:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        shutil.copytree(ROOT / "hive", Path(folder) / "hive", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "hive", Path(folder) / "hive", ignore=shutil.ignore_patterns("__pycache__", NATIVE))
+        shutil.copy(_native_build(), Path(folder) / "hive")
         if mutant is not None:
             mutant.apply(Path(folder) / "hive")
         sys.path.insert(0, folder)

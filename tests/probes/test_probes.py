@@ -41,7 +41,7 @@ def test_the_value_of_a_constant_reward(tmp_path: Path, algorithm: str) -> None:
 @every_algorithm
 def test_the_value_falls_until_the_last_step(tmp_path: Path, algorithm: str) -> None:
     """Episodes of five steps in rollouts of three: most rollouts end within one."""
-    learned = learn(tmp_path, algorithm, "Countdown", 40, algorithm__discount=G)
+    learned = learn(tmp_path, algorithm, "Countdown", 50, algorithm__discount=G, algorithm__learning_rate=0.6)
     values_are(learned, [sum(G**k for k in range(left)) for left in (5, 4, 3, 2, 1)])
 
 
@@ -76,7 +76,7 @@ def test_credit_over_two_steps(tmp_path: Path, algorithm: str) -> None:
 
 @every_algorithm
 def test_choice_by_observation(tmp_path: Path, algorithm: str) -> None:
-    policy: Any = {"algorithm__learning_rate": 4.0, "algorithm__value_loss_weight": 0.1}
+    policy: Any = {"algorithm__learning_rate": 6.0, "algorithm__value_loss_weight": 0.07}
     learned = learn(tmp_path, algorithm, "Choice", 30, **(policy if algorithm in POLICIES else {}))
     for state, action in enumerate((0, 1, 0)):
         chooses(learned, state, action)
@@ -184,5 +184,5 @@ def test_ppo_stays_near_the_policy_that_acted(tmp_path: Path) -> None:
 def test_nstep_q_adds_the_value_of_its_target_network(tmp_path: Path) -> None:
     """A target that never follows keeps its initial values, so every state is worth 1 + g max Q_initial."""
     changes: Any = {"algorithm__discount": G, "algorithm__n_step": 1, "algorithm__target_interval": 1_000_000}
-    config = in_a_table("nstep-q", "Countdown", 40, **changes)
+    config = in_a_table("nstep-q", "Countdown", 40, algorithm__learning_rate=0.6, **changes)
     values_are(train(tmp_path, config), [*(1.0 + G * initial(config).values[1:5]), 1.0], 0.02)

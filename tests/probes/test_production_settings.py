@@ -96,7 +96,7 @@ def test_choice_under_delay(tmp_path: Path, algorithm: str, placement: str) -> N
 @every_placement
 @pytest.mark.parametrize("algorithm", POLICIES)
 def test_continuous_actions_reach_their_targets(tmp_path: Path, algorithm: str, placement: str) -> None:
-    learned = learn(tmp_path, algorithm, "Targets", placement, rounds=400)
+    learned = learn(tmp_path, algorithm, "Targets", placement, 500, algorithm__learning_rate=0.005)
     means, deviations = learned.gaussians
     np.testing.assert_allclose(means, [-1.0, 1.0], atol=0.2)
     assert (deviations < 0.5).all()
