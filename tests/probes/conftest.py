@@ -1,0 +1,11 @@
+"""One thread, as in every process of a run; and the environments importable by their name in a config."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+torch.set_num_threads(1)
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,147 @@
+"""Environments of a few states whose values and best actions follow from one line of arithmetic.
+
+After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021), https://andyljones.com/posts/rl-debugging.html.
+A state is the observation. `g` is the discount factor.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+GOES_ON, TERMINATED, TRUNCATED = (False, False), (True, False), (False, True)
+
+Ending = tuple[bool, bool]
+
+
+class Probe(gymnasium.Env[Any, Any]):
+    """Counts its states from 0. Episodes begin in `starts` in turn; the seed decides with which.
+
+    So environments with different seeds are in different states at the same time.
+    """
+
+    states = 1
+    starts: ClassVar[tuple[int, ...]] = (0,)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Discrete(self.states)
+        self.begun = 0
+        self.state = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.begun = seed
+        self.state = self.starts[self.begun % len(self.starts)]
+        self.begun += 1
+        return self.state, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward, self.state, ending = self.follow(action)
+        return self.state, reward, *ending, {}
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        """Return the reward of an action in the current state, the next state, and how the episode goes on."""
+        raise NotImplementedError
+
+
+class ConstantReward(Probe):
+    """One step, which earns 1: V(0) = 1."""
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return 1.0, 0, TERMINATED
+
+
+class Countdown(Probe):
+    """Five steps with nothing to choose, which earn 1 each: V(k) = 1 + g + ... + g^(4 - k)."""
+
+    states = 6
+    action_space = spaces.Discrete(1)
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return 1.0, self.state + 1, TERMINATED if self.state == 4 else GOES_ON
+
+
+class Fork(Probe):
+    """Two steps. State 0 earns nothing and leads to states 1 and 2 in turn, which earn 2 and 0.
+
+    V(1) = 2, V(2) = 0, and as the action has no influence, V(0) = g (2 + 0) / 2.
+    """
+
+    states = 4
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        if self.state == 0:
+            return 0.0, 1 + self.begun % 2, GOES_ON
+        return 2.0 if self.state == 1 else 0.0, 3, TERMINATED
+
+
+class Choice(Probe):
+    """One step in state 0, 1 or 2, drawn at random: action 0 is right in states 0 and 2, action 1 in state 1.
+
+    The right action earns 1, the other one nothing.
+    """
+
+    states = 3
+    right: ClassVar[tuple[int, ...]] = (0, 1, 0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = int(self.np_random.integers(self.states))
+        return self.state, {}
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return float(action == self.right[self.state]), self.state, TERMINATED
+
+
+class Delay(Probe):
+    """Four steps. The first action chooses a branch, and the last step of branch 1 earns 1.
+
+    States 1, 3, 5 are branch 0, states 2, 4, 6 branch 1. Later actions have no influence. V(2) = g^2, V(4) = g,
+    V(6) = 1, V(1) = V(3) = V(5) = 0, and if the first action is right, V(0) = g^3.
+    """
+
+    states = 8
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        if self.state == 0:
+            return 0.0, 1 + int(action), GOES_ON
+        if self.state < 5:
+            return 0.0, self.state + 2, GOES_ON
+        return float(self.state == 6), 7, TERMINATED
+
+
+class Ends(Probe):
+    """Two kinds of episodes in turn, which earn 1 in each of two steps.
+
+    States 0 and 1 would go on for ever, but the episode is truncated: V(0) = V(1) = 1 / (1 - g).
+    States 2 and 3 are an episode that terminates: V(2) = 1 + g, V(3) = 1.
+    """
+
+    states = 5
+    starts = (0, 2)
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return 1.0, *{0: (1, GOES_ON), 1: (0, TRUNCATED), 2: (3, GOES_ON), 3: (4, TERMINATED)}[self.state]
+
+
+class Bandit(Probe):
+    """One step. Arm 1 earns 1, arm 0 nothing."""
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return float(action), 0, TERMINATED
+
+
+class Targets(Choice):
+    """One step with a continuous action, which earns -(action - target)^2. The targets of the states are -1 and 1."""
+
+    states = 2
+    action_space = spaces.Box(-4.0, 4.0, (1,), np.float32)
+    targets: ClassVar[tuple[float, ...]] = (-1.0, 1.0)
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        return -float((action[0] - self.targets[self.state]) ** 2), self.state, TERMINATED

@@ -1,0 +1,102 @@
+"""The probes with the settings of whole runs: layers, Adam, several workers, lags and asynchronous collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from learning import ALGORITHMS, POLICIES, Learned, configure, settings_of, train
+
+pytestmark = pytest.mark.full(reason="the everyday probes with other settings")
+
+G = 0.5
+
+NETWORK = {
+    "collection.envs": 8,
+    "collection.rollout": 6,
+    "network.middleware": [16, 16],
+    "algorithm.discount": G,
+    "algorithm.learning_rate": 0.02,
+    "algorithm.learning_rate_schedule": "linear",
+    "checkpoint.every": {},
+}
+"""All else is the default of the scheme: two layers of tanh, Adam, clipped gradients, its own lag."""
+
+
+def modes(communication: str, lag: int, workers: int = 2) -> dict[str, Any]:
+    return {
+        "collection.communication": communication,
+        "collection.max_lag": lag,
+        "collection.workers": workers,
+        "gradients.workers": workers,
+    }
+
+
+PLACEMENTS: dict[str, dict[str, Any]] = {
+    "as the scheme": {},
+    "lag 1, two by two": modes("pipelined", 1),
+    "lag 4": modes("pipelined", 4, 1),
+    "asynchronous, two by two": modes("asynchronous", 4) | {"gradients.communication": "asynchronous"},
+}
+
+every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+def learn(folder: Path, algorithm: str, environment: str, placement: str, rounds: int = 250, **changes: Any) -> Learned:
+    settings = {**NETWORK, **PLACEMENTS[placement], **settings_of(changes)}
+    if algorithm == "nstep-q":
+        settings |= {"algorithm.n_step": 3, "algorithm.target_interval": 5}
+    if algorithm == "ppo":
+        settings |= {"algorithm.epochs": 2, "algorithm.minibatches": 2}
+        rounds //= 2
+    return train(folder, configure(algorithm, environment, rounds, settings))
+
+
+def chooses(learned: Learned, state: int, action: int) -> None:
+    outputs = learned.outputs[0].numpy()[state]
+    assert outputs.argmax() == action
+    if len(learned.outputs) > 1:
+        assert learned.probabilities[state, action] >= 0.9
+
+
+@every_placement
+@every_algorithm
+def test_credit_over_two_steps(tmp_path: Path, algorithm: str, placement: str) -> None:
+    learned = learn(tmp_path, algorithm, "Fork", placement)
+    np.testing.assert_allclose(learned.values[:3], [G, 2.0, 0.0], atol=0.1)
+
+
+@every_placement
+@every_algorithm
+def test_truncation_against_termination(tmp_path: Path, algorithm: str, placement: str) -> None:
+    learned = learn(tmp_path, algorithm, "Ends", placement)
+    np.testing.assert_allclose(learned.values[:4], [1.0 / (1.0 - G), 1.0 / (1.0 - G), 1.0 + G, 1.0], atol=0.1)
+
+
+@every_placement
+@every_algorithm
+def test_choice_by_observation(tmp_path: Path, algorithm: str, placement: str) -> None:
+    learned = learn(tmp_path, algorithm, "Choice", placement)
+    for state, action in enumerate((0, 1, 0)):
+        chooses(learned, state, action)
+    np.testing.assert_allclose(learned.values, 1.0, atol=0.1)
+
+
+@every_placement
+@every_algorithm
+def test_choice_under_delay(tmp_path: Path, algorithm: str, placement: str) -> None:
+    learned = learn(tmp_path, algorithm, "Delay", placement)
+    chooses(learned, 0, 1)
+    np.testing.assert_allclose(learned.values[[0, 2, 4, 6]], [G**3, G**2, G, 1.0], atol=0.08)
+
+
+@every_placement
+@pytest.mark.parametrize("algorithm", POLICIES)
+def test_continuous_actions_reach_their_targets(tmp_path: Path, algorithm: str, placement: str) -> None:
+    learned = learn(tmp_path, algorithm, "Targets", placement, 500, algorithm__learning_rate=0.005)
+    means, deviations = learned.gaussians
+    np.testing.assert_allclose(means, [-1.0, 1.0], atol=0.2)
+    assert (deviations < 0.5).all()
