@@ -391,7 +391,7 @@ def test_the_mean_return_is_a_number_or_nothing(tmp_path: Path, written: Any, re
         (3, 0, [2, 4, 5, 6]),
         (1, 0, [2, 6]),
         (0, 0, [2, 6]),
-        (2, 1, [2, 3, 5, 6]),
+        (2, 1, [1, 2, 5, 6]),
         (1, 2, [1, 2, 3, 6]),
         (1, 9, [1, 2, 3, 5, 6]),
         (6, 1, [1, 2, 3, 4, 5, 6]),
@@ -399,7 +399,7 @@ def test_the_mean_return_is_a_number_or_nothing(tmp_path: Path, written: Any, re
     ],
 )
 def test_what_is_kept(tmp_path: Path, keep_last: int, keep_best: int, left: list[int]) -> None:
-    """The newest (6), the best (3, then the older 1 of the same return, then 5), the newest scheduled (2)."""
+    """The newest (6), the best (1, then the newer 3 of the same return, then 5), the newest scheduled (2)."""
     for update, mean_return in enumerate([9.0, None, 9.0, float("nan"), -2.0, None], start=1):
         save(tmp_path, update, mean_return=mean_return, scheduled=update <= 2)
     removed = retain(tmp_path, keep_last, keep_best)
