@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from canned_status import actor, results, starting, status
 
 from hive.cli import listing
 from hive.cli.listing import FOLLOW_LINES, PS_KEYS
-from hive.records import RunDirectory
+from hive.records import RunDirectory, replace_best
 
 if TYPE_CHECKING:
     from conftest import Place
