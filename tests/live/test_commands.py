@@ -177,6 +177,7 @@ def test_check_config_and_init(house: House) -> None:
         "behaviour",
         "checkpoints",
         "gradients",
+        "improved",
         "optimizer_state",
         "metrics",
         "rollouts",
