@@ -1,6 +1,6 @@
 """Trained policies, loaded from a checkpoint, which only act.
 
-    policy = hive.load("runs/cartpole-1")
+    policy = hive.load("runs/cartpole-1")               # of its newest checkpoint; which="best": the best policy
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 
@@ -54,7 +54,8 @@ class Policy:
 
     observation, action: their specs. network: the module, in evaluation mode; it returns (policy outputs, value) or
         (action values,). distribution: maps the first of these outputs to actions.
-    updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first.
+    updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first;
+        of a best policy, the mean that it was chosen by.
     """
 
     def __init__(
@@ -115,14 +116,19 @@ class Policy:
         return clipped
 
 
-def load(place: str, *, own_code: bool = False) -> Policy:
-    """Load the policy of a checkpoint, or of the newest checkpoint of a run.
+def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
+    """Load the policy of a checkpoint or of a run.
 
-    place: the folder of either, or the name of a run below $HIVE_HOME. own_code: whether to import and call the classes
-    that [network] of the run names. Raises RecordError for a checkpoint that is damaged, has no description of a policy
-    or does not fit it, and for user-defined code without `own_code`; UsageError if the run does not exist.
+    place: the folder of either, or the name of a run below $HIVE_HOME.
+    which: of a run, "latest": the policy of its newest checkpoint; "best": the policy with the highest mean return in
+        an evaluation or, without [evaluation], over 100 training episodes.
+    own_code: whether to import and call the classes that [network] of the run names.
+
+    Raises RecordError for a checkpoint that is damaged, has no description of a policy or does not fit it, for a run
+    without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
+    another `which`, and for "best" with the folder of a checkpoint.
     """
-    checkpoint = checkpoint_at(str(place))
+    checkpoint = checkpoint_at(str(place), which)
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)

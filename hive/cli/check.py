@@ -1,6 +1,6 @@
 """`hive check`: builds the topology of a config, draws it, and runs it briefly in this process.
 
-    config -> topology -> plan, drawn -> 200 environment steps of all actors, in a temporary folder
+    config -> topology -> plan, drawn -> its lag -> 200 environment steps of all actors, in a temporary folder
 
 It finds errors that would end a run in its first seconds, and finds them in one process, where a debugger works. It
 starts no other process and leaves no run behind.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.drawing import lines_of, svg_of
+from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
 from hive.config import load_config
 from hive.errors import ActorFailed, UsageError
@@ -38,8 +39,8 @@ GRACE_S = 4.0  # time to stop after LIMIT_S: the longest step of a healthy envir
 def add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check",
-        description="Check a config: build its environment, network and topology, draw the topology as text, and run "
-        "it for a few steps in this process. No run is left behind.",
+        description="Check a config: build its environment, network and topology, draw the topology as text, report "
+        "how old the policies are that it uses, and run it for a few steps in this process. No run is left behind.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
     check.add_argument("config", type=Path, help="a TOML file")
@@ -63,17 +64,19 @@ def run_check(options: argparse.Namespace) -> int:
     from hive.runtime.building import build
 
     config = load_config(options.config, options.set)
-    plan = build(config, Path("runs") / config.run.name, options.config).plan()
+    topology = build(config, Path("runs") / config.run.name, options.config)
+    plan, lags = topology.plan(), lags_of(topology)
     if options.svg is not None:
         try:
             options.svg.write_text(svg_of(plan, config.run.name))
         except OSError as error:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
-        print("\n".join(lines_of(plan)))
+        print("\n".join([*lines_of(plan), *([] if lags is None else lag_lines(lags, config))]))
     tried = None if options.draw else _run_trial(options.config, options.set)
     if options.json:
-        print(json.dumps(_as_data(plan) | ({} if tried is None else {"tried": tried}), indent=2))
+        lag = None if lags is None else lag_data(lags)
+        print(json.dumps(_as_data(plan) | {"lag": lag} | ({} if tried is None else {"tried": tried}), indent=2))
     elif tried is not None:
         done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
         print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")

@@ -22,7 +22,7 @@ from hive.cli.suggest import listed
 from hive.cli.tables import print_table
 from hive.config import load_config
 from hive.errors import UsageError
-from hive.records import Checkpoint, RunDirectory, best_first, list_checkpoints
+from hive.records import Checkpoint, RunDirectory, best_of, list_checkpoints
 
 if TYPE_CHECKING:
     from hive.workers import Evaluation
@@ -38,14 +38,14 @@ def add_eval(commands: Any) -> None:
         "eval",
         description="Play whole episodes with the policies of runs and print statistics of their returns. All policies "
         "play from the same initial states.",
-        epilog="example: hive eval cartpole-1 --checkpoint all --episodes 20",
+        epilog="example: hive eval cartpole-1 --which best --episodes 20",
     )
     evaluate.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; default: the live run, else the newest")
     evaluate.add_argument(
-        "--checkpoint",
-        default="newest",
-        metavar="WHICH",
-        help="newest (default), best (by training return), all, or the number of an update, as in checkpoints/",
+        "--which",
+        default="latest",
+        help="latest (default): the newest checkpoint; best: the best policy by evaluation or training return; all: "
+        "every checkpoint; or the number of an update, as in checkpoints/",
     )
     evaluate.add_argument(
         "--episodes",
@@ -82,7 +82,7 @@ def run_eval(options: argparse.Namespace) -> int:
     """Run `hive eval`; return the exit code."""
     # All checkpoints are found before the first episode, so that a typing error costs no minutes.
     runs = [chosen_run(text) for text in options.runs or [None]]
-    chosen = [(run, checkpoint) for run in runs for checkpoint in checkpoints_of(run, options.checkpoint)]
+    chosen = [(run, checkpoint) for run in runs for checkpoint in checkpoints_of(run, options.which)]
     found = [(run, checkpoint, _play(run, checkpoint, options)) for run, checkpoint in chosen]
     if options.json:
         print(json.dumps([_as_data(*one, options) for one in found], indent=2))
@@ -92,25 +92,23 @@ def run_eval(options: argparse.Namespace) -> int:
 
 
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
-    """Return a run's checkpoints that `which` selects ("newest", "best", "all" or a number), sorted by update.
+    """Return a run's checkpoints that `which` selects ("latest", "best", "all" or a number), sorted by update.
 
-    Raises UsageError if there is none.
+    Raises RecordError if there is no best policy, and UsageError if there is no such checkpoint.
     """
+    if which == "best":
+        return [best_of(run)]
     there = list_checkpoints(run.checkpoints, verify=True)
     if not there:
         raise UsageError(f"{run.name} has no checkpoint", hint="`hive save` writes one while the run is live")
     if which == "all":
         return there
-    if which == "newest":
+    if which == "latest":
         return there[-1:]
-    if which == "best":
-        if rated := best_first(there):
-            return rated[:1]
-        raise UsageError(f"no checkpoint of {run.name} has a training return", hint="use --checkpoint newest")
     if named := [checkpoint for checkpoint in there if checkpoint.path.name == which.zfill(6)]:
         return named
     names = listed(checkpoint.path.name for checkpoint in there)
-    raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use newest, best, all, or one of {names}")
+    raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use latest, best, all, or one of {names}")
 
 
 def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace) -> Evaluation:
@@ -119,7 +117,7 @@ def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace
 
     config = load_config(run.resolved_file, options.set)
     policy = load(str(checkpoint.path), own_code=True)  # executes the config's user code, as `hive resume` does
-    name = f"{run.name} {checkpoint.path.name}"
+    name = f"{run.name} {_name(run, checkpoint)}"
     try:
         return evaluate(
             policy,
@@ -148,11 +146,16 @@ def _progress(name: str, episodes: int) -> Callable[[int], None]:
     return show
 
 
+def _name(run: RunDirectory, checkpoint: Checkpoint) -> str:
+    """Return the name of a checkpoint: "001563", or "best/001563" for the best policy."""
+    return f"best/{checkpoint.path.name}" if checkpoint.path.parent == run.best else checkpoint.path.name
+
+
 def _cells(run: RunDirectory, checkpoint: Checkpoint, played: Evaluation) -> list[str]:
     interval = "" if math.isnan(played.interval) else f" ± {played.interval:.1f}"
     return [
         run.name,
-        checkpoint.path.name,
+        _name(run, checkpoint),
         f"{played.env_steps:,}",
         str(played.episodes),
         f"{played.mean_return:.1f}{interval}",

@@ -17,6 +17,7 @@ from hive.errors import HiveError, RecordError, UsageError
 from hive.records import (
     RunDirectory,
     Summary,
+    best_facts,
     find_runs,
     home_folder,
     last_training_line,
@@ -109,13 +110,14 @@ def run_ls(options: argparse.Namespace) -> int:
 def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
     """Print a table of runs; with `where`, include the folder of each."""
     print_table(
-        ("NAME", "STATE", "STEPS", "RETURN", "WALL", *(["IN"] if where else [])),
+        ("NAME", "STATE", "STEPS", "RETURN", "BEST", "WALL", *(["IN"] if where else [])),
         [
             (
                 row["name"],
                 row["state"],
                 f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
                 _number(row["mean_return_100"]),
+                _number(row["best"] and row["best"]["mean_return"]),
                 _seconds(row["wall_s"]),
                 *([str(Path(row["path"]).parent)] if where else []),
             )
@@ -131,6 +133,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         "path": str(run.path.resolve()),
         "env_steps": None,
         "mean_return_100": None,
+        "best": best_facts(run),
         "wall_s": None,
         "started": None,
     }

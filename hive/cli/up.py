@@ -18,7 +18,7 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -374,6 +374,17 @@ def _report(directory: RunDirectory, code: int) -> int:
         f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}",
         file=out,
     )
+    if summary.best is not None:
+        print(_best_line(summary.best, name_from_here(directory)), file=out)
     if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
         print(f"to continue it: hive resume {name_from_here(directory)}", file=out)
     return code
+
+
+def _best_line(best: Mapping[str, Any], name: str) -> str:
+    """Name the best policy of a run, from what its summary says about it."""
+    by = "an evaluation" if best["by"] == "evaluation" else "100 training episodes"
+    return (
+        f"best policy: mean return {best['mean_return']:.1f} of {by}, at {best['steps']:,} steps · "
+        f"to measure it: hive eval {name} --which best"
+    )

@@ -27,10 +27,13 @@ from hive.records.atomic import (
 )
 from hive.records.checkpoints import (
     Checkpoint,
-    best_first,
+    best_facts,
+    best_of,
+    best_policy,
     checkpoint_at,
     list_checkpoints,
     newest_checkpoint,
+    replace_best,
     retain,
     write_checkpoint,
 )
@@ -69,7 +72,9 @@ __all__ = [
     "Summary",
     "TensorBoardSink",
     "atomic_folder",
-    "best_first",
+    "best_facts",
+    "best_of",
+    "best_policy",
     "check_folder",
     "checkpoint_at",
     "close_log",
@@ -89,6 +94,7 @@ __all__ = [
     "read_run_facts",
     "remove_folder",
     "remove_unfinished",
+    "replace_best",
     "resolve_run",
     "retain",
     "run_state",

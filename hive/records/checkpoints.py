@@ -16,6 +16,13 @@ with the name of a checkpoint that is not a valid one is refused, with the cause
 `scheduled` is true for a checkpoint at a resume barrier and false for any other save. Only from a scheduled checkpoint
 a run continues exactly.
 
+The best policy of a run has the same format, without parts, as the only checkpoint of another folder:
+
+    best/
+      001563/                  as above; `by` in state.json: "evaluation" or "training", the origin of `mean_return`
+
+A better one is complete before its predecessor is removed. Between the two, both exist, and readers take the better.
+
 This module does not interpret the parts, and does not decide when a checkpoint is due. A folder of checkpoints has one
 writer.
 """
@@ -29,9 +36,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.errors import RecordError
+from hive.errors import RecordError, UsageError
 from hive.records.atomic import DONE, FILES, Files, atomic_folder, check_folder, remove_folder
-from hive.records.directory import STATE_FILE, home_folder
+from hive.records.directory import STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, read_object
 from hive.records.runs import resolve_run
 
@@ -40,10 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpoint",
+    "best_facts",
     "best_first",
+    "best_of",
+    "best_policy",
     "checkpoint_at",
     "list_checkpoints",
     "newest_checkpoint",
+    "replace_best",
     "retain",
     "write_checkpoint",
 ]
@@ -54,6 +65,8 @@ FORMAT = 2
 
 # Exactly the names that f"{update:06d}" produces, so that two names never refer to the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
+
+WHICH = ("latest", "best")  # the checkpoints of a run that `checkpoint_at` can select
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,10 @@ class Checkpoint:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean training return; None before the end of the first episode, and if the stored value is not finite."""
+        """Mean return of its episodes; None before the first has ended, and if the stored value is not finite.
+
+        The episodes are the last 100 of the training; for a best policy they are those that it was chosen by.
+        """
         value: Any = self.state.get("mean_return")
         return value if type(value) in (int, float) and -math.inf < value < math.inf else None
 
@@ -128,22 +144,42 @@ def write_checkpoint(
     return folder
 
 
-def checkpoint_at(place: str) -> Checkpoint:
-    """Return the checkpoint in the folder `place`, or the newest of the run `place` (folder, or name in $HIVE_HOME).
+def checkpoint_at(place: str, which: str = "latest") -> Checkpoint:
+    """Return the checkpoint in the folder `place`, or one of the run `place` (folder, or name in $HIVE_HOME).
 
-    Checksums are compared. Raises RecordError if there is no intact checkpoint, and UsageError for an unknown run.
+    which: of a run, "latest" for its newest checkpoint, "best" for its best policy.
+
+    Checksums are compared. Raises RecordError if there is no intact one, and UsageError for an unknown run, another
+    `which`, and "best" with the folder of a checkpoint.
     """
+    if which not in WHICH:
+        raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"')
     folder = Path(place)
     if (folder / DONE).exists():
+        if which == "best":
+            raise UsageError(f"`{place}` is a checkpoint", hint='which="best" needs the folder or the name of a run')
         return _open(folder, verify=True)
-    root = folder / "checkpoints"
-    if not root.is_dir():
-        root = resolve_run(home_folder(), place).checkpoints
+    run = folder if (folder / "checkpoints").is_dir() else resolve_run(home_folder(), place).path
+    if which == "best":
+        return best_of(RunDirectory(run))
+    root = run / "checkpoints"
     newest = newest_checkpoint(root)
     if newest is None:
         hint = "[checkpoint] every determines how often one is written"
         raise RecordError(f"`{root}` holds no complete checkpoint", hint=hint)
     return newest
+
+
+def best_of(run: RunDirectory) -> Checkpoint:
+    """Return the best policy of a run. Checksums are compared. Raises RecordError if it has none."""
+    best = best_policy(run.best)
+    if best is None:
+        raise RecordError(
+            f"{run.name} has no best policy",
+            hint="one is kept from the first evaluation on; without [evaluation] every, from the 100th training "
+            "episode on, unless checkpoint.every is {}",
+        )
+    return best
 
 
 def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
@@ -169,17 +205,17 @@ def newest_checkpoint(
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Return the checkpoints with a mean return, highest first; of equal returns, the newer comes first."""
+    """Return the checkpoints with a mean return, highest first; of equal returns, the earlier comes first."""
     rated = [checkpoint for checkpoint in checkpoints if checkpoint.mean_return is not None]
-    return sorted(rated, key=lambda checkpoint: (checkpoint.mean_return, checkpoint.update), reverse=True)
+    return sorted(rated, key=lambda checkpoint: (-(checkpoint.mean_return or 0.0), checkpoint.update))
 
 
 def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES) -> list[Path]:
     """Remove all but the `keep_last` newest, the `keep_best` by mean return and the newest scheduled checkpoint.
 
-    Of equal returns, the newer checkpoint counts as better. The newest is always kept. Damaged checkpoints are neither
-    counted nor removed. Returns the paths of removed checkpoints, oldest first. Raises RecordError if `root` cannot be
-    read or a checkpoint cannot be removed; later ones are then not removed either.
+    Of equal returns, the earlier checkpoint counts as better. The newest is always kept. Damaged checkpoints are not
+    counted and not removed. Returns the paths of removed checkpoints, oldest first. Raises RecordError if `root` cannot
+    be read or a checkpoint cannot be removed; later ones are then not removed either.
     """
     found = list_checkpoints(root, verify=True)
     scheduled = [checkpoint for checkpoint in found if checkpoint.scheduled]
@@ -190,15 +226,78 @@ def retain(root: Path, keep_last: int, keep_best: int = 1, files: Files = FILES)
     return removed
 
 
-def _newest_first(
-    root: Path, verify: bool, refused: Callable[[str], object] = lambda cause: None
-) -> Iterator[Checkpoint]:
+def _folders(root: Path) -> list[Path]:
+    """Return the folders in `root` with the name of a checkpoint, valid or not, sorted by update.
+
+    Raises RecordError if `root` cannot be read.
+    """
     try:
         named = [path for path in root.iterdir() if NAME.fullmatch(path.name)]
         folders = [path for path in named if path.is_dir() and not path.is_symlink()]
     except OSError as error:
         raise failure("read", root, error) from error
-    for folder in sorted(folders, key=lambda folder: int(folder.name), reverse=True):
+    return sorted(folders, key=lambda folder: int(folder.name))
+
+
+def best_policy(root: Path, *, verify: bool = True) -> Checkpoint | None:
+    """Return the best policy in `root`, or None if there is none or `root` does not exist.
+
+    verify: whether to compare checksums. Raises RecordError if `root` cannot be read.
+    """
+    if not root.is_dir():
+        return None
+    return next(iter(best_first(list_checkpoints(root, verify=verify))), None)
+
+
+def best_facts(run: RunDirectory) -> dict[str, Any] | None:
+    """Return what a summary says about the best policy of a run, live or ended; None if none can be read."""
+    try:
+        best = best_policy(run.best, verify=False)
+    except RecordError:
+        return None
+    if best is None:
+        return None
+    return {
+        "checkpoint": f"{run.best.name}/{best.path.name}",
+        "mean_return": best.mean_return,
+        "by": best.state.get("by"),
+        "steps": best.state.get("env_steps"),
+        "updates": best.state.get("updates"),
+    }
+
+
+def replace_best(
+    root: Path,
+    update: int,
+    *,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    state: Mapping[str, JSON],
+    files: Files = FILES,
+) -> Path:
+    """Write the best policy `root/<update>/`, then remove all others from `root`; return its path.
+
+    tensors, state: as for `write_checkpoint`; `mean_return` in `state` must be finite. A policy of the same update,
+    which a resumed run can reach again, is removed before. Raises RecordError if something cannot be written or
+    removed; then at least one of the two policies is complete, except for two of the same update.
+    """
+    folder = root / f"{update:06d}"
+    try:
+        root.mkdir(exist_ok=True)
+    except OSError as error:
+        raise failure("write", root, error) from error
+    if folder.exists():
+        remove_folder(folder, files)
+    write_checkpoint(root, update, tensors=tensors, parts={}, state=state, files=files)
+    for other in _folders(root):
+        if other != folder:
+            remove_folder(other, files)
+    return folder
+
+
+def _newest_first(
+    root: Path, verify: bool, refused: Callable[[str], object] = lambda cause: None
+) -> Iterator[Checkpoint]:
+    for folder in reversed(_folders(root)):
         try:
             yield _open(folder, verify)
         except RecordError as error:

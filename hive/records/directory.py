@@ -8,6 +8,7 @@
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         evaluations.jsonl    one line per evaluation
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
+        best/<update>/         the best policy
         videos/                                                       not-finite/<name>/
         .reserve               disk space for the summary of a run whose disk is full
 
@@ -134,6 +135,11 @@ class RunDirectory:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        """The folder of the best policy. Created by the first writer."""
+        return self.path / "best"
 
     @property
     def nan_dumps(self) -> Path:

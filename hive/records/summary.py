@@ -1,7 +1,13 @@
 """The summary of a run: its result, written once, as the last file.
 
 `summary.json` exists if and only if the supervisor ended the run itself and was not killed. Its keys are the fields
-below and `steps_per_s`.
+below and `steps_per_s`. `best` names the best policy:
+
+    checkpoint      its folder, relative to that of the run: "best/001563"
+    mean_return     the mean return that it was chosen by
+    by              "evaluation": of the episodes of an evaluation; "training": of the last 100 training episodes
+    steps           environment steps of the run until then
+    updates         updates of the run until then
 """
 
 from __future__ import annotations
@@ -38,6 +44,7 @@ class Summary:
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
     restarts: dict[str, int]  # actor -> number of restarts
     error: str | None = None
+    best: dict[str, Any] | None = None  # None if there is no best policy
 
     @property
     def steps_per_s(self) -> float | None:

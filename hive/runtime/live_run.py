@@ -30,6 +30,7 @@ from hive.records import (
     RunDirectory,
     RunFacts,
     Summary,
+    best_facts,
     list_checkpoints,
     newest_checkpoint,
     open_log,
@@ -325,6 +326,7 @@ class LiveRun:
             error=HiveError(outcome.error, hint=self.failure_hint(outcome)).render().removeprefix("error: ")
             if outcome.error
             else None,
+            best=best_facts(self.directory),
         )
         self.directory.release()
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})

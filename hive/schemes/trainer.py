@@ -72,8 +72,10 @@ def assemble(blueprint: Blueprint, directory: Path) -> Topology:
     _connect_state(t, blueprint, collector, worker, learner, recorder)
     t.connect(learner.metrics, recorder.metrics)
     t.connect(learner.checkpoints, recorder.checkpoints)
-    if blueprint.config.evaluation.every:
-        _evaluate(t, blueprint, learner, recorder)
+    if blueprint.best_by == "evaluation":
+        _evaluate(t, blueprint, learner, recorder, directory)
+    elif blueprint.best_by == "training":
+        t.connect(learner.improved, recorder.improved)
 
     t.results(learner, *RESULTS)
     t.digest(learner.weights, blueprint.flat.block_bytes)
@@ -136,9 +138,9 @@ def _connect_state(
         t.connect(learner.behaviour, worker.behaviour)
 
 
-def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group) -> None:
+def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group, directory: Path) -> None:
     """Add the evaluator, as the last reader of the weights: the learner holds versions by the position of a reader."""
-    evaluator = t.add(EvaluatorActor, blueprint=blueprint)
+    evaluator = t.add(EvaluatorActor, blueprint=blueprint, directory=directory)
     t.connect(learner.weights, evaluator.weights)
     t.connect(learner.evaluations_due, evaluator.due)
     t.connect(evaluator.evaluations, recorder.evaluations)

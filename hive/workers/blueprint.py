@@ -35,6 +35,7 @@ from hive.networks import (
 )
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
+from hive.runtime.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
@@ -122,6 +123,14 @@ class Blueprint:
         return describe_policy(
             environment.observation, environment.action, self.config.network, self.heads, self.distribution
         )
+
+    @property
+    def best_by(self) -> str | None:
+        """The return that the best policy is chosen by: "evaluation" or "training"; None if none is kept."""
+        if self.config.evaluation.every:
+            return "evaluation"
+        sendable = self.flat.block_bytes <= MAX_ARRAY_BYTES  # the learner sends the weights to the recorder
+        return "training" if self.config.checkpoint.every and sendable else None
 
     def algorithm(self, *, alone: bool = False) -> Algorithm:
         """Make the algorithm. `alone`: its worker shares no rounds with others, so it normalises advantages alone.

@@ -1,7 +1,9 @@
 """The evaluator's actor evaluates the weights that the learner holds for it.
 
     learner ──EvaluationDue──> evaluator ──Evaluation──> recorder, and custom actors
-            one turn's weights, pinned
+            one turn's weights, pinned     │ a better policy than the best so far
+                                           v
+                                         best/ of the run
 
 Training continues meanwhile. Evaluations that fall due while one is running are skipped and counted
 (hive.workers.pinned_blocks). An evaluation in progress is lost when the evaluator is killed or the run ends.
@@ -10,9 +12,12 @@ Training continues meanwhile. Evaluations that fall due while one is running are
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from hive.errors import VersionGone
+from hive.records import RunDirectory
 from hive.runtime import Actor, Inlet, Outlet, Subscription
+from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
 from hive.workers.messages import Evaluation, EvaluationDue, Weights
 from hive.workers.pinned_blocks import held_block, next_due
@@ -21,15 +26,19 @@ __all__ = ["EvaluatorActor"]
 
 
 class EvaluatorActor(Actor):
-    """Makes one evaluation after another. `evaluations` is a broadcast, which custom actors can subscribe to."""
+    """Makes one evaluation after another. `evaluations` is a broadcast, which custom actors can subscribe to.
+
+    directory: that of the run.
+    """
 
     role = "evaluator"
     due = Inlet(EvaluationDue)
     weights = Subscription(Weights)
     evaluations = Outlet(Evaluation, pattern="broadcast")
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         self.blueprint = blueprint
+        self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
         self.evaluator = blueprint.evaluator(self.status)
         self.made = self.status.counter("evaluations")
 
@@ -43,7 +52,11 @@ class EvaluatorActor(Actor):
             self.weights.unpin()
 
     async def _evaluate(self, due: EvaluationDue) -> None:
-        """Evaluate the held weights and send the result. Raises VersionGone if the turn has been overwritten."""
+        """Evaluate the held weights, keep them if they are the best, and send the result.
+
+        They are kept first, so every evaluation that a reader knows of has been compared with the best policy. Raises
+        VersionGone if the turn has been overwritten.
+        """
         weights = held_block(self.weights, due.turn)
         self.evaluator.bind(weights)
         self.evaluator.begin(due)
@@ -51,6 +64,14 @@ class EvaluatorActor(Actor):
             self.status.show_version(due.turn, self.weights.latest - due.turn)
             await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
         self.status.add(self.made, 1)
+        self.best.offer(
+            weights,
+            due.turn,
+            updates=due.updates,
+            env_steps=due.env_steps,
+            mean_return=evaluation.mean_return,
+            episodes=evaluation.episodes,
+        )
         await self.evaluations.send(evaluation)
 
     async def teardown(self) -> None:

@@ -21,8 +21,8 @@ from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Count, LearnerStep, mean_return, mean_statistics
-from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Metrics, OptimizerState, Weights
-from hive.workers.saving import SaveSchedule
+from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
+from hive.workers.saving import BestSchedule, SaveSchedule
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -44,6 +44,7 @@ class LearnerActor(Actor):
     behaviour = Publication(Weights)
     metrics = Outlet(Metrics, pattern="broadcast")
     checkpoints = Outlet(CheckpointDue, pattern="broadcast")
+    improved = Outlet(Improved, pattern="broadcast", optional=True)
     evaluations_due = Outlet(EvaluationDue, pattern="broadcast", optional=True)
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -61,6 +62,7 @@ class LearnerActor(Actor):
         self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
         self.saves = SaveSchedule(config, blueprint.barriers, self.clock)
+        self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
         self.window: list[StepRecord] = []  # turns since the last Metrics
@@ -112,6 +114,8 @@ class LearnerActor(Actor):
                 stop_reason = self._stop_reason() if ends_round else None
                 await self._checkpoint()  # pins the blocks before the next turn can overwrite them
                 await self._evaluate()  # likewise
+                if ends_round:
+                    await self._offer_best()
                 await self._report(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
@@ -248,6 +252,18 @@ class LearnerActor(Actor):
         """Save a checkpoint of the last committed turn, without any effect on training."""
         while not await self._hold(scheduled=False):
             await asyncio.sleep(SAVE_AGAIN_S)
+
+    async def _offer_best(self) -> None:
+        """Send a copy of this turn's weights to the recorder if its training return is the highest so far.
+
+        A copy, because a block that is pinned for the recorder would delay the next checkpoint.
+        """
+        totals = self.totals
+        mean = totals["mean_return_100"]
+        if self.improved.connected and self.bests.improved(self.turn, int(totals["episodes"]), mean):
+            weights = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes].copy()
+            counts = int(totals["updates"]), int(totals["env_steps"])
+            await self.improved.send(Improved(self.turn, *counts, mean, weights))
 
     async def _evaluate(self) -> None:
         """Hold this turn's weights for the evaluator if an evaluation is due, unless the previous one still runs."""

@@ -7,14 +7,19 @@ hive.storage.rollouts, hive.gradients.blocks and hive.workers.learner. The other
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
-from hive.runtime import Message
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.runtime import Message, Shape
 
 __all__ = [
     "CheckpointDue",
     "Evaluation",
     "EvaluationDue",
     "Gradient",
+    "Improved",
     "Metrics",
     "OptimizerState",
     "RolloutReady",
@@ -56,6 +61,16 @@ class CheckpointDue(Message):
     scheduled: bool  # whether it lies at a resume barrier, so that a resumed run is bit-identical
     env_steps: int
     mean_return: float
+
+
+class Improved(Message):
+    """learner -> recorder. The weights of this turn, copied, may be the best policy by training return."""
+
+    turn: int
+    updates: int
+    env_steps: int
+    mean_return: float  # mean of the last 100 training episodes
+    weights: Annotated[NDArray[np.uint8], Shape("bytes")]  # [block_bytes] of hive.networks.flat
 
 
 class EvaluationDue(Message):

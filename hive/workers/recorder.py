@@ -1,7 +1,8 @@
 """The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
 
 The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
-continues. The recorder is stopped after all other actors, when all metrics have arrived.
+continues. In runs without an evaluator it also sends weights that may be the best policy. The recorder is stopped after
+all other actors, when all metrics have arrived.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from hive.records import (
     write_checkpoint,
 )
 from hive.runtime import Actor, Inlet, Subscription
+from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
-from hive.workers.learner import Count, mean_return
-from hive.workers.messages import CheckpointDue, Evaluation, Metrics, OptimizerState, Weights
+from hive.workers.learner import RETURNS_KEPT, Count, mean_return
+from hive.workers.messages import CheckpointDue, Evaluation, Improved, Metrics, OptimizerState, Weights
 from hive.workers.pinned_blocks import held_block, next_due
 
 __all__ = ["Recorder"]
 
 
 class Recorder(Actor):
-    """Writes metrics to the sinks of [record], and writes `checkpoints/<turn>/` and `evaluations.jsonl`.
+    """Writes metrics to the sinks of [record], `checkpoints/<turn>/`, `evaluations.jsonl` and, if `improved` is
+    connected, `best/<turn>/`.
 
     directory: that of the run. Raises what a user-defined sink raises when it is made, which ends the run at its start.
     """
@@ -45,6 +48,7 @@ class Recorder(Actor):
     metrics = Inlet(Metrics)
     checkpoints = Inlet(CheckpointDue)
     evaluations = Inlet(Evaluation, optional=True)
+    improved = Inlet(Improved, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
 
@@ -59,10 +63,13 @@ class Recorder(Actor):
         references = [name for name in blueprint.config.record.sinks if is_reference(name)]
         sinks += [load_reference(name)(self.directory.path) for name in references]
         self.sinks = SinkSet(sinks, self.log.warning)
+        self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
 
     async def run(self) -> None:
-        await asyncio.gather(self._record(), self._save_what_is_due(), self._record_evaluations())
+        await asyncio.gather(
+            self._record(), self._save_what_is_due(), self._record_evaluations(), self._compare_improved()
+        )
 
     async def _record(self) -> None:
         async for message in self.metrics:
@@ -76,6 +83,27 @@ class Recorder(Actor):
         while True:
             due = await next_due(self.checkpoints, self.optimizer_state, self.weights)
             self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
+
+    async def _compare_improved(self) -> None:
+        while self.best is not None:
+            self._compare(self.best, await self.improved.receive())
+
+    def _compare(self, best: BestPolicy, *improved: Improved) -> None:
+        """Offer the best of these turns, and of those that arrived during the last write, as the best policy."""
+        queued = [*improved]
+        while (message := self.improved.receive_nowait()) is not None:
+            queued.append(message)
+        if not queued:
+            return
+        chosen = max(queued, key=lambda message: message.mean_return)
+        best.offer(
+            chosen.weights,
+            chosen.turn,
+            updates=chosen.updates,
+            env_steps=chosen.env_steps,
+            mean_return=chosen.mean_return,
+            episodes=RETURNS_KEPT,
+        )
 
     def _write(self, message: Metrics) -> None:
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
@@ -112,19 +140,32 @@ class Recorder(Actor):
             self._write_evaluation(evaluation, self.evaluated)
         while (due := self.checkpoints.receive_nowait()) is not None:
             self._checkpoint(due.turn, due.scheduled, due.env_steps, due.mean_return)
+        if self.best is not None:
+            self._compare(self.best)
         await self._save()
         await super().drain()
 
     async def _save(self) -> None:
-        """Save the final state, unless a checkpoint of this turn already exists."""
+        """Save the final state, unless a checkpoint of this turn already exists; it may also be the best policy."""
         turn = self.optimizer_state.latest
-        if turn < 0 or (self.directory.checkpoints / f"{turn:06d}").exists():
+        if turn < 0:
             return
-        await self.weights.pin(turn)
+        _, weights = await self.weights.pin(turn)
         _, optimizer_state = await self.optimizer_state.pin(turn)
-        counters = self.blueprint.learner().views(optimizer_state)
-        env_steps, episodes = (int(counters["counters"][c]) for c in (Count.env_steps, Count.episodes))
-        self._checkpoint(turn, False, env_steps, mean_return(counters["returns"], episodes))
+        views = self.blueprint.learner().views(optimizer_state)
+        updates, env_steps, episodes = (
+            int(views["counters"][count]) for count in (Count.updates, Count.env_steps, Count.episodes)
+        )
+        mean = mean_return(views["returns"], episodes)
+        if self.best is not None and episodes >= RETURNS_KEPT:
+            self.best.offer(
+                weights, turn, updates=updates, env_steps=env_steps, mean_return=mean, episodes=RETURNS_KEPT
+            )
+        if (self.directory.checkpoints / f"{turn:06d}").exists():
+            self.optimizer_state.unpin()
+            self.weights.unpin()
+            return
+        self._checkpoint(turn, False, env_steps, mean)
 
     def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
         """Write the blocks of `turn`, which are pinned for this actor, and unpin them."""
@@ -151,7 +192,7 @@ class Recorder(Actor):
             write_checkpoint(
                 root, turn, tensors=tensors, parts={"weights": weights, "optimizer_state": optimizer_state}, state=state
             )
-            retain(root, blueprint.config.checkpoint.keep)
+            retain(root, blueprint.config.checkpoint.keep, keep_best=0)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
         except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
             self.log.warning("%s", error)

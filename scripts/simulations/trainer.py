@@ -35,7 +35,7 @@ from hive.storage import VERSION as ROLLOUT_VERSION
 from hive.testing import Faults, Simulation, simulate
 from hive.workers import Blueprint, GradientWorkerActor, Learner, Replica
 from hive.workers.learner import Count, LearnerStep
-from hive.workers.messages import CheckpointDue, Metrics, OptimizerState, Weights
+from hive.workers.messages import CheckpointDue, Improved, Metrics, OptimizerState, Weights
 from hive.workers.pinned_blocks import held_block
 
 __all__ = ["Schedule", "run", "schedule"]
@@ -234,6 +234,7 @@ class _Recorder(Actor):
     numbered = False
     metrics = Inlet(Metrics)
     checkpoints = Inlet(CheckpointDue)
+    improved = Inlet(Improved, optional=True)
     weights = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState)
 
@@ -241,7 +242,7 @@ class _Recorder(Actor):
         self.lines = 0
 
     async def run(self) -> None:
-        await asyncio.gather(self._record(), self._save())
+        await asyncio.gather(self._record(), self._save(), self._compare())
 
     async def _record(self) -> None:
         async for _ in self.metrics:
@@ -254,7 +255,14 @@ class _Recorder(Actor):
             self.weights.unpin()
             self.optimizer_state.unpin()
 
+    async def _compare(self) -> None:
+        while self.improved.connected:
+            await self.improved.receive()
+            self.lines += 1
+
     async def drain(self) -> None:
+        while self.improved.connected and self.improved.receive_nowait() is not None:
+            self.lines += 1
         while self.metrics.receive_nowait() is not None or self.checkpoints.receive_nowait() is not None:
             self.lines += 1
         await super().drain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from hive.cli.evaluate import checkpoints_of
 from hive.config import load_config
 from hive.errors import UsageError
 from hive.networks import aligned_block
-from hive.records import RunDirectory, write_checkpoint
+from hive.records import RunDirectory, replace_best, write_checkpoint
 from hive.workers import Blueprint
 
 if TYPE_CHECKING:
@@ -21,20 +22,24 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run(place: Place) -> RunDirectory:
-    """An ended run with three checkpoints of a policy that has learned nothing; the second was the best one."""
+    """An ended run with three checkpoints and a best policy, all of which have learned nothing."""
     run = place.ended()
     blueprint = Blueprint(load_config(run.resolved_file))
     block = aligned_block(blueprint.flat.block_bytes)
     blueprint.flat.initialize_into(block)
-    for update, mean in ((100, 20.0), (200, 90.0), (300, None)):
+    tensors = blueprint.flat.arrays(block)
+    for update, mean in ((100, 20.0), (200, 90.0), (300, None), (150, 95.0)):
         state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": mean}
-        write_checkpoint(run.checkpoints, update, tensors=blueprint.flat.arrays(block), parts={}, state=state)
+        if update == 150:
+            replace_best(run.best, update, tensors=tensors, state=state)
+        else:
+            write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
     return run
 
 
 @pytest.mark.parametrize(
     ("which", "updates"),
-    [("newest", [300]), ("best", [200]), ("all", [100, 200, 300]), ("100", [100]), ("000200", [200])],
+    [("latest", [300]), ("best", [150]), ("all", [100, 200, 300]), ("100", [100]), ("000200", [200])],
 )
 def test_which_checkpoints(run: RunDirectory, which: str, updates: list[int]) -> None:
     assert [checkpoint.update for checkpoint in checkpoints_of(run, which)] == updates
@@ -44,16 +49,16 @@ def test_which_checkpoints(run: RunDirectory, which: str, updates: list[int]) ->
 def test_an_unknown_checkpoint(run: RunDirectory, which: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"cartpole-1 has no checkpoint `{which}`")) as error:
         checkpoints_of(run, which)
-    assert error.value.hint == "use newest, best, all, or one of 000100, 000200, 000300"
+    assert error.value.hint == "use latest, best, all, or one of 000100, 000200, 000300"
 
 
 def test_a_damaged_checkpoint_is_ignored(run: RunDirectory) -> None:
     (run.checkpoints / "000300" / "state.json").write_text("{}")
-    assert [checkpoint.update for checkpoint in checkpoints_of(run, "newest")] == [200]
+    assert [checkpoint.update for checkpoint in checkpoints_of(run, "latest")] == [200]
 
 
 def test_a_table_of_all_that_were_asked_for(place: Place, run: RunDirectory) -> None:
-    done = place.hive("eval", "cartpole", run.path, "--checkpoint", "all", "--episodes", 3)
+    done = place.hive("eval", "cartpole", run.path, "--which", "all", "--episodes", 3)
     assert (done.code, done.err) == (0, "")
     head, *rows = [re.split(r"\s{2,}", line) for line in done.out.splitlines()]
     assert head == ["RUN", "CHECKPOINT", "STEPS", "EPISODES", "RETURN", "DEVIATION", "MIN", "MAX", "LENGTH"]
@@ -101,7 +106,7 @@ def test_keys_of_the_environment_can_be_set(place: Place, run: RunDirectory) -> 
             "argument --episodes: invalid number of episodes `many`: expected a whole number >= 1",
         ),
         (("--seed", "-1"), "argument --seed: invalid seed `-1`: expected a whole number >= 0"),
-        (("--checkpoint", "9"), "cartpole-1 has no checkpoint `9`"),
+        (("--which", "9"), "cartpole-1 has no checkpoint `9`"),
         (("nobody",), "no run matches `nobody`"),
     ],
 )
@@ -117,7 +122,14 @@ def test_a_run_without_a_checkpoint(place: Place) -> None:
     assert (done.code, done.err.splitlines()[0]) == (2, "error: cartpole-1 has no checkpoint")
 
 
-def test_none_of_its_checkpoints_knows_a_return(place: Place, run: RunDirectory) -> None:
-    for name in ("000100", "000200"):
-        (run.checkpoints / name / "DONE").unlink()
-    assert "has a training return" in place.hive("eval", "--checkpoint", "best").err
+def test_the_best_policy_is_played(place: Place, run: RunDirectory) -> None:
+    done = place.hive("eval", "--which", "best", "--episodes", 2)
+    assert re.split(r"\s{2,}", done.out.splitlines()[1])[:3] == ["cartpole-1", "best/000150", "4,800"]
+
+
+def test_without_a_best_policy_the_error_says_when_there_is_one(place: Place, run: RunDirectory) -> None:
+    shutil.rmtree(run.best)
+    done = place.hive("eval", "--which", "best")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: cartpole-1 has no best policy\n")
+    assert "from the first evaluation on; without [evaluation] every, from the 100th training episode on" in done.err

@@ -213,7 +213,7 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     plan = hive.schemes.build(load_config(path, [f"run.scheme={scheme}"]), place.folder).plan()
-    assert list(shown) == ["processes", "channels", "bytes"]
+    assert list(shown) == ["processes", "channels", "bytes", "lag"]
     assert shown["processes"] == processes
     assert shown["bytes"] == plan.bytes
     assert all(list(c) == ["name", "carrier", "source", "targets", "bytes"] for c in shown["channels"])
@@ -235,7 +235,9 @@ def test_check_draws_the_same(place: Place, scheme: str, processes: dict[str, li
     assert first == f"4 actors in {len(processes)} processes, {size:.1f} MiB of shared memory"
     rows = [re.split(r" {2,}", line.strip()) for line in lines[: len(processes)]]
     assert {name: actors.split(", ") for name, actors in rows} == processes
-    matches = [CHANNEL.fullmatch(line) for line in lines[len(processes) :]]
+    channels = lines[len(processes) : len(processes) + len(plan["channels"])]
+    assert lines[len(processes) + len(channels)].startswith("lag: ")
+    matches = [CHANNEL.fullmatch(line) for line in channels]
     assert [m and m.group("source", "arrow", "targets", "carrier", "unit") for m in matches] == [
         (c["source"], ARROWS[c["carrier"]], ", ".join(c["targets"]), c["carrier"], UNITS[c["carrier"]])
         for c in plan["channels"]

@@ -9,17 +9,18 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from canned_status import actor, results, starting, status
 
 from hive.cli import listing
 from hive.cli.listing import FOLLOW_LINES, PS_KEYS
-from hive.records import RunDirectory
+from hive.records import RunDirectory, replace_best
 
 if TYPE_CHECKING:
     from conftest import Place
 
-LS_KEYS = {"name", "state", "path", "env_steps", "mean_return_100", "wall_s", "started"}
+LS_KEYS = {"name", "state", "path", "env_steps", "mean_return_100", "best", "wall_s", "started"}
 
 
 class Looks:
@@ -59,6 +60,13 @@ def table(text: str) -> list[list[str]]:
 # --- ls
 
 
+def with_best(run: RunDirectory) -> RunDirectory:
+    """Write a best policy into a run."""
+    state: dict[str, Any] = {"mean_return": 488.8, "by": "training", "env_steps": 4800, "updates": 150}
+    replace_best(run.best, 150, tensors={"w": np.zeros(1, np.float32)}, state=state)
+    return run
+
+
 def test_ls_of_nothing(place: Place) -> None:
     done = place.hive("ls")
     assert (done.code, done.out, done.err) == (0, f"no run in {place.runs} yet\n", "")
@@ -66,7 +74,7 @@ def test_ls_of_nothing(place: Place) -> None:
 
 
 def test_ls_of_runs_in_every_state(place: Place) -> None:
-    place.ended("pong", started=1.0)
+    with_best(place.ended("pong", started=1.0))
     place.ended("pong", started=2.0, state="failed", env_steps=512, mean_return_100=None, error="it broke")
     lost = place.lost("pong", started=3.0)
     lost.metrics_file.write_text('{"steps": 9216, "seconds": 7.06, "return/mean_100": 21.25}\n')
@@ -77,12 +85,12 @@ def test_ls_of_runs_in_every_state(place: Place) -> None:
     listed = {cells[0]: cells[1:] for cells in table(done.out)}
     wall = listed["cartpole-1"].pop()
     assert listed == {
-        "NAME": ["STATE", "STEPS", "RETURN", "WALL"],
-        "pong-1": ["finished", "500,000", "471.5", "61.5 s"],
-        "pong-2": ["failed", "512", "–", "61.5 s"],
-        "pong-3": ["lost", "9,216", "21.2", "7.1 s"],
-        "cartpole-1": ["running", "20,480", "131.6"],
-        "empty-1": ["lost", "–", "–", "–"],
+        "NAME": ["STATE", "STEPS", "RETURN", "BEST", "WALL"],
+        "pong-1": ["finished", "500,000", "471.5", "488.8", "61.5 s"],
+        "pong-2": ["failed", "512", "–", "–", "61.5 s"],
+        "pong-3": ["lost", "9,216", "21.2", "–", "7.1 s"],
+        "cartpole-1": ["running", "20,480", "131.6", "–"],
+        "empty-1": ["lost", "–", "–", "–", "–"],
     }
     assert 100 <= float(wall.removesuffix(" s")) < 160
     assert list(listed)[1:4] == ["pong-1", "pong-2", "pong-3"]
@@ -97,7 +105,7 @@ def test_columns_are_as_wide_as_their_widest_cell(place: Place) -> None:
 
 
 def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
-    ended = place.ended(started=1.0)
+    ended = with_best(place.ended(started=1.0))
     place.lost(started=2.0)
     place.live(status(), started=3.0)
     place.never_begun()
@@ -109,10 +117,11 @@ def test_ls_as_json_has_the_same_keys_for_every_run(place: Place) -> None:
         "path": str(ended.path),
         "env_steps": 500_000,
         "mean_return_100": 471.5,
+        "best": {"checkpoint": "best/000150", "mean_return": 488.8, "by": "training", "steps": 4800, "updates": 150},
         "wall_s": 61.52,
         "started": 1.0,
     }
-    nothing = {"env_steps": None, "mean_return_100": None, "wall_s": None}
+    nothing = {"env_steps": None, "mean_return_100": None, "best": None, "wall_s": None}
     assert listed["cartpole-2"] == listed["cartpole-2"] | nothing | {"state": "lost", "started": 2.0}
     assert listed["cartpole-3"]["state"] == "running"
     assert listed["cartpole-4"] == listed["cartpole-4"] | nothing | {"state": "lost", "started": None}

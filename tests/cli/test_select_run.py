@@ -73,7 +73,7 @@ def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
     pong = elsewhere(place, "pong")
     assert [run.name for run in live_runs()] == ["pong-1"]
     alone = place.hive()
-    assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "WALL", "IN"]
+    assert alone.out.splitlines()[0].split() == ["NAME", "STATE", "STEPS", "RETURN", "BEST", "WALL", "IN"]
     assert alone.out.splitlines()[1].split()[-1] == str(pong.path.parent)
     assert place.hive("ps").out.startswith("pong-1  running\n")
     assert named_run("pong") == pong

@@ -126,6 +126,17 @@ def test_the_last_words_of_a_run(
     assert err.endswith(f"{run.path}\n")
 
 
+@pytest.mark.parametrize(("by", "words"), [("evaluation", "an evaluation"), ("training", "100 training episodes")])
+def test_the_report_names_the_best_policy(
+    place: Place, capsys: pytest.CaptureFixture[str], by: str, words: str
+) -> None:
+    best = {"checkpoint": "best/000480", "mean_return": 498.25, "by": by, "steps": 61_440, "updates": 480}
+    _report(place.ended(best=best), 0)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"best policy: mean return 498.2 of {words}, at 61,440 steps · to measure it: hive eval cartpole-1 --which best"
+    )
+
+
 def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     run = place.ended(state="stopped", stop_reason="hive down")
     _report(run, 0)

@@ -59,7 +59,7 @@ def test_a_finished_run_is_judged_goes_on_with_another_goal_and_is_judged_again(
     after = house.summary("cart-1")
     assert (before["env_steps"], after["env_steps"]) == (6400, 12800)
     assert (after["state"], after["stop_reason"]) == ("finished", "12,800 steps")
-    judged = house.hive("eval", "cart", "--checkpoint", "all", "--episodes", "4", "--json")
+    judged = house.hive("eval", "cart", "--which", "all", "--episodes", "4", "--json")
     assert judged.returncode == 0, judged.stderr
     rows = json.loads(judged.stdout)
     assert [(row["env_steps"], row["episodes"]) for row in rows] == [(6400, 4), (12800, 4)]
@@ -177,6 +177,7 @@ def test_check_config_and_init(house: House) -> None:
         "behaviour",
         "checkpoints",
         "gradients",
+        "improved",
         "optimizer_state",
         "metrics",
         "rollouts",

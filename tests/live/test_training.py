@@ -34,7 +34,13 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert summary["steps_per_s"] == pytest.approx(summary["env_steps"] / summary["train_s"])
     assert summary["wall_s"] > summary["train_s"]
     assert summary["restarts"] == {"collector-0": 0, "gradient-worker-0": 0, "learner-0": 0, "recorder": 0}
-    assert set(summary["channels"]) == {"rollouts", "gradients", "metrics", "checkpoints"}
+    assert set(summary["channels"]) == {"rollouts", "gradients", "metrics", "checkpoints", "improved"}
+    best = summary["best"]
+    assert (best["mean_return"], best["steps"], best["by"]) == (
+        summary["mean_return_100"],
+        summary["env_steps"],
+        "training",
+    )
     metrics = [json.loads(line) for line in (house.home / "cartpole-1" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])
@@ -42,6 +48,8 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert state["update"] == summary["updates"]
     assert any(tensor.size for tensor in tensors.values())
     assert returns(hive.load(str(house.home / "cartpole-1"))) >= 450  # README's three lines
+    assert hive.load(str(house.home / "cartpole-1"), which="best").mean_return == best["mean_return"]
+    assert "best policy: mean return" in done.stderr
 
 
 def returns(policy: Policy, episodes: int = 5) -> float:

@@ -15,16 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hive.errors import RecordError
+from hive.errors import RecordError, UsageError
 from hive.records import (
     FILES,
     Checkpoint,
     Files,
+    RunDirectory,
     atomic_folder,
+    best_facts,
+    best_policy,
+    checkpoint_at,
     list_checkpoints,
     newest_checkpoint,
     remove_folder,
     remove_unfinished,
+    replace_best,
     retain,
     write_checkpoint,
 )
@@ -391,7 +396,7 @@ def test_the_mean_return_is_a_number_or_nothing(tmp_path: Path, written: Any, re
         (3, 0, [2, 4, 5, 6]),
         (1, 0, [2, 6]),
         (0, 0, [2, 6]),
-        (2, 1, [2, 3, 5, 6]),
+        (2, 1, [1, 2, 5, 6]),
         (1, 2, [1, 2, 3, 6]),
         (1, 9, [1, 2, 3, 5, 6]),
         (6, 1, [1, 2, 3, 4, 5, 6]),
@@ -399,7 +404,7 @@ def test_the_mean_return_is_a_number_or_nothing(tmp_path: Path, written: Any, re
     ],
 )
 def test_what_is_kept(tmp_path: Path, keep_last: int, keep_best: int, left: list[int]) -> None:
-    """The newest (6), the best (3, then the older 1 of the same return, then 5), the newest scheduled (2)."""
+    """The newest (6), the best (1, then the newer 3 of the same return, then 5), the newest scheduled (2)."""
     for update, mean_return in enumerate([9.0, None, 9.0, float("nan"), -2.0, None], start=1):
         save(tmp_path, update, mean_return=mean_return, scheduled=update <= 2)
     removed = retain(tmp_path, keep_last, keep_best)
@@ -544,3 +549,86 @@ print(newest_checkpoint(Path(sys.argv[1])).update, "numpy" in sys.modules, "safe
 """
     arguments = [sys.executable, "-P", "-c", program, str(tmp_path)]
     assert subprocess.run(arguments, capture_output=True, check=True).stdout == b"1 False False\n"
+
+
+# --- the best policy
+
+
+def keep(root: Path, update: int, mean_return: float, files: Files = FILES) -> None:
+    state: dict[str, Any] = {"mean_return": mean_return, "by": "training", "env_steps": 8 * update, "updates": update}
+    replace_best(root, update, tensors={"w": np.full(3, update, np.float32)}, state=state, files=files)
+
+
+def best_update(root: Path) -> int | None:
+    best = best_policy(root)
+    if best is not None:
+        np.testing.assert_array_equal(best.tensors()["w"], np.full(3, best.update, np.float32))
+    return None if best is None else best.update
+
+
+def test_there_is_one_best_policy(tmp_path: Path) -> None:
+    root = tmp_path / "best"
+    assert best_policy(root) is None
+    for update, mean_return in ((5, 1.0), (7, 2.0), (7, 3.0), (6, 4.0)):  # a resumed run can reach an update again
+        keep(root, update, mean_return)
+        assert os.listdir(root) == [f"{update:06d}"]
+        assert best_update(root) == update
+
+
+def test_readers_take_the_better_of_two_and_the_earlier_of_equal_ones(tmp_path: Path) -> None:
+    """A writer that was killed left both."""
+    for update, mean_return in ((3, 2.0), (4, 5.0), (5, 5.0), (6, float("nan")), (7, float("inf"))):
+        save(tmp_path, update, mean_return=mean_return)
+    best = best_policy(tmp_path)
+    assert best is not None
+    assert best.update == 4
+    flip(tmp_path / "000004" / "weights.bin", 9)
+    best = best_policy(tmp_path)
+    assert best is not None
+    assert best.update == 5
+
+
+@DISKS
+def test_a_fault_at_every_operation_leaves_the_old_best_policy_or_the_new_one(
+    tmp_path: Path, disk: type[FullDisk]
+) -> None:
+    found = []
+    keep(tmp_path / "before", 1, 1.0)
+    for fault in range(100):
+        root = Path(shutil.copytree(tmp_path / "before", tmp_path / str(fault)))
+        try:
+            keep(root, 2, 2.0, disk(fault))
+        except (RecordError, PowerCutError):
+            found.append(best_update(root))
+            remove_unfinished(root)
+            assert set(os.listdir(root)) <= {"000001", "000002"}
+        else:
+            break
+    assert found == sorted(found, key=lambda update: update or 0)  # from some operation on it is the new one
+    assert set(found) == {1, 2}
+
+
+def test_a_run_has_a_latest_and_a_best_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunDirectory.create(tmp_path, "cart")
+    save(run.checkpoints, 9)
+    keep(run.best, 4, 7.5)
+    monkeypatch.setenv("HIVE_HOME", str(tmp_path))
+    for place in (str(run.path), "cart-1"):
+        assert checkpoint_at(place).update == 9
+        assert checkpoint_at(place, "best").path == run.best / "000004"
+    assert best_facts(run) == {
+        "checkpoint": "best/000004",
+        "mean_return": 7.5,
+        "by": "training",
+        "steps": 32,
+        "updates": 4,
+    }
+    with pytest.raises(UsageError, match="000004` is a checkpoint"):
+        checkpoint_at(str(run.best / "000004"), "best")
+    with pytest.raises(UsageError, match='invalid `which` \'bset\': expected "latest" or "best"'):
+        checkpoint_at("cart-1", "bset")
+    shutil.rmtree(run.best)
+    assert best_facts(run) is None
+    with pytest.raises(RecordError, match=r"^cart-1 has no best policy") as error:
+        checkpoint_at("cart-1", "best")
+    assert error.value.hint.startswith("one is kept from the first evaluation on")

@@ -115,6 +115,7 @@ def test_producers_and_consumers_of_every_channel() -> None:
         "behaviour": ("board", ["learner-0"], collectors),
         "metrics": ("message", ["learner-0"], ["recorder"]),
         "checkpoints": ("message", ["learner-0"], ["recorder"]),
+        "improved": ("message", ["learner-0"], ["recorder"]),
     }
 
 

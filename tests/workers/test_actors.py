@@ -127,7 +127,7 @@ def test_a_run_ends_at_its_steps_wherever_its_actors_live(tmp_path: Path, placem
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_nothing_is_lost_uncounted(tmp_path: Path, placement: str) -> None:
     channels = train(tmp_path, collection__communication='"pipelined"', **PLACEMENTS[placement]).outcome.channels
-    assert set(channels) == {"rollouts", "gradients", "metrics", "checkpoints"}
+    assert set(channels) == {"rollouts", "gradients", "metrics", "checkpoints", "improved"}
     assert all(holds(account) and account["in_flight"] == 0 for account in channels.values())
     assert channels["gradients"]["consumed"] == 16
     assert channels["rollouts"]["consumed"] >= 16

@@ -11,14 +11,15 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, newest_checkpoint, read_jsonl
+from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
 from hive.runtime.supervisor import Outcome
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
-from hive.workers.messages import CheckpointDue
+from hive.workers.learner import Count
+from hive.workers.messages import CheckpointDue, Improved
 from hive.workers.pinned_blocks import LOST_AFTER_S
 
 
@@ -33,7 +34,8 @@ class Source(Actor):
     weights = Publication(Weights)
     optimizer_state = Publication(OptimizerState)
 
-    def __init__(self, versions: list[int], due: list[int]) -> None:
+    def __init__(self, versions: list[int], due: list[int], blueprint: Blueprint) -> None:
+        self.blueprint = blueprint
         self.versions = versions
         self.due = due
 
@@ -47,6 +49,29 @@ class Source(Actor):
                 self.optimizer_state.board.hold(0, version)
                 await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
             await self.metrics.send(Metrics(version, 10 * version, version / 4, {"return/mean_100": -1.0 * version}))
+        self.end_run("all is said")
+
+
+class Improving(Source):
+    """Offers each version with its number as the mean return, the newest first; 100 episodes have a return of 7."""
+
+    improved = Outlet(Improved, pattern="broadcast")
+
+    async def run(self) -> None:
+        layout = self.blueprint.learner().layout
+        for version in self.versions:
+            self.weights.begin()[:] = version
+            block = self.optimizer_state.begin()
+            block[:] = 0
+            views = layout.views(block)
+            views["returns"][:] = 7.0
+            views["counters"][Count.episodes] = 100 if version > 8 else 99
+            self.weights.board.seal(version)
+            self.optimizer_state.publish(version)
+        weights = np.zeros(self.blueprint.flat.block_bytes, np.uint8)
+        await self.improved.send_many(
+            [Improved(n, n, 16 * n, float(n), weights + np.uint8(n)) for n in reversed(self.versions[:-1])]
+        )
         self.end_run("all is said")
 
 
@@ -80,7 +105,7 @@ class RecorderFixture:
         **options: Any,
     ) -> Outcome:
         t = Topology()
-        source = t.add(source_of, group="source", versions=versions, due=list(due))
+        source = t.add(source_of, group="source", versions=versions, due=list(due), blueprint=self.blueprint)
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
         t.connect(source.optimizer_state, recorder.optimizer_state, block_bytes=self.blueprint.optimizer_state_bytes)
         t.connect(
@@ -88,6 +113,8 @@ class RecorderFixture:
         )
         t.connect(source.metrics, recorder.metrics)
         t.connect(source.checkpoints, recorder.checkpoints)
+        if issubclass(source_of, Improving):
+            t.connect(source.improved, recorder.improved)
         if found is not None:
             t.connect(t.add(Judge, found=found).evaluations, recorder.evaluations)
         return run_inline(t, seconds=LIMIT_S, **options)
@@ -310,3 +337,33 @@ def test_without_an_evaluator_there_is_no_file(tmp_path: Path) -> None:
     fixture = RecorderFixture(tmp_path)
     fixture.run([1])
     assert not fixture.directory.evaluations_file.exists()
+
+
+# --- the best policy
+
+
+@pytest.mark.parametrize("cls", [Recorder, Slow])
+def test_of_the_turns_that_improved_the_best_is_kept(tmp_path: Path, cls: type[Recorder]) -> None:
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([1, 2, 3, 4], cls, source_of=Improving, virtual=True)
+    best = best_policy(fixture.directory.best)
+    assert best is not None
+    assert (best.update, best.mean_return) == (3, 3.0)
+    assert all((array.view(np.uint8) == 3).all() for array in best.tensors().values())
+    assert {name: best.state[name] for name in ("by", "episodes", "env_steps", "updates")} == {
+        "by": "training",
+        "episodes": 100,
+        "env_steps": 48,
+        "updates": 3,
+    }
+
+
+def test_the_last_turn_can_be_the_best(tmp_path: Path) -> None:
+    """Unless it has fewer than 100 episodes, as in the test above."""
+    fixture = RecorderFixture(tmp_path)
+    fixture.run([1, 2, 9], source_of=Improving, virtual=True)
+    best = best_policy(fixture.directory.best)
+    assert best is not None
+    assert (best.update, best.mean_return) == (9, 7.0)
+    assert all((array.view(np.uint8) == 9).all() for array in best.tensors().values())
+    assert fixture.checkpoints() == ["000009"]

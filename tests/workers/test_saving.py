@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pytest
 from small_trainer import config_of
 
 from hive.workers import Blueprint
-from hive.workers.saving import SaveSchedule
+from hive.workers.saving import BestSchedule, SaveSchedule
 
 
 class Watch:
@@ -99,3 +101,31 @@ def test_none_is_ever_overdue_with_a_limit_of_nothing() -> None:
     saves, watch = schedule(checkpoint__autosave_s=0.0)
     watch.seconds = 1e9
     assert not any(saves.overdue(turn) for turn in range(1, 40))
+
+
+# --- the best policy by training return
+
+
+def offered(returns: list[float], episodes: int = 100) -> list[int]:
+    """The turns from 1 on that are offered."""
+    bests = BestSchedule()
+    return [turn for turn, mean in enumerate(returns, start=1) if bests.improved(turn, episodes, mean)]
+
+
+def test_turns_with_a_higher_return_than_all_before_are_offered() -> None:
+    assert offered([-9.0, -8.0, -8.0, -8.5, -1.0, 3.0, 2.0, 3.5]) == [1, 2, 5, 6, 8]
+
+
+def test_a_return_that_is_not_finite_is_never_the_best() -> None:
+    assert offered([math.nan, -math.inf, math.inf, 1.0, math.nan, math.inf, 2.0]) == [4, 7]
+
+
+def test_a_mean_of_fewer_than_a_hundred_episodes_is_not_compared() -> None:
+    assert offered([1.0, 2.0], episodes=99) == []
+
+
+def test_a_return_that_rises_all_the_time_is_offered_ever_less_often() -> None:
+    turns = offered([float(turn) for turn in range(1, 100_001)])
+    assert len(turns) < 450
+    assert turns[:5] == [1, 2, 3, 4, 5]
+    assert all(later - earlier <= 1 + 0.02 * later for earlier, later in itertools.pairwise(turns))

@@ -1,0 +1,115 @@
+"""Describes the lag of a config for `hive check`: how old the policy that acts and the weights of gradients are.
+
+    lag: rollouts are made by a policy that is 1 round old (16,384 steps, 1.6 % of run.steps)
+         this costs PPO sample efficiency (README, "What lag costs")
+         collection.communication = "synchronous" removes it, and collectors then wait for the learner
+
+Ages are in rounds or updates and in environment steps. In asynchronous modes they are the largest that are used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hive.config import Config
+from hive.runtime import Topology
+
+if TYPE_CHECKING:  # imports torch
+    from hive.workers import Blueprint
+
+__all__ = ["Lag", "lag_data", "lag_lines", "lags_of"]
+
+# Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones.
+COSTS = {
+    "a2c": 'this costs A2C sample efficiency (README, "What lag costs")',
+    "ppo": 'this costs PPO sample efficiency (README, "What lag costs")',
+    "impala": "V-trace corrects for it",
+}
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The age of a policy or of weights.
+
+    of: "rollouts" or "gradients". age: in units of `unit`, "round" or "update". steps: environment steps in this time.
+    varies: whether the age is the largest of several. removed_by: settings that remove it.
+    """
+
+    of: str
+    age: int
+    unit: str
+    steps: int
+    share: float  # steps / run.steps
+    varies: bool
+    removed_by: tuple[str, ...]
+
+
+def lags_of(topology: Topology) -> list[Lag] | None:
+    """Return the lags of the built-in trainer, [] if all use the newest weights; None for other topologies."""
+    from hive.workers import Blueprint  # imports torch, without which the command line loads
+
+    blueprint = topology["learner"].parameters.get("blueprint") if "learner" in topology else None
+    if not isinstance(blueprint, Blueprint):
+        return None
+    return [lag for lag in (_rollout_lag(blueprint), _gradient_lag(blueprint)) if lag.age]
+
+
+def _rollout_lag(blueprint: Blueprint) -> Lag:
+    """Return the lag of the policy that acts.
+
+    Rollout r uses version r // interval - max_lag, which contains the updates of the rounds before version * interval.
+    """
+    config = blueprint.config
+    collection, interval = config.collection, config.collection.broadcast_interval
+    age = collection.max_lag * interval + interval - 1
+    settings = {
+        'collection.communication = "synchronous"': collection.max_lag > 0,
+        "collection.broadcast_interval = 1": interval > 1,
+    }
+    varies = interval > 1 or collection.communication == "asynchronous"
+    return _lag("rollouts", age, "round", age * blueprint.round_steps, varies, settings, config)
+
+
+def _gradient_lag(blueprint: Blueprint) -> Lag:
+    """Return the lag of the weights that gradients are computed with."""
+    config = blueprint.config
+    collection, gradients = config.collection, config.gradients
+    asynchronous = gradients.communication == "asynchronous"
+    # Steps in one gradient's share of a round, which is one rollout if collection is asynchronous.
+    if collection.communication == "asynchronous":
+        share = collection.envs * collection.rollout
+    else:
+        share = blueprint.round_steps // blueprint.gradient_workers
+    shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # in one update
+    steps = gradients.max_lag * share * shares // blueprint.algorithm().gradients_per_round
+    settings = {'gradients.communication = "synchronous"': True}
+    return _lag("gradients", gradients.max_lag, "update", steps, asynchronous, settings, config)
+
+
+def _lag(of: str, age: int, unit: str, steps: int, varies: bool, settings: dict[str, bool], config: Config) -> Lag:
+    removed_by = tuple(setting for setting, needed in settings.items() if needed)
+    return Lag(of, age, unit, steps, steps / config.run.steps, varies, removed_by)
+
+
+def lag_lines(lags: list[Lag], config: Config) -> list[str]:
+    """Return the lines that `hive check` prints."""
+    if not lags:
+        return ["lag: none; rollouts and gradients use the newest weights"]
+    lines = []
+    for lag in lags:
+        what = {"rollouts": "made by a policy that is", "gradients": "computed with weights that are"}[lag.of]
+        age = f"{'up to ' * lag.varies}{lag.age} {lag.unit}{'s' * (lag.age > 1)} old"
+        lines.append(f"lag: {lag.of} are {what} {age} ({lag.steps:,} steps, {100 * lag.share:.2g} % of run.steps)")
+        if lag.of == "rollouts" and config.algorithm.name in COSTS:
+            lines.append(f"     {COSTS[config.algorithm.name]}")
+        waits = {"rollouts": "collectors then wait for the learner", "gradients": "they then wait for each update"}
+        verb = "removes" if len(lag.removed_by) == 1 else "remove"
+        lines.append(f"     {' and '.join(lag.removed_by)} {verb} it, and {waits[lag.of]}")
+    return lines
+
+
+def lag_data(lags: list[Lag]) -> dict[str, Any]:
+    """Return the lags for JSON, by what they are of."""
+    return {lag.of: dataclasses.asdict(lag) for lag in lags}

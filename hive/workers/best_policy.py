@@ -1,0 +1,71 @@
+"""Keeps the best policy of a run on disk: the weights of one turn, replaced by those of a better one.
+
+    [evaluation] every is set      the evaluator has the turn's weights and the mean return of whole episodes
+    otherwise                      the recorder gets the weights of turns with the highest mean return of 100 episodes
+    otherwise, checkpoint.every = {}     no policy is kept
+
+What is on disk determines what is best. So a successor of a killed process, a resumed run and the next stage of a
+scaled run continue with the same best policy, and a kill loses one candidate at most. Training reads nothing of this.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.errors import RecordError
+from hive.records import RunDirectory, best_policy, remove_unfinished, replace_best
+from hive.workers.blueprint import Blueprint
+
+__all__ = ["BestPolicy"]
+
+
+class BestPolicy:
+    """The writer of `best/`. A run has one at a time: that of its evaluator or that of its recorder.
+
+    blueprint, directory: those of the run. log: reports policies that were kept, and those that could not be written.
+    """
+
+    def __init__(self, blueprint: Blueprint, directory: RunDirectory, log: logging.Logger) -> None:
+        self.blueprint = blueprint
+        self.root = directory.best
+        self.log = log
+        remove_unfinished(self.root)  # left by an incarnation that was killed
+        best = best_policy(self.root)
+        self.mean_return = -math.inf if best is None or best.mean_return is None else best.mean_return
+
+    def offer(
+        self, weights: NDArray[np.uint8], turn: int, *, updates: int, env_steps: int, mean_return: float, episodes: int
+    ) -> None:
+        """Keep the weights if `mean_return` is finite and higher than that of the best policy; the first of equal ones.
+
+        weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`.
+
+        An error of writing is logged, and the best policy is then still the previous one.
+        """
+        if not self.mean_return < mean_return < math.inf:  # also false for NaN
+            return
+        blueprint = self.blueprint
+        try:
+            replace_best(
+                self.root,
+                turn,
+                tensors=blueprint.flat.arrays(weights[: blueprint.flat.block_bytes]),
+                state={
+                    "mean_return": mean_return,
+                    "episodes": episodes,
+                    "by": blueprint.best_by,
+                    "env_steps": env_steps,
+                    "updates": updates,
+                    "env": blueprint.config.env.id,
+                    "policy": blueprint.policy(),
+                },
+            )
+        except RecordError as error:  # the run continues, e.g. on a full disk
+            self.log.warning("the best policy was not kept: %s", error)
+            return
+        self.mean_return = mean_return
+        self.log.info("kept turn %d as the best policy: mean return %.1f", turn, mean_return)
