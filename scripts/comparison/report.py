@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comparison.cells import CURVES, Row
 from comparison.tasks import TASKS
 from comparison.verdicts import difference, improvement, overall
 
-__all__ = ["text_of", "write_curves"]
+__all__ = ["lag_text", "text_of", "write_curves"]
 
 Scores = dict[str, list[float]]
+Curve = NDArray[np.float64]
+
+MEAN_POINTS = 200  # of a mean curve: more than a plot of this width shows
+LAG_TASKS = ("ppo-lunarlander", "ppo-halfcheetah")
+LAGS = {
+    "synchronous (lag 0)": "hive:synchronous",
+    "pipelined, rounds of half the size": "hive:half",
+    "pipelined, whole rounds (lag 1)": "hive",
+    "asynchronous": "hive:asynchronous",
+    "Stable-Baselines3": "sb3",
+}
+"""Label in the table and the plot -> trainer."""
 
 
 def scores_of(rows: Sequence[Row], trainer: str) -> Scores:
@@ -73,7 +86,7 @@ def median_seconds(rows: Sequence[Row], trainer: str, task: str) -> float:
     return float(np.median([row.seconds for row in rows if (row.trainer, row.task) == (trainer, task)]))
 
 
-def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[Curve]:
     """One array [points, 3] per seed: steps, seconds, mean return."""
     found: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
     with path.open(newline="") as file:
@@ -85,25 +98,53 @@ def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[np.ndarray[t
 
 
 def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Path]:
-    """One SVG per task: return against steps and against seconds, one thin line per seed. Needs matplotlib."""
+    """One SVG per task that both trainers have, and one per task of the lag table. Needs matplotlib."""
+    both = scores_of(rows, trainer).keys() & scores_of(rows, "sb3").keys()
+    for task in sorted(both):
+        yield drawn(task, {"hive": trainer, "Stable-Baselines3": "sb3"}, folder / f"{task}.svg")
+    for task in LAG_TASKS:
+        yield drawn(task, LAGS, folder / f"lag-{task}.svg")
+
+
+def drawn(task: str, trainers: Mapping[str, str], path: Path) -> Path:
+    """Draws return against steps and against seconds: a thin line per seed, a thick one for their mean."""
     import matplotlib
 
     matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "hive"  # the same rows give the same file
     from matplotlib import pyplot
 
-    both = scores_of(rows, trainer).keys() & scores_of(rows, "sb3").keys()
-    for task in sorted(both):
-        figure, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
-        for who, colour in ((trainer, "tab:orange"), ("sb3", "tab:blue")):
-            for curve in curves_of(task, who):
-                for axis, column in zip(axes, (0, 1), strict=True):
-                    axis.plot(curve[:, column], curve[:, 2], color=colour, linewidth=0.8, alpha=0.8)
-            axes[0].plot([], [], color=colour, label=who)
-        axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=task)
-        axes[1].set(xlabel="seconds")
-        axes[0].legend(frameon=False)
-        path = folder / f"{task}.svg"
-        figure.tight_layout()
-        figure.savefig(path)
-        pyplot.close(figure)
-        yield path
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
+    for number, (label, trainer) in enumerate(trainers.items()):
+        curves = curves_of(task, trainer)
+        if not curves:
+            continue
+        for axis, column in zip(axes, (0, 1), strict=True):
+            for curve in curves:
+                axis.plot(curve[:, column], curve[:, 2], color=f"C{number}", linewidth=0.5, alpha=0.4)
+            axis.plot(*mean_of(curves, column), color=f"C{number}", linewidth=1.8, label=label)
+    axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=task)
+    axes[1].set(xlabel="seconds")
+    axes[0].legend(frameon=False, fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return path
+
+
+def mean_of(curves: Sequence[Curve], column: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean of several curves against one column, where all of them have begun and none has ended."""
+    first, last = max(curve[0, column] for curve in curves), min(curve[-1, column] for curve in curves)
+    grid = np.linspace(first, max(first, last), MEAN_POINTS)
+    return grid, np.mean([np.interp(grid, curve[:, column], curve[:, 2]) for curve in curves], axis=0)
+
+
+def lag_text(rows: Sequence[Row]) -> str:
+    """What lag costs: return and seconds of each kind of communication. Markdown."""
+    lines = ["| task | communication | mean return (range; seeds) | seconds, median |", "|---|---|---|---|"]
+    for task in LAG_TASKS:
+        for label, trainer in LAGS.items():
+            scores = scores_of(rows, trainer).get(task)
+            if scores:
+                lines.append(f"| {task} | {label} | {spread(scores)} | {median_seconds(rows, trainer, task):.0f} |")
+    return "\n".join(lines)
