@@ -22,6 +22,8 @@ from hive.config.algorithms import (
     IMPALAConfig,
     NStepQConfig,
     PPOConfig,
+    PQNConfig,
+    QLearningConfig,
     TargetConfig,
 )
 from hive.config.custom import ConfigProblems
@@ -62,6 +64,8 @@ __all__ = [
     "NStepQConfig",
     "NetworkConfig",
     "PPOConfig",
+    "PQNConfig",
+    "QLearningConfig",
     "RecordConfig",
     "RunConfig",
     "SupervisionConfig",

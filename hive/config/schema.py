@@ -89,7 +89,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, rapid, single or a custom module:function",
+        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -239,6 +239,7 @@ class NetworkConfig:
 
     middleware: tuple[int, ...] = key((64, 64), "widths of the dense layers before the heads", minimum=1)
     activation: str = key("tanh", "activation function of these layers: tanh or relu", choices=("tanh", "relu"))
+    layer_norm: bool = key(False, "normalise the outputs of each dense layer before its activation (LayerNorm)")
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(

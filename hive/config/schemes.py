@@ -47,6 +47,14 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "gradients.communication": "synchronous",
         "algorithm.name": "nstep-q",
     },
+    "pqn": {
+        "collection.envs": 4,
+        "collection.rollout": 128,
+        "gradients.communication": "synchronous",
+        "algorithm.name": "pqn",
+        "network.activation": "relu",
+        "network.layer_norm": True,
+    },
     "rapid": {
         "collection.workers": 4,
         "collection.ownership": "gradient_worker",

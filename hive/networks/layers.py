@@ -51,14 +51,20 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
     return layer
 
 
-def dense_layers(inputs: int, widths: Sequence[int], activation: str) -> tuple[list[nn.Module], int]:
+def dense_layers(
+    inputs: int, widths: Sequence[int], activation: str, layer_norm: bool = False
+) -> tuple[list[nn.Module], int]:
     """Returns a linear layer and an activation for each of `widths`, and the width of their output.
 
-    inputs: the width of their input, float32 [N, inputs]. Raises NetworkError for an unknown activation.
+    inputs: the width of their input, float32 [N, inputs]. layer_norm: put a LayerNorm between the two (Ba et al. 2016),
+        with trainable scales, initially 1, and shifts, initially 0. Raises NetworkError for an unknown activation.
     """
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [orthogonal(nn.Linear(inputs, width)), activation_layer(activation)]
+        layers.append(orthogonal(nn.Linear(inputs, width)))
+        if layer_norm:
+            layers.append(nn.LayerNorm(width))
+        layers.append(activation_layer(activation))
         inputs = width
     return layers, inputs
 

@@ -47,4 +47,4 @@ class Merger(nn.Module):
 
 def middleware_layers(parameters: MiddlewareParameters, width: int) -> tuple[list[nn.Module], int]:
     """Returns the dense layers for embeddings float32 [N, width], and the width of their output."""
-    return dense_layers(width, parameters.widths, parameters.activation)
+    return dense_layers(width, parameters.widths, parameters.activation, parameters.layer_norm)

@@ -70,6 +70,7 @@ DEFAULTS = {
     "algorithm.normalize_advantages": False,
     "network.middleware": (64, 64),
     "network.activation": "tanh",
+    "network.layer_norm": False,
     "network.module": None,
     "network.normalize_rewards": False,
     "network.normalize_observations": False,
@@ -124,6 +125,19 @@ OWN = {
         "exploration_start": 1.0,
         "exploration_end": 0.02,
         "exploration_steps": 200_000,
+    },
+    "pqn": {
+        "optimizer": "radam",
+        "learning_rate": 2.5e-4,
+        "learning_rate_schedule": "linear",
+        "clip_gradients": 10.0,
+        "huber_loss": False,
+        "exploration_start": 1.0,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
+        "q_lambda": 0.65,
+        "epochs": 4,
+        "minibatches": 4,
     },
 }
 
