@@ -199,12 +199,16 @@ class NStepQConfig(QLearningConfig, TargetConfig):
 class PQNConfig(QLearningConfig):
     """[algorithm] with name = "pqn" (Gallici et al., 2025)."""
 
+    # RAdam, epochs and minibatches are those of the authors; the other defaults were chosen on CartPole and Acrobot.
+
     name: str = with_default("pqn", AlgorithmConfig, "name")
     optimizer: str = with_default("radam", AlgorithmConfig, "optimizer")
-    learning_rate: float = with_default(2.5e-4, AlgorithmConfig, "learning_rate")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
     huber_loss: bool = with_default(False, QLearningConfig, "huber_loss")
+    exploration_end: float = with_default(0.05, QLearningConfig, "exploration_end")
+    exploration_steps: int = with_default(100_000, QLearningConfig, "exploration_steps")
     q_lambda: float = key(
-        0.65, "lambda of Q(lambda): 0: one reward and the next value, 1: all rewards to the end", minimum=0, maximum=1
+        0.85, "lambda of Q(lambda): 0: one reward and the next value, 1: all rewards to the end", minimum=0, maximum=1
     )
     epochs: int = with_default(4, PPOConfig, "epochs")
     minibatches: int = with_default(4, PPOConfig, "minibatches")

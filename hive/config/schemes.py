@@ -48,8 +48,8 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "algorithm.name": "nstep-q",
     },
     "pqn": {
-        "collection.envs": 4,
-        "collection.rollout": 128,
+        "collection.envs": 8,
+        "collection.rollout": 32,
         "gradients.communication": "synchronous",
         "algorithm.name": "pqn",
         "network.activation": "relu",

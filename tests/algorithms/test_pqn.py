@@ -37,7 +37,7 @@ from hive.networks import EpsilonGreedy, distribution_for
 from hive.storage import Purpose, Rollout, stream
 
 CONFIGS = {
-    "lambda 0.65": PQNConfig(discount=0.9, epochs=2, minibatches=3),
+    "lambda 0.65": PQNConfig(discount=0.9, q_lambda=0.65, epochs=2, minibatches=3),
     "lambda 0": PQNConfig(discount=0.97, q_lambda=0.0, epochs=1, minibatches=2),
     "lambda 1, huber": PQNConfig(discount=0.9, q_lambda=1.0, huber_loss=True, epochs=2, minibatches=1),
 }

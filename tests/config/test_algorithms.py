@@ -21,7 +21,6 @@ ACTOR_CRITIC = {
     "entropy_weight": 0.01,
     "entropy_weight_schedule": "constant",
 }
-EXPLORATION = {"exploration_start": 1.0, "exploration_end": 0.02, "exploration_steps": 200_000}
 OWN = {
     "a2c": {**ACTOR_CRITIC, "normalize_advantages": False},
     "ppo": {
@@ -42,9 +41,19 @@ OWN = {
         "target_rate": 1.0,
         "n_step": 16,
         "huber_loss": True,
-        **EXPLORATION,
+        "exploration_start": 1.0,
+        "exploration_end": 0.02,
+        "exploration_steps": 200_000,
     },
-    "pqn": {"huber_loss": False, "q_lambda": 0.65, "epochs": 4, "minibatches": 4, **EXPLORATION},
+    "pqn": {
+        "huber_loss": False,
+        "exploration_start": 1.0,
+        "exploration_end": 0.05,
+        "exploration_steps": 100_000,
+        "q_lambda": 0.85,
+        "epochs": 4,
+        "minibatches": 4,
+    },
 }
 
 
@@ -115,7 +124,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
             "pqn": {
                 "name": "pqn",
                 "optimizer": "radam",
-                "learning_rate": 2.5e-4,
+                "learning_rate": 1e-3,
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },

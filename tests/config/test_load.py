@@ -339,7 +339,8 @@ def test_slots_show_all_that_they_depend_on() -> None:
 def test_an_override_may_choose_the_algorithm_of_a_file() -> None:
     text = f"{ENV}[algorithm]\nname = 'ppo'\nepochs = 2\n"
     assert problems(text, "algorithm.name=impala", "algorithm.rho_clip=0") == [
-        "run.toml:5: algorithm.epochs: unknown key\n     5 | epochs = 2\n       | ^^^^^^ `epochs` belongs to ppo and pqn",
+        "run.toml:5: algorithm.epochs: unknown key\n     5 | epochs = 2\n"
+        "       | ^^^^^^ `epochs` belongs to ppo and pqn",
         "--set algorithm.rho_clip=0: expected a number > 0, got 0",
     ]
 

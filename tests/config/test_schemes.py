@@ -35,7 +35,7 @@ def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: s
         ("rapid", PPOConfig, 3e-4),
         ("impala", IMPALAConfig, 7e-4),
         ("nstep-q", NStepQConfig, 2e-3),
-        ("pqn", PQNConfig, 2.5e-4),
+        ("pqn", PQNConfig, 1e-3),
     ],
 )
 def test_a_scheme_has_its_algorithm(scheme: str, algorithm: type, learning_rate: float) -> None:
