@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
-from comparison.cells import CURVES, Row
-from comparison.tasks import TASKS
+from comparison.cells import Row, files_of
+from comparison.tasks import TASKS, SchemeTask
 from comparison.verdicts import difference, improvement, overall
 
 __all__ = ["text_of", "write_curves"]
 
 Scores = dict[str, list[float]]
+Curve: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+COLOURS = ("tab:orange", "tab:blue")
 
 
 def scores_of(rows: Sequence[Row], trainer: str) -> Scores:
@@ -58,7 +62,25 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
             f"{score.low:.2f} to {score.high:.2f}. Probability of improvement: {better.value:.2f} "
             f"({better.low:.2f} to {better.high:.2f}).",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *schemes_table(rows, trainer)])
+
+
+def schemes_table(rows: Sequence[Row], trainer: str) -> list[str]:
+    """One line per task of a scheme that only hive has; none without rows."""
+    scores = scores_of(rows, trainer)
+    tasks = [task for task in TASKS.values() if isinstance(task, SchemeTask) and task.name in scores]
+    lines = ["", "| task | steps | mean return | steps to the goal, per seed | seconds |", "|---|---|---|---|---|"]
+    for task in tasks:
+        goals = ", ".join(steps_to(task.goal, curve) for curve in curves_of(task.name, trainer))
+        cells = [task.name, f"{task.steps:,}", spread(scores[task.name]), f"{task.goal:g}: {goals}"]
+        lines.append("| " + " | ".join([*cells, f"{median_seconds(rows, trainer, task.name):.0f}"]) + " |")
+    return lines if tasks else []
+
+
+def steps_to(goal: float, curve: Curve) -> str:
+    """The steps after which the mean training return first reached the goal."""
+    reached = curve[curve[:, 2] >= goal, 0]
+    return f"{int(reached[0]):,}" if len(reached) else "never"
 
 
 def only(scores: Scores, tasks: Sequence[str]) -> Scores:
@@ -73,10 +95,10 @@ def median_seconds(rows: Sequence[Row], trainer: str, task: str) -> float:
     return float(np.median([row.seconds for row in rows if (row.trainer, row.task) == (trainer, task)]))
 
 
-def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+def curves_of(task: str, trainer: str) -> list[Curve]:
     """One array [points, 3] per seed: steps, seconds, mean return."""
     found: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
-    with path.open(newline="") as file:
+    with files_of(task)[1].open(newline="") as file:
         for record in csv.DictReader(file):
             if (record["task"], record["trainer"], record["settings"]) == (task, trainer, TASKS[task].digest):
                 point = float(record["steps"]), float(record["seconds"]), float(record["return"])
@@ -85,25 +107,36 @@ def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[np.ndarray[t
 
 
 def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Path]:
-    """One SVG per task: return against steps and against seconds, one thin line per seed. Needs matplotlib."""
+    """One SVG per task of both trainers, and one per environment of the schemes that only hive has."""
+    ours, theirs = scores_of(rows, trainer), scores_of(rows, "sb3")
+    for name in sorted(ours.keys() & theirs.keys()):
+        yield figure(folder, name, {trainer: curves_of(name, trainer), "sb3": curves_of(name, "sb3")})
+    schemes: dict[str, dict[str, list[Curve]]] = defaultdict(dict)
+    for task in TASKS.values():
+        if isinstance(task, SchemeTask) and task.name in ours:
+            schemes[task.env][task.scheme] = curves_of(task.name, trainer)
+    for env, curves in schemes.items():
+        yield figure(folder, f"q-learning-{env}", curves)
+
+
+def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) -> Path:
+    """Write an SVG: return against steps and against seconds, one thin line per seed. Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    both = scores_of(rows, trainer).keys() & scores_of(rows, "sb3").keys()
-    for task in sorted(both):
-        figure, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
-        for who, colour in ((trainer, "tab:orange"), ("sb3", "tab:blue")):
-            for curve in curves_of(task, who):
-                for axis, column in zip(axes, (0, 1), strict=True):
-                    axis.plot(curve[:, column], curve[:, 2], color=colour, linewidth=0.8, alpha=0.8)
-            axes[0].plot([], [], color=colour, label=who)
-        axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=task)
-        axes[1].set(xlabel="seconds")
-        axes[0].legend(frameon=False)
-        path = folder / f"{task}.svg"
-        figure.tight_layout()
-        figure.savefig(path)
-        pyplot.close(figure)
-        yield path
+    sheet, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
+    for (who, curves), colour in zip(contenders.items(), COLOURS, strict=False):
+        for curve in curves:
+            for axis, column in zip(axes, (0, 1), strict=True):
+                axis.plot(curve[:, column], curve[:, 2], color=colour, linewidth=0.8, alpha=0.8)
+        axes[0].plot([], [], color=colour, label=who)
+    axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=title)
+    axes[1].set(xlabel="seconds")
+    axes[0].legend(frameon=False)
+    path = folder / f"{title}.svg"
+    sheet.tight_layout()
+    sheet.savefig(path)
+    pyplot.close(sheet)
+    return path

@@ -154,11 +154,12 @@ TASKS: dict[str, AnyTask] = {
         ),
         Task("ppo-halfcheetah", "HalfCheetah-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
         Task("ppo-hopper", "Hopper-v5", "ppo", **MUJOCO),  # type: ignore[arg-type]
-        *(
-            SchemeTask(f"{scheme}-{name}", env, scheme, 500_000, goal)
-            for name, env, goal in (("cartpole", "CartPole-v1", 475.0), ("acrobot", "Acrobot-v1", -100.0))
-            for scheme in ("pqn", "nstep-q")
-        ),
     )
 }
 """Name -> task."""
+
+TASKS |= {
+    (task := SchemeTask(f"{scheme}-{name}", env, scheme, 500_000, goal)).name: task
+    for name, env, goal in (("cartpole", "CartPole-v1", 475.0), ("acrobot", "Acrobot-v1", -100.0))
+    for scheme in ("pqn", "nstep-q")
+}
