@@ -53,7 +53,6 @@ OTHER_NAMES: Mapping[str, str] = {
     "hidden_units": "network.middleware",
     "horizon": "collection.rollout",
     "lam": "algorithm.gae_lambda",
-    "lambda": "algorithm.gae_lambda",
     "layers": "network.middleware",
     "log_interval": "record.every_s",
     "lr": "algorithm.learning_rate",

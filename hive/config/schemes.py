@@ -46,6 +46,8 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "collection.rollout": 16,
         "gradients.communication": "synchronous",
         "algorithm.name": "nstep-q",
+        "network.activation": "relu",
+        "network.layer_norm": True,
     },
     "pqn": {
         "collection.envs": 8,
