@@ -120,11 +120,12 @@ def adam_step(
     epsilon: float,
     weight_decay: float,
     decoupled: bool,
+    rectified: bool,
     gradient_scale: float,
 ) -> bool:
-    """Make one step of torch.optim.Adam, or of AdamW if `decoupled`; `step` counts from 1.
+    """Make one step of torch.optim.Adam, of AdamW if `decoupled`, of RAdam if `rectified`; `step` counts from 1.
 
-    Kingma and Ba 2015; Loshchilov and Hutter 2019. Returns whether all outputs are finite.
+    Kingma and Ba 2015; Loshchilov and Hutter 2019; Liu et al. 2020. Returns whether all outputs are finite.
     """
 
 def rmsprop_step(

@@ -1,4 +1,4 @@
-"""The algorithms A2C, PPO, IMPALA and n-step Q-learning, and the trained policies that `hive.load` returns."""
+"""The algorithms A2C, PPO, IMPALA, n-step Q-learning and PQN, and the trained policies that `hive.load` returns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from hive.algorithms.nstep_q import NStepQ
 from hive.algorithms.parameters import Configured, update_parameter
 from hive.algorithms.policy import Policy, describe_policy, load
 from hive.algorithms.ppo import PPO
+from hive.algorithms.pqn import PQN
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
     IMPALAConfig,
     NStepQConfig,
     PPOConfig,
+    PQNConfig,
     is_reference,
     load_reference,
 )
@@ -26,6 +28,7 @@ __all__ = [
     "A2C",
     "IMPALA",
     "PPO",
+    "PQN",
     "Algorithm",
     "AnyOptimizer",
     "Configured",
@@ -76,6 +79,8 @@ def make_algorithm(
             return IMPALA(config, distribution)
         case NStepQConfig():
             return NStepQ(config, distribution, workers, round_steps)
+        case PQNConfig():
+            return PQN(config, distribution, workers, round_steps)
     raise TypeError(f"no algorithm for {type(config).__name__}")
 
 

@@ -10,61 +10,28 @@ epsilon-greedy, and epsilon decreases with the number of the rollout. There is n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import nn
 
 from hive import _native
 from hive.algorithms.advantages import returns_by
-from hive.algorithms.algorithm import AnyOptimizer, Gradients
+from hive.algorithms.algorithm import Gradients
+from hive.algorithms.q_learning import QLearning
 from hive.algorithms.rows import flat, input_rows, sizes, weights
-from hive.approximation import QNetwork, SingleOutput, TargetNetwork
 from hive.config import NStepQConfig
-from hive.errors import TopologyError
 from hive.losses import QLoss, acted_rows
-from hive.networks import ActionDistribution, Categorical, EpsilonGreedy
 from hive.storage import Rollout
 
 __all__ = ["NStepQ"]
 
 
-class NStepQ:
-    """Makes one gradient per share of a round.
+class NStepQ(QLearning):
+    """Makes one gradient per share of a round. Arguments: see QLearning."""
 
-    distribution: Categorical, that of a discrete action. workers: not used. round_steps: environment steps in a round
-    over all collectors; it converts `exploration_steps` to rollouts. Raises TopologyError for other actions.
-    """
-
-    statistics: tuple[str, ...] = ("q_loss", "q_mean", "q_max", "td_error")
-    heads = ("q",)
+    config: NStepQConfig
     gradients_per_round = 1
-    asks_for_moments = False
-    behaviour_log_probs = False
-    q: QNetwork
-
-    def __init__(
-        self, config: NStepQConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
-    ) -> None:
-        if not isinstance(distribution, Categorical):
-            raise TopologyError(
-                "nstep-q learns a value for every action, so it needs a single discrete action",
-                hint="use ppo, a2c or impala for this environment",
-            )
-        rollouts = math.ceil(config.exploration_steps / round_steps)
-        start, end = config.exploration_start, config.exploration_end
-        self.distribution: ActionDistribution = EpsilonGreedy(distribution.n, start, end, rollouts)
-        self.reconfigure(config)
-
-    def reconfigure(self, config: NStepQConfig) -> None:
-        """Use these keys from the next loss on."""
-        self.config = config
-
-    def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
-        """Make the action values that learn, with their target network."""
-        self.q = QNetwork(SingleOutput(network), optimizer, target=target)
 
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield one gradient. `noise` is not used."""

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.advantages import EPSILON, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, progress_of, sizes
+from hive.algorithms.rows import flat, input_rows, minibatches, progress_of, sizes
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
@@ -79,13 +79,12 @@ class PPO:
             torch.from_numpy(returns[valid]),
             acted_rows(outputs, acted)[kept],
         )
-        generator, progress = noise or np.random.default_rng(0), progress_of(rollouts)
-        for _ in range(config.epochs):
-            for picked in np.array_split(generator.permutation(len(batch[0])), config.minibatches):
-                loss = self._loss(batch, torch.from_numpy(picked), progress)
-                if len(picked) and self._too_far(loss):
-                    return  # the worker fills the rest of the round with gradients of zero samples
-                yield self.model.reinforce(loss, samples=len(picked))
+        progress = progress_of(rollouts)
+        for rows in minibatches(len(batch[0]), config.epochs, config.minibatches, noise):
+            loss = self._loss(batch, rows, progress)
+            if len(rows) and self._too_far(loss):
+                return  # the worker fills the rest of the round with gradients of zero samples
+            yield self.model.reinforce(loss, samples=len(rows))
 
     def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float) -> PPOLoss:
         """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run."""

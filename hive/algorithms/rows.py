@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hive.storage import Rollout
 
-__all__ = ["flat", "input_rows", "progress_of", "sizes", "unflat", "values_of", "weights"]
+__all__ = ["flat", "input_rows", "minibatches", "progress_of", "sizes", "unflat", "values_of", "weights"]
 
 Floats = NDArray[np.float32]
 
@@ -35,6 +35,18 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
         if len(rollout.final_observations):
             parts.append(rollout.final_observations)
     return torch.from_numpy(_joined(parts))
+
+
+def minibatches(count: int, epochs: int, parts: int, noise: np.random.Generator | None = None) -> Iterator[Tensor]:
+    """Yield the indices of each minibatch, int64: `epochs` permutations of `count` rows, each in `parts` parts.
+
+    Parts differ by at most one row, and are empty if there are fewer rows. noise: draws the permutations; None: a
+    generator with a fixed seed.
+    """
+    generator = noise or np.random.default_rng(0)
+    for _ in range(epochs):
+        for rows in np.array_split(generator.permutation(count), parts):
+            yield torch.from_numpy(rows)
 
 
 def sizes(rollouts: Sequence[Rollout]) -> list[int]:

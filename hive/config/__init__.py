@@ -24,6 +24,8 @@ from hive.config.algorithms import (
     IMPALAConfig,
     NStepQConfig,
     PPOConfig,
+    PQNConfig,
+    QLearningConfig,
     TargetConfig,
 )
 from hive.config.custom import ConfigProblems
@@ -68,6 +70,8 @@ __all__ = [
     "NStepQConfig",
     "NetworkConfig",
     "PPOConfig",
+    "PQNConfig",
+    "QLearningConfig",
     "RecordConfig",
     "RunConfig",
     "Setting",

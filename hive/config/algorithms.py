@@ -22,6 +22,8 @@ __all__ = [
     "IMPALAConfig",
     "NStepQConfig",
     "PPOConfig",
+    "PQNConfig",
+    "QLearningConfig",
     "TargetConfig",
 ]
 
@@ -37,9 +39,9 @@ class AlgorithmConfig:
     name: str = key(
         "a2c",
         'algorithm, or custom "package.module:Class" with the keys of the scheme\'s; default: set by the scheme',
-        choices=("a2c", "ppo", "impala", "nstep-q"),
+        choices=("a2c", "ppo", "impala", "nstep-q", "pqn"),
         accepts=is_reference,
-        expected='"a2c", "ppo", "impala", "nstep-q" or "package.module:Class"',
+        expected='"a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class"',
         fixed="another algorithm needs another run",
     )
     options: Mapping[str, Any] = key(
@@ -54,8 +56,8 @@ class AlgorithmConfig:
     )
     optimizer: str = key(
         "adam",
-        "optimizer: adam, adamw, rmsprop or sgd",
-        choices=("adam", "adamw", "rmsprop", "sgd"),
+        "optimizer: adam, adamw, radam, rmsprop or sgd",
+        choices=("adam", "adamw", "radam", "rmsprop", "sgd"),
         fixed="it determines which moments the learner's optimizer state holds",
     )
     adam_optimizer_beta1: float = key(0.9, "decay rate of adam's running mean of gradients", minimum=0, below=1)
@@ -98,6 +100,35 @@ class TargetConfig(AlgorithmConfig):
     target_interval: int = key(100, "updates between two changes of the target network", minimum=1)
     target_rate: float = key(
         1.0, "weight of the new values when the target network changes; 1: it becomes a copy", above=0, maximum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QLearningConfig(AlgorithmConfig):
+    """[algorithm]: the keys of algorithms that learn a value for every action and act epsilon-greedily.
+
+    Without a replay buffer the values of actions stay distinct only while all actions are taken, so exploration
+    decreases slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
+    """
+
+    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
+    clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
+    huber_loss: bool = key(True, "Huber loss with delta 1; false: squared error")
+    exploration_start: float = key(
+        1.0, "initial probability of a random action", minimum=0, maximum=1, fixed=SCHEDULE_FIXED
+    )
+    exploration_end: float = key(
+        0.02,
+        "final probability of a random action, also in evaluations that sample actions",
+        minimum=0,
+        maximum=1,
+        fixed=SCHEDULE_FIXED,
+    )
+    exploration_steps: int = key(
+        200_000,
+        "environment steps from exploration_start to exploration_end, counted by the rollout's number",
+        minimum=1,
+        fixed=SCHEDULE_FIXED,
     )
 
 
@@ -155,36 +186,32 @@ class IMPALAConfig(ActorCriticConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NStepQConfig(TargetConfig):
-    """[algorithm] with name = "nstep-q" (n-step Q-learning, Mnih et al., 2016).
-
-    Without a replay buffer the values of actions stay distinct only while all actions are taken, so exploration
-    decreases slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
-    """
+class NStepQConfig(QLearningConfig, TargetConfig):
+    """[algorithm] with name = "nstep-q" (n-step Q-learning, Mnih et al., 2016)."""
 
     name: str = with_default("nstep-q", AlgorithmConfig, "name")
     learning_rate: float = with_default(2e-3, AlgorithmConfig, "learning_rate")
-    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
     target_interval: int = with_default(40, TargetConfig, "target_interval")
-    clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
     n_step: int = key(16, "rewards that a return sums before it adds the target network's value", minimum=1)
-    huber_loss: bool = key(True, "Huber loss with delta 1; false: squared error")
-    exploration_start: float = key(
-        1.0, "initial probability of a random action", minimum=0, maximum=1, fixed=SCHEDULE_FIXED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PQNConfig(QLearningConfig):
+    """[algorithm] with name = "pqn" (Gallici et al., 2025)."""
+
+    # RAdam, epochs and minibatches are those of the authors; the other defaults were chosen on CartPole and Acrobot.
+
+    name: str = with_default("pqn", AlgorithmConfig, "name")
+    optimizer: str = with_default("radam", AlgorithmConfig, "optimizer")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    huber_loss: bool = with_default(False, QLearningConfig, "huber_loss")
+    exploration_end: float = with_default(0.05, QLearningConfig, "exploration_end")
+    exploration_steps: int = with_default(100_000, QLearningConfig, "exploration_steps")
+    q_lambda: float = key(
+        0.85, "lambda of Q(lambda): 0: one reward and the next value, 1: all rewards to the end", minimum=0, maximum=1
     )
-    exploration_end: float = key(
-        0.02,
-        "final probability of a random action, also in evaluations that sample actions",
-        minimum=0,
-        maximum=1,
-        fixed=SCHEDULE_FIXED,
-    )
-    exploration_steps: int = key(
-        200_000,
-        "environment steps from exploration_start to exploration_end, counted by the rollout's number",
-        minimum=1,
-        fixed=SCHEDULE_FIXED,
-    )
+    epochs: int = with_default(4, PPOConfig, "epochs")
+    minibatches: int = with_default(4, PPOConfig, "minibatches")
 
 
 ALGORITHMS: Mapping[str, type] = {
@@ -192,5 +219,6 @@ ALGORITHMS: Mapping[str, type] = {
     "ppo": PPOConfig,
     "impala": IMPALAConfig,
     "nstep-q": NStepQConfig,
+    "pqn": PQNConfig,
 }
 """Name of an algorithm -> the dataclass of its [algorithm] table."""

@@ -56,7 +56,6 @@ OTHER_NAMES: Mapping[str, str] = {
     "horizon": "collection.rollout",
     "init_std": "network.initial_deviation",
     "lam": "algorithm.gae_lambda",
-    "lambda": "algorithm.gae_lambda",
     "layers": "network.middleware",
     "log_interval": "record.every_s",
     "log_std_init": "network.initial_deviation",

@@ -89,7 +89,7 @@ class RunConfig:
     )
     scheme: str = key(
         "a2c",
-        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, rapid, single or a custom module:function",
+        "a2c, a3c, ppo, dd-ppo, impala, nstep-q, pqn, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
@@ -264,6 +264,7 @@ class NetworkConfig:
         choices=("parameter", "output"),
     )
     initial_deviation: float = key(1.0, "initial standard deviation of each element of a box action", above=0)
+    layer_norm: bool = key(False, "normalise the outputs of each dense layer before its activation (LayerNorm)")
     module: str | None = key(None, 'custom network that replaces layers and heads: "package.module:Class"', **CLASS)
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(

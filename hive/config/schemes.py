@@ -46,6 +46,16 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
         "collection.rollout": 16,
         "gradients.communication": "synchronous",
         "algorithm.name": "nstep-q",
+        "network.activation": "relu",
+        "network.layer_norm": True,
+    },
+    "pqn": {
+        "collection.envs": 8,
+        "collection.rollout": 32,
+        "gradients.communication": "synchronous",
+        "algorithm.name": "pqn",
+        "network.activation": "relu",
+        "network.layer_norm": True,
     },
     "rapid": {
         "collection.workers": 4,

@@ -45,8 +45,10 @@ def network_parameters(
     algorithm does not have.
     """
     parameters = NetworkParameters()
-    parameters.middleware_parameters = MiddlewareParameters(list(network.middleware), network.activation)
-    parameters.input_embedders_parameters = {"observation": InputEmbedderParameters()}
+    layer_norm = network.layer_norm
+    middleware = MiddlewareParameters(list(network.middleware), network.activation, layer_norm=layer_norm)
+    parameters.middleware_parameters = middleware
+    parameters.input_embedders_parameters = {"observation": InputEmbedderParameters(layer_norm=layer_norm)}
     parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
     parameters.normalize_observations = network.normalize_observations
     parameters.normalize_rewards = network.normalize_rewards

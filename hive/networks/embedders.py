@@ -83,7 +83,9 @@ def embedder_layers(
     if len(shape) == 3 or (len(shape) == 2 and spec.dtype == "uint8"):
         return _image_layers(ImageInput(shape, scale), parameters, gain)
     first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
-    dense, width = dense_layers(prod(shape), parameters.widths or (), parameters.activation, gain)
+    dense, width = dense_layers(
+        prod(shape), parameters.widths or (), parameters.activation, gain, layer_norm=parameters.layer_norm
+    )
     return first + dense, width
 
 
@@ -114,5 +116,6 @@ def _image_layers(
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
     layers.append(nn.Flatten())
     dense_widths = widths if parameters.widths is None else parameters.widths
-    dense, width = dense_layers(channels * height * width, dense_widths, parameters.activation, gain)
+    features = channels * height * width
+    dense, width = dense_layers(features, dense_widths, parameters.activation, gain, layer_norm=parameters.layer_norm)
     return layers + dense, width

@@ -58,16 +58,25 @@ def hidden_layer(layer: Layer, gain: float | None) -> Layer:
 
 
 def dense_layers(
-    inputs: int, widths: Sequence[int], activation: str, gain: float | None = HIDDEN_GAIN
+    inputs: int,
+    widths: Sequence[int],
+    activation: str,
+    gain: float | None = HIDDEN_GAIN,
+    *,
+    layer_norm: bool = False,
 ) -> tuple[list[nn.Module], int]:
     """Returns a linear layer and an activation for each of `widths`, and the width of their output.
 
-    inputs: the width of their input, float32 [N, inputs]. gain: that of `hidden_layer`. Raises NetworkError for an
-    unknown activation.
+    inputs: the width of their input, float32 [N, inputs]. gain: that of `hidden_layer`. layer_norm: put a LayerNorm
+        between the two (Ba et al. 2016), with trainable scales, initially 1, and shifts, initially 0. Raises
+        NetworkError for an unknown activation.
     """
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [hidden_layer(nn.Linear(inputs, width), gain), activation_layer(activation)]
+        layers.append(hidden_layer(nn.Linear(inputs, width), gain))
+        if layer_norm:
+            layers.append(nn.LayerNorm(width))
+        layers.append(activation_layer(activation))
         inputs = width
     return layers, inputs
 

@@ -52,4 +52,4 @@ def middleware_layers(
 
     gain: that of `layers.hidden_layer`.
     """
-    return dense_layers(width, parameters.widths, parameters.activation, gain)
+    return dense_layers(width, parameters.widths, parameters.activation, gain, layer_norm=parameters.layer_norm)

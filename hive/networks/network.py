@@ -55,7 +55,7 @@ Step: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a function of 
 PROBE_ROWS = 2  # rows of the probe batch; with one row, a module that loses its batch axis would pass
 
 # Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
-PRODUCERS = (nn.Linear, nn.Conv2d)
+PRODUCERS = (nn.Linear, nn.Conv2d, nn.LayerNorm)
 IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 
 

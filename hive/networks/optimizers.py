@@ -28,7 +28,8 @@ __all__ = ["FlatOptimizer", "LimitedMemoryBFGS", "OptimizerSettings"]
 
 Floats = npt.NDArray[np.float32]
 
-NAMES = ("adam", "adamw", "rmsprop", "sgd", "lbfgs")
+NAMES = ("adam", "adamw", "radam", "rmsprop", "sgd", "lbfgs")
+ADAMS = ("adam", "adamw", "radam")  # those that count steps and average the gradient and its square
 
 BETA = MOMENTUM = Rule.number(0, below=1)
 EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0, such as padding, would become 0 / 0
@@ -38,8 +39,8 @@ EPSILON = Rule.number(above=0)  # with 0, an element whose gradient is always 0,
 class OptimizerSettings:
     """The name and constants of an optimizer, with torch's defaults.
 
-    name: adam (Kingma and Ba 2015), adamw (Loshchilov and Hutter 2019), rmsprop, sgd or lbfgs.
-    betas: for adam and adamw. epsilon: for these and rmsprop. decay: for rmsprop, torch's alpha.
+    name: adam (Kingma and Ba 2015), adamw (Loshchilov and Hutter 2019), radam (Liu et al. 2020), rmsprop, sgd or lbfgs.
+    betas: for adam, adamw and radam. epsilon: for these and rmsprop. decay: for rmsprop, torch's alpha.
     momentum: for rmsprop and sgd. weight_decay: decoupled in adamw, added to the gradient in the others.
 
     Raises NetworkError for an unknown name and for constants out of range.
@@ -65,9 +66,9 @@ class OptimizerSettings:
 
 
 class FlatOptimizer:
-    """Adam, AdamW, RMSProp or SGD on blocks. `moment_blocks` is the number of moment arrays of a step.
+    """Adam, AdamW, RAdam, RMSProp or SGD on blocks. `moment_blocks` is the number of moment arrays of a step.
 
-    Adam and AdamW: the averages of the gradient and of its square. RMSProp: the average of the square, and
+    The Adams: the averages of the gradient and of its square. RMSProp: the average of the square, and
     with `momentum` the velocity. SGD: with `momentum` the velocity. All must be zeros before the first step.
 
     Raises NetworkError for lbfgs.
@@ -77,12 +78,12 @@ class FlatOptimizer:
         name, momentum = settings.name, settings.momentum
         self._pass: Callable[..., bool]
         self._constants: dict[str, float]
-        self._counts_steps = name in ("adam", "adamw")
+        self._counts_steps = name in ADAMS
         if self._counts_steps:
             beta1, beta2 = settings.betas
             self._pass, self.moment_blocks = _native.adam_step, 2
             self._constants = {"beta1": beta1, "beta2": beta2, "epsilon": settings.epsilon}
-            self._constants["decoupled"] = name == "adamw"
+            self._constants |= {"decoupled": name == "adamw", "rectified": name == "radam"}
         elif name == "rmsprop":
             self._pass, self.moment_blocks = _native.rmsprop_step, 2 if momentum else 1
             self._constants = {"decay": settings.decay, "epsilon": settings.epsilon, "momentum": momentum}

@@ -52,26 +52,38 @@ class InputEmbedderParameters(CheckedFields):
     """An embedder, dense for vectors and convolutional for images.
 
     widths: the widths of the dense layers after the input or the convolutions; None: one default layer for an image,
-        none for a vector. activation: a key of `layers.ACTIVATIONS`.
+        none for a vector. activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the
+        outputs of each dense layer before its activation; convolutions are not normalised.
     """
 
-    RULES: ClassVar[Rules] = {"widths": Rule.widths().or_none(), "activation": Rule.choice(ACTIVATIONS)}
+    RULES: ClassVar[Rules] = {
+        "widths": Rule.widths().or_none(),
+        "activation": Rule.choice(ACTIVATIONS),
+        "layer_norm": Rule.flag(),
+    }
 
     widths: Sequence[int] | None = None
     activation: str = "relu"
+    layer_norm: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)
 class MiddlewareParameters(CheckedFields):
     """Dense layers of these widths between the merged embeddings and the heads; `()` for none.
 
-    activation: a key of `layers.ACTIVATIONS`.
+    activation: a key of `layers.ACTIVATIONS`. layer_norm: an addition of hive: normalise the outputs of each layer
+        before its activation.
     """
 
-    RULES: ClassVar[Rules] = {"widths": Rule.widths(), "activation": Rule.choice(ACTIVATIONS)}
+    RULES: ClassVar[Rules] = {
+        "widths": Rule.widths(),
+        "activation": Rule.choice(ACTIVATIONS),
+        "layer_norm": Rule.flag(),
+    }
 
     widths: Sequence[int] = (64, 64)
     activation: str = "tanh"
+    layer_norm: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)
@@ -115,7 +127,7 @@ class HeadParameters(CheckedFields):
     gain: float | None = None
 
 
-OPTIMIZERS = ("Adam", "AdamW", "RMSProp", "SGD", "LBFGS")
+OPTIMIZERS = ("Adam", "AdamW", "RAdam", "RMSProp", "SGD", "LBFGS")
 
 
 @dataclass(slots=True)
@@ -142,7 +154,7 @@ class NetworkParameters(CheckedFields):
     middleware_parameters: the layers between embedders and heads; None: `MiddlewareParameters()`.
     heads_parameters: the heads, in the order of the outputs; empty: a policy and a value.
     use_separate_networks_per_head: give every head separate embedders and a separate middleware.
-    optimizer_type: Adam, AdamW, RMSProp, SGD or LBFGS.
+    optimizer_type: Adam, AdamW, RAdam, RMSProp, SGD or LBFGS.
     optimizer_epsilon, adam_optimizer_beta1, adam_optimizer_beta2, rms_prop_optimizer_decay: constants of that
         optimizer. Coach's defaults for epsilon and beta2, 1e-4 and 0.99, are not those of other libraries.
     batch_size: samples per update of `NetworkWrapper.train_in_batches`.

@@ -32,7 +32,7 @@ Momentum momentum_of(Arrays& arrays, const py::object& in, const py::object& out
 bool adam(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
           const py::object& exp_avg_in, const py::object& exp_avg_out, const py::object& exp_avg_sq_in,
           const py::object& exp_avg_sq_out, std::int64_t step, double learning_rate, double beta1, double beta2,
-          double epsilon, double weight_decay, bool decoupled, double gradient_scale) {
+          double epsilon, double weight_decay, bool decoupled, bool rectified, double gradient_scale) {
   if (step < 1) throw py::value_error("step must be at least 1, the number of this step");
   check_fraction(beta1, "beta1");
   check_fraction(beta2, "beta2");
@@ -45,8 +45,8 @@ bool adam(const py::object& parameters_in, const py::object& parameters_out, con
   const auto square = arrays.input<float>(exp_avg_sq_in, "exp_avg_sq_in");
   const auto next_square = arrays.output<float>(exp_avg_sq_out, "exp_avg_sq_out", "exp_avg_sq_in");
   const py::gil_scoped_release released;
-  return adam_step({step, learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, gradient_scale}, from, to,
-                   slope, mean, next_mean, square, next_square);
+  return adam_step({step, learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, rectified, gradient_scale},
+                   from, to, slope, mean, next_mean, square, next_square);
 }
 
 bool rmsprop(const py::object& parameters_in, const py::object& parameters_out, const py::object& gradient,
@@ -92,8 +92,8 @@ void polyak_arrays(const py::object& target_in, const py::object& source, const 
 void bind_optimizers(py::module_& m) {
   m.def("adam_step", &adam, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "exp_avg_in"_a, "exp_avg_out"_a,
         "exp_avg_sq_in"_a, "exp_avg_sq_out"_a, py::kw_only(), "step"_a, "learning_rate"_a, "beta1"_a, "beta2"_a,
-        "epsilon"_a, "weight_decay"_a, "decoupled"_a, "gradient_scale"_a,
-        "Make one step of Adam, or of AdamW if `decoupled`, over float32 blocks [P]; `step` counts from 1.\n\n"
+        "epsilon"_a, "weight_decay"_a, "decoupled"_a, "rectified"_a, "gradient_scale"_a,
+        "Make one step of Adam over float32 blocks [P]; `step` counts from 1. `decoupled`: AdamW. `rectified`: RAdam.\n\n"
         "Returns whether all outputs are finite.");
   m.def("rmsprop_step", &rmsprop, "parameters_in"_a, "parameters_out"_a, "gradient"_a, "square_avg_in"_a,
         "square_avg_out"_a, "momentum_in"_a, "momentum_out"_a, py::kw_only(), "learning_rate"_a, "decay"_a,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "hive/finite.hpp"
 #include "hive/simd.hpp"
@@ -93,6 +94,16 @@ HIVE_SIMD void blend(float keep, float rate, std::size_t size, const float* targ
 
 float narrow(double factor) { return static_cast<float>(factor); }
 
+// RAdam's rectification of step t, in [0, 1): how much of Adam's step the variance of its average of squares permits.
+// 0: too few squares (a length of at most 5, as in torch), and the step is that of momentum alone.
+double rectification(double beta2, double step) {
+  const double decayed = std::pow(beta2, step);
+  const double longest = 2.0 / (1.0 - beta2) - 1.0;
+  const double length = longest - 2.0 * step * decayed / (1.0 - decayed);
+  if (!(length > 5.0)) return 0.0;
+  return std::sqrt((length - 4.0) * (length - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * length));
+}
+
 }  // namespace
 
 bool adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
@@ -100,18 +111,24 @@ bool adam_step(const AdamSettings& settings, std::span<const float> parameters_i
                std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out) {
   const auto step = static_cast<double>(settings.step);
   const double correction = 1.0 - std::pow(settings.beta1, step);
-  const double square_correction = 1.0 - std::pow(settings.beta2, step);
+  const double root_correction = std::sqrt(1.0 - std::pow(settings.beta2, step));
+  const double rectified = settings.rectified ? rectification(settings.beta2, step) : 1.0;
+  const bool divides = rectified > 0.0;
+  // torch's RAdam adds epsilon before it corrects the root, so here epsilon is corrected too. Without a division the
+  // root is divided by infinity and epsilon is 1, which makes the divisor 1.
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double epsilon = settings.rectified ? settings.epsilon / root_correction : settings.epsilon;
   const Factors by{
       .gradient_scale = narrow(settings.gradient_scale),
       .l2 = narrow(settings.decoupled ? 0.0 : settings.weight_decay),
       .keep = narrow(settings.decoupled ? 1.0 - settings.learning_rate * settings.weight_decay : 1.0),
-      .step = narrow(settings.learning_rate / correction),
+      .step = narrow(settings.learning_rate * (divides ? rectified : 1.0) / correction),
       .first = narrow(settings.beta1),
       .first_rest = narrow(1.0 - settings.beta1),
       .second = narrow(settings.beta2),
       .second_rest = narrow(1.0 - settings.beta2),
-      .root_correction = narrow(std::sqrt(square_correction)),
-      .epsilon = narrow(settings.epsilon),
+      .root_correction = narrow(divides ? root_correction : infinity),
+      .epsilon = narrow(divides ? epsilon : 1.0),
   };
   return adam(by, parameters_out.size(), parameters_in.data(), parameters_out.data(), gradient.data(),
               exp_avg_in.data(), exp_avg_out.data(), exp_avg_sq_in.data(), exp_avg_sq_out.data());

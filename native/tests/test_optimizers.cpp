@@ -38,7 +38,7 @@ struct State {
 };
 
 void adam_is_the_formula(bool decoupled) {
-  const hive::AdamSettings settings{3, 0.01, 0.9, 0.99, 1e-8, 0.1, decoupled, 0.5};
+  const hive::AdamSettings settings{3, 0.01, 0.9, 0.99, 1e-8, 0.1, decoupled, false, 0.5};
   for (const std::size_t size : kSizes) {
     State before(size);
     State after(size);

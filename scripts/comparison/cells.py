@@ -2,6 +2,7 @@
 
     examples/results/parity.csv          one row per cell that has ended
     examples/results/parity_curves.csv   at most CURVE_POINTS points per cell: steps, seconds, mean of 100 episodes
+    examples/results/q_learning.csv, q_learning_curves.csv     the same of the tasks that only hive trains
 
 A cell that was interrupted leaves no row and runs again. Rows of a task whose settings have changed since are ignored,
 because they carry the digest of their settings.
@@ -24,13 +25,23 @@ import numpy as np
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import BenchError, tail
 
-from comparison.tasks import TASKS, Task
+from comparison.tasks import TASKS, SchemeTask
 
-__all__ = ["CURVES", "RESULTS", "Cell", "Row", "append_row", "command_of", "missing", "read_rows", "row_of", "start"]
+__all__ = [
+    "FOLDER",
+    "Cell",
+    "Row",
+    "append_row",
+    "command_of",
+    "files_of",
+    "missing",
+    "read_rows",
+    "row_of",
+    "start",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "examples" / "results" / "parity.csv"
-CURVES = RESULTS.with_name("parity_curves.csv")
+FOLDER = ROOT / "examples" / "results"
 CURVE_POINTS = 100  # per cell: a curve in a plot has no more
 EPISODES_OF_A_MEAN = 100  # training episodes in one point of a curve, as hive reports them
 
@@ -64,15 +75,22 @@ class Row:
     versions: str
 
 
-def read_rows(path: Path = RESULTS) -> list[Row]:
+def files_of(task: str, folder: Path = FOLDER) -> tuple[Path, Path]:
+    """The files of the rows and of the curves of a task."""
+    stem = "q_learning" if isinstance(TASKS[task], SchemeTask) else "parity"
+    return folder / f"{stem}.csv", folder / f"{stem}_curves.csv"
+
+
+def read_rows(folder: Path = FOLDER) -> list[Row]:
     """All rows of the present settings."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        rows = [
-            Row(**{field.name: value_of(field.type, record[field.name]) for field in fields(Row)})
-            for record in csv.DictReader(file)
-        ]
+    rows = []
+    for path in sorted({files_of(task, folder)[0] for task in TASKS}):
+        if path.exists():
+            with path.open(newline="") as file:
+                rows += [
+                    Row(**{field.name: value_of(field.type, record[field.name]) for field in fields(Row)})
+                    for record in csv.DictReader(file)
+                ]
     return [row for row in rows if row.task in TASKS and row.settings == TASKS[row.task].digest]
 
 
@@ -82,11 +100,16 @@ def value_of(kind: Any, text: str) -> Any:
 
 
 def missing(trainers: Sequence[str], tasks: Sequence[str], seeds: int, rows: Sequence[Row]) -> Iterator[Cell]:
-    """The cells that have no row yet: one seed of every task first, then the next seed."""
+    """The cells that have no row yet: one seed of every task first, then the next seed.
+
+    Only hive trains a SchemeTask.
+    """
     ended = {(row.trainer, row.task, row.seed) for row in rows}
     for seed in range(1, seeds + 1):
         for task in tasks:
             for trainer in trainers:
+                if isinstance(TASKS[task], SchemeTask) and trainer.partition(":")[0] != "hive":
+                    continue
                 if seed <= (1 if trainer == "random" else TASKS[task].seeds) and (trainer, task, seed) not in ended:
                     yield Cell(trainer, task, seed)
 
@@ -144,15 +167,16 @@ def start(cell: Cell, variants: dict[str, list[str]]) -> Running:
 
 
 def row_of(cell: Cell, found: dict[str, Any], load: float, commit: str) -> Row:
-    task: Task = TASKS[cell.task]
+    task = TASKS[cell.task]
     versions = " ".join(f"{name}={number}" for name, number in sorted(found["versions"].items()))
     mean = float(np.mean(found["returns"]))
     head = (cell.trainer, cell.task, cell.seed, task.digest)
     return Row(*head, int(found["steps"]), round(found["seconds"], 2), mean, round(load, 2), commit, versions)
 
 
-def append_row(row: Row, curve: Sequence[Sequence[float]], results: Path = RESULTS, curves: Path = CURVES) -> None:
+def append_row(row: Row, curve: Sequence[Sequence[float]], folder: Path = FOLDER) -> None:
     """Writes the row last: a cell whose row is there is complete."""
+    results, curves = files_of(row.task, folder)
     points = averaged(curve) if row.trainer == "sb3" else [tuple(point) for point in curve]
     count = min(CURVE_POINTS, len(points))
     chosen: list[int] = np.unique(np.linspace(0, len(points) - 1, count).astype(int)).tolist() if count else []

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.programs import BenchError
 
-from comparison.cells import RESULTS, ROOT, Running, append_row, missing, read_rows, row_of, start
+from comparison.cells import FOLDER, ROOT, Running, append_row, missing, read_rows, row_of, start
 from comparison.report import lag_text, text_of, write_curves
 from comparison.tasks import TASKS
 
@@ -109,6 +109,6 @@ def commit_of_tree() -> str:
 def show_report(options: argparse.Namespace) -> int:
     rows = read_rows()
     print(text_of(rows, options.trainer), lag_text(rows), sep="\n\n")
-    for path in write_curves(rows, options.trainer, Path(os.path.relpath(RESULTS.parent))):
+    for path in write_curves(rows, options.trainer, Path(os.path.relpath(FOLDER))):
         print(f"wrote {path}", file=sys.stderr)
     return 0

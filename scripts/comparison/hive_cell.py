@@ -32,13 +32,15 @@ DEFAULTS = ("run.", "env.", "network.", "record.")  # the keys of a task that re
 
 def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
     """The settings of a task as keys of hive's config."""
-    s, linear = settings, set(settings["linear"])
+    s = settings
+    common = [f"run.seed={seed}", f"run.steps={s['steps']}", f"env.id={s['env']}", "record.every_s=0.5"]
+    if "scheme" in s:  # a SchemeTask
+        return [f"run.scheme={s['scheme']}", *common]
+    linear = set(s["linear"])
     schedule = {name: "linear" if name in linear else "constant" for name in ("learning_rate", "clip_range")}
     keys = [
+        *common,
         f"run.scheme={s['algorithm']}",
-        f"run.seed={seed}",
-        f"run.steps={s['steps']}",
-        f"env.id={s['env']}",
         f"collection.envs={s['envs']}",
         f"collection.rollout={s['rollout']}",
         f"algorithm.learning_rate={s['learning_rate']}",
@@ -51,7 +53,6 @@ def keys_of(settings: dict[str, Any], seed: int) -> list[str]:
         f"network.normalize_observations={str(s['normalize']).lower()}",
         f"network.normalize_rewards={str(s['normalize']).lower()}",
         "network.separate_networks=true",
-        "record.every_s=0.5",
     ]
     if s["algorithm"] == "a2c":
         return [*keys, *RMSPROP]

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from comparison.cells import CURVES, Row
-from comparison.tasks import TASKS
+from comparison.cells import Row, files_of
+from comparison.tasks import TASKS, SchemeTask
 from comparison.verdicts import difference, improvement, overall
 
 __all__ = ["lag_text", "text_of", "write_curves"]
@@ -71,7 +71,25 @@ def text_of(rows: Sequence[Row], trainer: str = "hive") -> str:
             f"{score.low:.2f} to {score.high:.2f}. Probability of improvement: {better.value:.2f} "
             f"({better.low:.2f} to {better.high:.2f}).",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *schemes_table(rows, trainer)])
+
+
+def schemes_table(rows: Sequence[Row], trainer: str) -> list[str]:
+    """One line per task of a scheme that only hive has; none without rows."""
+    scores = scores_of(rows, trainer)
+    tasks = [task for task in TASKS.values() if isinstance(task, SchemeTask) and task.name in scores]
+    lines = ["", "| task | steps | mean return | steps to the goal, per seed | seconds |", "|---|---|---|---|---|"]
+    for task in tasks:
+        goals = ", ".join(steps_to(task.goal, curve) for curve in curves_of(task.name, trainer))
+        cells = [task.name, f"{task.steps:,}", spread(scores[task.name]), f"{task.goal:g}: {goals}"]
+        lines.append("| " + " | ".join([*cells, f"{median_seconds(rows, trainer, task.name):.0f}"]) + " |")
+    return lines if tasks else []
+
+
+def steps_to(goal: float, curve: Curve) -> str:
+    """The steps after which the mean training return first reached the goal."""
+    reached = curve[curve[:, 2] >= goal, 0]
+    return f"{int(reached[0]):,}" if len(reached) else "never"
 
 
 def only(scores: Scores, tasks: Sequence[str]) -> Scores:
@@ -86,10 +104,10 @@ def median_seconds(rows: Sequence[Row], trainer: str, task: str) -> float:
     return float(np.median([row.seconds for row in rows if (row.trainer, row.task) == (trainer, task)]))
 
 
-def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[Curve]:
+def curves_of(task: str, trainer: str) -> list[Curve]:
     """One array [points, 3] per seed: steps, seconds, mean return."""
     found: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
-    with path.open(newline="") as file:
+    with files_of(task)[1].open(newline="") as file:
         for record in csv.DictReader(file):
             if (record["task"], record["trainer"], record["settings"]) == (task, trainer, TASKS[task].digest):
                 point = float(record["steps"]), float(record["seconds"]), float(record["return"])
@@ -98,37 +116,41 @@ def curves_of(task: str, trainer: str, path: Path = CURVES) -> list[Curve]:
 
 
 def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Path]:
-    """One SVG per task that both trainers have, and one per task of the lag table. Needs matplotlib."""
-    both = scores_of(rows, trainer).keys() & scores_of(rows, "sb3").keys()
-    for task in sorted(both):
-        yield drawn(task, {"hive": trainer, "Stable-Baselines3": "sb3"}, folder / f"{task}.svg")
-    for task in LAG_TASKS:
-        yield drawn(task, LAGS, folder / f"lag-{task}.svg")
+    """One SVG per task of both trainers, per environment of schemes of hive alone, and per task of the lag table."""
+    ours, theirs = scores_of(rows, trainer), scores_of(rows, "sb3")
+    for name in sorted(ours.keys() & theirs.keys()):
+        yield figure(folder, name, {"hive": curves_of(name, trainer), "Stable-Baselines3": curves_of(name, "sb3")})
+    schemes: dict[str, dict[str, list[Curve]]] = defaultdict(dict)
+    for task in TASKS.values():
+        if isinstance(task, SchemeTask) and task.name in ours:
+            schemes[task.env][task.scheme] = curves_of(task.name, trainer)
+    for env, curves in schemes.items():
+        yield figure(folder, f"q-learning-{env}", curves)
+    for task_name in LAG_TASKS:
+        yield figure(folder, f"lag-{task_name}", {label: curves_of(task_name, who) for label, who in LAGS.items()})
 
 
-def drawn(task: str, trainers: Mapping[str, str], path: Path) -> Path:
-    """Draws return against steps and against seconds: a thin line per seed, a thick one for their mean."""
+def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) -> Path:
+    """Write an SVG: return against steps and against seconds; a thin line per seed, a thick one for their mean."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "hive"  # the same rows give the same file
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
-    for number, (label, trainer) in enumerate(trainers.items()):
-        curves = curves_of(task, trainer)
-        if not curves:
-            continue
+    sheet, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
+    for number, (label, curves) in enumerate((label, curves) for label, curves in contenders.items() if curves):
         for axis, column in zip(axes, (0, 1), strict=True):
             for curve in curves:
                 axis.plot(curve[:, column], curve[:, 2], color=f"C{number}", linewidth=0.5, alpha=0.4)
             axis.plot(*mean_of(curves, column), color=f"C{number}", linewidth=1.8, label=label)
-    axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=task)
+    axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=title)
     axes[1].set(xlabel="seconds")
     axes[0].legend(frameon=False, fontsize="small")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    path = folder / f"{title}.svg"
+    sheet.tight_layout()
+    sheet.savefig(path, metadata={"Date": None})
+    pyplot.close(sheet)
     return path
 
 

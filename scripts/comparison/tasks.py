@@ -1,8 +1,10 @@
 """The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
 
-The settings of a task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE, which
+The settings of a Task are those of RL Zoo (rl-baselines3-zoo, hyperparams/ppo.yml and a2c.yml), without gSDE, which
 hive does not have. The MuJoCo tasks have Stable-Baselines3's defaults with normalisation, so that no setting was tuned
 for either trainer.
+
+Stable-Baselines3 has neither n-step Q-learning nor PQN. Their tasks, SchemeTask, have the defaults of hive's scheme.
 """
 
 from __future__ import annotations
@@ -12,11 +14,27 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["TASKS", "Task"]
+__all__ = ["TASKS", "AnyTask", "SchemeTask", "Task"]
+
+
+class Settings:
+    """The settings of a task as one object and as a digest. The base of dataclasses."""
+
+    __slots__ = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that every trainer of this task is given."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @property
+    def digest(self) -> str:
+        """Eight characters that change with any setting: rows of other settings are not mixed with these."""
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Settings):
     """One environment, trained by one algorithm with one set of hyper-parameters.
 
     steps: budget, environment steps of all environments together. envs: environments that are stepped side by side.
@@ -43,22 +61,29 @@ class Task:
     normalize: bool = False
     seeds: int = 5
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What both trainers are given."""
-        return asdict(self)
 
-    @property
-    def digest(self) -> str:
-        """Eight characters that change with any setting: rows of other settings are not mixed with these."""
-        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:8]
+@dataclass(frozen=True, slots=True)
+class SchemeTask(Settings):
+    """One environment, trained by a scheme of hive with its defaults, which are those of the commit in a row.
+
+    steps: budget, environment steps of all environments together. goal: a mean training return that counts as solved.
+    """
+
+    name: str
+    env: str
+    scheme: str
+    steps: int
+    goal: float
+    seeds: int = 5
 
 
 LUNAR = {"steps": 300_000, "envs": 16, "rollout": 1024, "learning_rate": 3e-4, "discount": 0.999, "gae_lambda": 0.98}
 MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
 A2C = {"algorithm": "a2c", "rollout": 5, "gae_lambda": 1.0}
 
-TASKS: dict[str, Task] = {
+AnyTask = Task | SchemeTask
+
+TASKS: dict[str, AnyTask] = {
     task.name: task
     for task in (
         Task(
@@ -132,3 +157,9 @@ TASKS: dict[str, Task] = {
     )
 }
 """Name -> task."""
+
+TASKS |= {
+    (task := SchemeTask(f"{scheme}-{name}", env, scheme, 500_000, goal)).name: task
+    for name, env, goal in (("cartpole", "CartPole-v1", 475.0), ("acrobot", "Acrobot-v1", -100.0))
+    for scheme in ("pqn", "nstep-q")
+}

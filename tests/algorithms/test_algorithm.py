@@ -27,9 +27,9 @@ from small_algorithms import (
 from torch import nn
 from torch.optim import SGD
 
-from hive.algorithms import A2C, IMPALA, PPO, Algorithm, Gradients, Moments, NStepQ, make_algorithm
+from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ, make_algorithm
 from hive.approximation import Approximation, FixedTarget, TargetNetwork, VNetwork, jointly
-from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig
+from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig
 from hive.errors import NetworkError
 from hive.gradients import ENV_STEPS, SAMPLES
 from hive.networks import ActionDistribution, Categorical, distribution_for
@@ -298,6 +298,7 @@ MAKERS: dict[str, Callable[[], Algorithm]] = {
     "ppo": lambda: PPO(PPOConfig(epochs=2, minibatches=3), distribution_for(SPECS["discrete"])),
     "impala": lambda: IMPALA(IMPALAConfig(), distribution_for(SPECS["discrete"])),
     "nstep-q": lambda: NStepQ(NStepQConfig(), distribution_for(SPECS["discrete"])),
+    "pqn": lambda: PQN(PQNConfig(epochs=2, minibatches=3), distribution_for(SPECS["discrete"])),
 }
 
 
@@ -308,7 +309,7 @@ def test_a_plain_script_makes_the_updates_of_a_run(name: str) -> None:
     The target network is made equal after every update.
     """
     alone, in_a_run = MAKERS[name](), MAKERS[name]()
-    network: nn.Module = values_for(3) if name in ("reinforce", "nstep-q") else network_for("discrete")
+    network: nn.Module = values_for(3) if name in ("reinforce", "nstep-q", "pqn") else network_for("discrete")
     weights, optimizer = copy.deepcopy(network), SGD(network.parameters(), lr=RATE)
     alone.connect(network, optimizer, FixedTarget(1))
     worker, updates = worker_for(in_a_run, weights, has_target=True), alone.gradients_per_round
@@ -349,6 +350,7 @@ def test_in_a_script_samples_are_not_needed_and_each_reinforce_is_an_update() ->
         (PPOConfig(epochs=1, minibatches=1), PPO),
         (IMPALAConfig(), IMPALA),
         (NStepQConfig(), NStepQ),
+        (PQNConfig(epochs=1, minibatches=1), PQN),
     ],
 )
 def test_the_built_in_ones_are_such(config: AlgorithmConfig, kind: type) -> None:
@@ -356,7 +358,7 @@ def test_the_built_in_ones_are_such(config: AlgorithmConfig, kind: type) -> None
     assert type(algorithm) is kind
     assert algorithm.distribution.width == 4
     assert (algorithm.gradients_per_round, algorithm.asks_for_moments) == (1, False)
-    network: nn.Module = values_for(3) if isinstance(algorithm, NStepQ) else network_for("discrete")
+    network: nn.Module = values_for(3) if isinstance(algorithm, NStepQ | PQN) else network_for("discrete")
     rollout = random_rollout("discrete", 1)
     (gradient,) = gradients_of(algorithm, network, [rollout])
     assert isinstance(gradient, Gradient)
@@ -366,12 +368,12 @@ def test_the_built_in_ones_are_such(config: AlgorithmConfig, kind: type) -> None
 
 def test_an_algorithm_knows_how_many_workers_there_are() -> None:
     by_round = PPOConfig(normalize_over="round")
-    configs = A2CConfig(normalize_advantages=True), by_round, PPOConfig(), IMPALAConfig(), NStepQConfig()
+    configs = A2CConfig(normalize_advantages=True), by_round, PPOConfig(), IMPALAConfig(), NStepQConfig(), PQNConfig()
     alone, together = ([make_algorithm(config, Categorical(2), workers) for config in configs] for workers in (1, 2))
     assert not any(a.asks_for_moments for a in alone)
-    assert [a.asks_for_moments for a in together] == [True, True, False, False, False]
+    assert [a.asks_for_moments for a in together] == [True, True, False, False, False, False]
     more = [b.gradients_per_round - a.gradients_per_round for a, b in zip(alone, together, strict=True)]
-    assert more == [1, 1, 0, 0, 0]
+    assert more == [1, 1, 0, 0, 0, 0]
 
 
 def test_a_table_without_an_algorithm() -> None:

@@ -10,8 +10,8 @@ import torch
 from small_algorithms import ActionValues, gradients_of, one_environment, values_for, wrapper_for
 from torch import Tensor, nn
 
-from hive.algorithms import A2C, IMPALA, PPO, Algorithm, NStepQ, update_parameter
-from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, with_parameter
+from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, NStepQ, update_parameter
+from hive.config import A2CConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, with_parameter
 from hive.envs import Discrete
 from hive.errors import ConfigError
 from hive.gradients import ENV_STEPS, SAMPLES, gradient_layout
@@ -57,7 +57,7 @@ def rollout() -> Rollout:
 
 def losses(algorithm: Algorithm, **options: Any) -> list[float]:
     """The loss of each gradient of a round."""
-    network = values_for(3) if isinstance(algorithm, NStepQ) else Leans()
+    network = values_for(3) if isinstance(algorithm, NStepQ | PQN) else Leans()
     gradients = gradients_of(algorithm, network, [rollout()], np.random.default_rng(0), **options)
     return [gradient.loss for gradient in gradients]
 
@@ -78,6 +78,7 @@ def test_the_next_loss_has_the_new_value(algorithm: Any, name: str, value: float
 
 def test_a_parameter_of_one_algorithm_acts() -> None:
     ppo, impala, nstep_q = PPO(PPOConfig(), ACTIONS), IMPALA(IMPALAConfig(), ACTIONS), NStepQ(NStepQConfig(), ACTIONS)
+    pqn = PQN(PQNConfig(), ACTIONS)
     for made, name, value in (
         (ppo, "clip_range", 0.01),
         (impala, "rho_clip", 0.1),
@@ -85,6 +86,9 @@ def test_a_parameter_of_one_algorithm_acts() -> None:
         (nstep_q, "discount", 0.5),
         (nstep_q, "n_step", 2),
         (nstep_q, "huber_loss", False),
+        (pqn, "discount", 0.5),
+        (pqn, "q_lambda", 0.1),
+        (pqn, "huber_loss", True),
     ):
         before = losses(made)
         update_parameter(made, name, value)

@@ -55,7 +55,11 @@ def trained(
     wrapper = NetworkWrapper(
         parameters, has_target=False, has_global=False, name="main", spaces=spaces, generator=generator
     )
-    return wrapper.online_network.module
+    module = wrapper.online_network.module
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.LayerNorm):
+            torch.nn.init.normal_(layer.weight)
+    return module
 
 
 def saved(
@@ -120,6 +124,20 @@ def test_one_of_action_values_acts_epsilon_greedily(tmp_path: Path) -> None:
     noise = exploration.draw_noise(np.random.default_rng(1), 400)
     np.testing.assert_array_equal(drawn, exploration.sample_numpy(values.numpy(), noise) + 10)
     assert 0.1 < (drawn != best).mean() < 0.3  # 0.25 * 3 / 4
+
+
+def test_layer_norm_is_part_of_the_network(tmp_path: Path) -> None:
+    network = NetworkConfig(middleware=(8,), layer_norm=True)
+    description = describe_policy(SEEN, ACTIONS["discrete"], network)
+    place, module = saved(tmp_path, network=network, policy=json.loads(json.dumps(description)))
+    with torch.no_grad():
+        expected = module(torch.from_numpy(rows(50)))[0]
+    policy = hive.load(str(place))
+    torch.testing.assert_close(policy.network(torch.from_numpy(rows(50)))[0], expected)
+    older = {name: value for name, value in description["network"].items() if name != "layer_norm"}
+    (tmp_path / "older").mkdir()
+    plain, _ = saved(tmp_path / "older", policy=description | {"network": older})
+    assert not any(isinstance(layer, torch.nn.LayerNorm) for layer in hive.load(str(plain)).network.modules())
 
 
 def test_a_description_without_heads_is_of_a_policy_and_a_value(tmp_path: Path) -> None:

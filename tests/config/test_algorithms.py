@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, load_config
+from hive.config import A2CConfig, AlgorithmConfig, IMPALAConfig, NStepQConfig, PPOConfig, PQNConfig, load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schemes import SCHEMES
@@ -45,6 +45,15 @@ OWN = {
         "exploration_end": 0.02,
         "exploration_steps": 200_000,
     },
+    "pqn": {
+        "huber_loss": False,
+        "exploration_start": 1.0,
+        "exploration_end": 0.05,
+        "exploration_steps": 100_000,
+        "q_lambda": 0.85,
+        "epochs": 4,
+        "minibatches": 4,
+    },
 }
 
 
@@ -65,7 +74,7 @@ def problem(name: str, *lines: str) -> str:
 def test_names_are_those_of_the_key() -> None:
     assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
     assert {SCHEMES[scheme].get("algorithm.name", "a2c") for scheme in SCHEMES} == ALGORITHMS.keys()
-    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig]
+    assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig, PQNConfig]
 
 
 @every_algorithm
@@ -112,6 +121,13 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
                 "learning_rate_schedule": "linear",
                 "clip_gradients": 10.0,
             },
+            "pqn": {
+                "name": "pqn",
+                "optimizer": "radam",
+                "learning_rate": 1e-3,
+                "learning_rate_schedule": "linear",
+                "clip_gradients": 10.0,
+            },
         }[name]
     )
 
@@ -141,13 +157,15 @@ def test_no_name_is_a2c() -> None:
 @pytest.mark.parametrize(
     ("name", "line", "owners"),
     [
-        ("a2c", "epochs = 2", "ppo"),
+        ("a2c", "epochs = 2", "ppo and pqn"),
         ("a2c", "rho_clip = 2.0", "impala"),
         ("impala", "clip_range = 0.1", "ppo"),
         ("impala", "normalize_advantages = true", "a2c and ppo"),
         ("ppo", "c_clip = 2.0", "impala"),
         ("ppo", "target_interval = 20", "nstep-q"),
         ("nstep-q", "gae_lambda = 0.5", "a2c, ppo and impala"),
+        ("nstep-q", "q_lambda = 0.5", "pqn"),
+        ("pqn", "target_interval = 20", "nstep-q"),
     ],
 )
 def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str) -> None:
@@ -159,7 +177,7 @@ def test_a_key_of_another_algorithm_is_unknown(name: str, line: str, owners: str
 
 def test_an_algorithm_that_is_not_there() -> None:
     text = problem("pppo", "epochs = 2")
-    assert 'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got "pppo"' in text
+    assert 'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", got "pppo"' in text
     assert "did you mean `ppo`?" in text
 
 
@@ -202,6 +220,9 @@ def test_an_algorithm_that_is_not_there() -> None:
         ("nstep-q", "exploration_start = 1.1"),
         ("nstep-q", "exploration_end = -0.1"),
         ("nstep-q", "exploration_steps = 0"),
+        ("pqn", "q_lambda = -0.1"),
+        ("pqn", "q_lambda = 1.1"),
+        ("pqn", "minibatches = 0"),
     ],
 )
 def test_limits(name: str, line: str) -> None:
@@ -225,6 +246,8 @@ def test_limits(name: str, line: str) -> None:
         ("nstep-q", "target_rate = 1", 1.0),
         ("nstep-q", "n_step = 1", 1),
         ("nstep-q", "exploration_end = 0", 0.0),
+        ("pqn", "q_lambda = 0", 0.0),
+        ("pqn", "q_lambda = 1", 1.0),
     ],
 )
 def test_values_at_the_limits(name: str, line: str, value: float) -> None:

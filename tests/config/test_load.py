@@ -187,9 +187,13 @@ def test_overrides_reach_into_options() -> None:
         ("run.scheme=[]", f'expected {SCHEME_NAMES} or "package.module:function", got an array'),
         (
             "algorithm.name=pp",
-            'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got "pp"; did you mean `ppo`?',
+            'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", '
+            'got "pp"; did you mean `ppo`?',
         ),
-        ("algorithm.name=[]", 'expected "a2c", "ppo", "impala", "nstep-q" or "package.module:Class", got an array'),
+        (
+            "algorithm.name=[]",
+            'expected "a2c", "ppo", "impala", "nstep-q", "pqn" or "package.module:Class", got an array',
+        ),
         ("algorithm.clip_range=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("algorithm.clip_range.x=0.1", "unknown key; `clip_range` belongs to ppo"),
         ("run.epochs=2", "unknown key; did you mean `algorithm.epochs`?"),
@@ -371,7 +375,8 @@ def test_slots_show_all_that_they_depend_on() -> None:
 def test_an_override_may_choose_the_algorithm_of_a_file() -> None:
     text = f"{ENV}[algorithm]\nname = 'ppo'\nepochs = 2\n"
     assert problems(text, "algorithm.name=impala", "algorithm.rho_clip=0") == [
-        "run.toml:5: algorithm.epochs: unknown key\n     5 | epochs = 2\n       | ^^^^^^ `epochs` belongs to ppo",
+        "run.toml:5: algorithm.epochs: unknown key\n     5 | epochs = 2\n"
+        "       | ^^^^^^ `epochs` belongs to ppo and pqn",
         "--set algorithm.rho_clip=0: expected a number > 0, got 0",
     ]
 

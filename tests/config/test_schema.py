@@ -76,6 +76,7 @@ DEFAULTS = {
     "network.value_gain": 1.0,
     "network.action_deviation": "parameter",
     "network.initial_deviation": 1.0,
+    "network.layer_norm": False,
     "network.module": None,
     "network.normalize_rewards": False,
     "network.normalize_observations": False,
@@ -130,6 +131,19 @@ OWN = {
         "exploration_start": 1.0,
         "exploration_end": 0.02,
         "exploration_steps": 200_000,
+    },
+    "pqn": {
+        "optimizer": "radam",
+        "learning_rate": 1e-3,
+        "learning_rate_schedule": "linear",
+        "clip_gradients": 10.0,
+        "huber_loss": False,
+        "exploration_start": 1.0,
+        "exploration_end": 0.05,
+        "exploration_steps": 100_000,
+        "q_lambda": 0.85,
+        "epochs": 4,
+        "minibatches": 4,
     },
 }
 

@@ -20,6 +20,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"algorithm__learning_rate_schedule": '"linear"', "algorithm__normalize_advantages": "true"},
     "ppo": {"algorithm__name": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2},
     "nstep-q": {"algorithm__name": '"nstep-q"', "algorithm__target_interval": 3},
+    "pqn": {"algorithm__name": '"pqn"', "algorithm__epochs": 2, "algorithm__minibatches": 2},
     "normalised": {"network__normalize_observations": "true"},
     "compressed": {"gradients__compression": '"top-k"', "network__middleware": [32, 32]},
 }

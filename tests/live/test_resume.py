@@ -51,6 +51,10 @@ MODES = {
         *("run.scheme=nstep-q", "algorithm.target_interval=7", "algorithm.exploration_steps=10_000"),
         *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
     ],
+    "pqn pipelined, 2 x 2": [
+        *("run.scheme=pqn", "algorithm.epochs=2", "algorithm.minibatches=2", "algorithm.exploration_steps=10_000"),
+        *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
+    ],
     "nstep-q synchronous, soft target": [
         *("run.scheme=nstep-q", "algorithm.target_interval=3", "algorithm.target_rate=0.1"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
@@ -108,7 +112,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
 
 
 def updates_of(mode: str) -> int:
-    return ROUNDS * (4 if "run.scheme=ppo" in MODES[mode] else 1)
+    return ROUNDS * (4 if "algorithm.epochs=2" in MODES[mode] else 1)
 
 
 def config_of(mode: str) -> list[str]:

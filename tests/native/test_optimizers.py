@@ -72,6 +72,10 @@ OVERFLOWS = {  # step, moments it has and has not, settings, and what stands in 
     "sgd's momentum": (_native.sgd_step, 1, 0, {"momentum": 1.0}, {1: HUGE, 2: HUGE}),
     "rmsprop's squares": (_native.rmsprop_step, 1, 1, {"decay": 0.5, "epsilon": 1e-8, "momentum": 0.0}, {1: LARGE}),
     "adam's squares": (_native.adam_step, 2, 0, {"beta1": 0.9, "beta2": 0.9, "decoupled": False}, {1: LARGE}),
+    "radam's early squares": (
+        *(_native.adam_step, 2, 0),
+        *({"beta1": 0.9, "beta2": 0.9, "decoupled": False, "rectified": True}, {1: LARGE}),
+    ),
     "adamw's weights": (_native.adam_step, 2, 0, {"beta1": 0.5, "beta2": 0.5, "decoupled": True}, {0: -HUGE, 2: HUGE}),
 }
 
@@ -81,7 +85,8 @@ OVERFLOWS = {  # step, moments it has and has not, settings, and what stands in 
 def test_a_step_says_whether_all_that_it_wrote_is_finite(name: str, place: int | None) -> None:
     step, moments, absent, settings, poison = OVERFLOWS[name]
     settings |= {"learning_rate": 1.0, "weight_decay": 0.0, "gradient_scale": 1.0}
-    settings |= {"step": 1, "epsilon": 1e-8} if step is _native.adam_step else {}
+    if step is _native.adam_step:
+        settings = {"step": 1, "epsilon": 1e-8, "rectified": False} | settings
     before = [np.ones(SIZE, np.float32) for _ in range(2 + moments)]
     after = [np.zeros(SIZE, np.float32) for _ in range(1 + moments)]
     if place is not None:
@@ -104,7 +109,21 @@ def test_adam(decoupled: bool, weight_decay: float, scale: float, beta1: float) 
     )
     settings = {
         "learning_rate": 1e-3, "beta1": beta1, "beta2": 0.99, "epsilon": 1e-6, "weight_decay": weight_decay,
-        "decoupled": decoupled, "gradient_scale": scale,
+        "decoupled": decoupled, "rectified": False, "gradient_scale": scale,
+    }  # fmt: skip
+    assert_same_path(native_result(_native.adam_step, settings, moments=2, counted=True), reference)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.37])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.02])
+@pytest.mark.parametrize("beta2", [0.999, 0.9, 0.5])  # rectified from step 6 on, from 8 on, and never
+def test_radam(beta2: float, weight_decay: float, scale: float) -> None:
+    reference = torch_result(
+        lambda p: torch.optim.RAdam(p, lr=2e-3, betas=(0.9, beta2), eps=1e-6, weight_decay=weight_decay), scale
+    )
+    settings = {
+        "learning_rate": 2e-3, "beta1": 0.9, "beta2": beta2, "epsilon": 1e-6, "weight_decay": weight_decay,
+        "decoupled": False, "rectified": True, "gradient_scale": scale,
     }  # fmt: skip
     assert_same_path(native_result(_native.adam_step, settings, moments=2, counted=True), reference)
 
@@ -141,7 +160,7 @@ INPUTS = ("parameters_in", "gradient", "exp_avg_in", "exp_avg_sq_in")
 OUTPUTS = ("parameters_out", "exp_avg_out", "exp_avg_sq_out")
 ADAM = {
     "learning_rate": 1e-2, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.01,
-    "decoupled": False, "gradient_scale": 1.0,
+    "decoupled": False, "rectified": False, "gradient_scale": 1.0,
 }  # fmt: skip
 
 

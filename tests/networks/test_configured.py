@@ -79,6 +79,13 @@ def test_settings_of_heads_that_the_algorithm_lacks_are_refused(key: str, heads:
     assert caught.value.hint == f"leave {key} out"
 
 
+def test_layer_norm_is_that_of_all_dense_layers() -> None:
+    for layer_norm in (False, True):
+        parameters = network_parameters(NetworkConfig(layer_norm=layer_norm))
+        parts = [parameters.middleware_parameters, *parameters.input_embedders_parameters.values()]
+        assert [part.layer_norm for part in parts if part is not None] == [layer_norm, layer_norm]
+
+
 def test_classes_are_loaded_by_name() -> None:
     assert load_module("collections:OrderedDict") is collections.OrderedDict
     parameters = network_parameters(NetworkConfig(value_head="collections:Counter"))

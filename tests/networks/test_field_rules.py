@@ -90,8 +90,8 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
         "initialization": ["normal", None, 1],
         "hidden_gain": [*NUMBERS, None, 0.0, -1.0],
     },
-    InputEmbedderParameters: {"widths": WIDTHS, "activation": ["rleu", None, ["relu"]]},
-    MiddlewareParameters: {"widths": [*WIDTHS, None], "activation": ["rleu", None]},
+    InputEmbedderParameters: {"widths": WIDTHS, "activation": ["rleu", None, ["relu"]], "layer_norm": FLAGS},
+    MiddlewareParameters: {"widths": [*WIDTHS, None], "activation": ["rleu", None], "layer_norm": FLAGS},
     LSTMMiddlewareParameters: {"widths": WIDTHS, "number_of_lstm_cells": [*WHOLE, 0]},
     HeadParameters: {
         "name": ["", None, 3],
@@ -140,7 +140,7 @@ def test_an_impossible_value_is_refused_by_name(kind: Any, name: str, value: Any
 def test_the_choices_are_in_the_error() -> None:
     for name, value, expected in (
         ("gradients_clipping_method", "ByValue", "one of ClipByGlobalNorm, ClipByNorm, ClipByValue"),
-        ("optimizer_type", "Adagrad", "one of Adam, AdamW, RMSProp, SGD, LBFGS"),
+        ("optimizer_type", "Adagrad", "one of Adam, AdamW, RAdam, RMSProp, SGD, LBFGS"),
         ("clip_gradients", -1.0, "a finite number >= 0 or None"),
         ("momentum", 1.0, "a finite number >= 0 and < 1"),
         ("optimizer_epsilon", -1.0, "a finite number > 0"),

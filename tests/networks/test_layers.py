@@ -25,6 +25,15 @@ def test_dense_layers_alternate_with_activations() -> None:
     assert dense_layers(3, (), "relu") == ([], 3)
 
 
+def test_a_layer_norm_stands_before_each_activation() -> None:
+    layers, width = dense_layers(3, (5, 2), "relu", layer_norm=True)
+    assert [type(layer) for layer in layers] == [nn.Linear, nn.LayerNorm, nn.ReLU] * 2
+    assert width == 2
+    outputs = layers[1](layers[0](torch.randn(4, 3)))
+    torch.testing.assert_close(outputs.mean(1), torch.zeros(4), atol=1e-5, rtol=0)
+    torch.testing.assert_close(outputs.std(1, correction=0), torch.ones(4), atol=1e-2, rtol=0)
+
+
 def test_every_activation_name_makes_a_module() -> None:
     for name in ACTIVATIONS:
         assert activation_layer(name)(torch.zeros(2)).shape == (2,)

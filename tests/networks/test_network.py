@@ -62,15 +62,17 @@ def test_forward_equals_calling_the_layers_in_order() -> None:
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("layer_norm", [False, True], ids=["", "layer norm"])
 @pytest.mark.parametrize("image", [False, True], ids=["vector", "image"])
-def test_its_steps_are_its_layers_bit_for_bit(activation: str, image: bool) -> None:
+def test_its_steps_are_its_layers_bit_for_bit(activation: str, image: bool, layer_norm: bool) -> None:
     """Forward and backward, with and without a graph: `trunk` called as a module is the layers one by one."""
     shape, x = ((6, 6, 2), torch.randn(7, 6, 6, 2)) if image else ((4,), torch.randn(7, 4))
     parameters = NetworkParameters(
-        middleware_parameters=MiddlewareParameters((8, 5), activation),
-        input_embedders_parameters={"observation": InputEmbedderParameters((9,), activation)},
+        middleware_parameters=MiddlewareParameters((8, 5), activation, layer_norm=layer_norm),
+        input_embedders_parameters={"observation": InputEmbedderParameters((9,), activation, layer_norm=layer_norm)},
     )
     network = build(parameters, spaces(Discrete(3), observation=ObservationSpec(shape, "float32")))
+    assert sum(isinstance(layer, nn.LayerNorm) for layer in network.trunk) == (3 if layer_norm else 0)
     before, results = x.clone(), []
     for columns in (network.trunk(x), torch.cat([part.reshape(7, -1) for part in network(x)], -1)):
         network.zero_grad()

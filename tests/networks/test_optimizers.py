@@ -25,6 +25,11 @@ SETTINGS: dict[str, tuple[OptimizerSettings, int, Callable[[Any], Any]]] = {
         2,
         lambda p: torch.optim.AdamW(p, RATE, weight_decay=0.1),
     ),
+    "radam": (
+        OptimizerSettings("radam", epsilon=1e-5, weight_decay=0.1),
+        2,
+        lambda p: torch.optim.RAdam(p, RATE, eps=1e-5, weight_decay=0.1),
+    ),
     "rmsprop": (
         OptimizerSettings("rmsprop", decay=0.9, epsilon=1e-3),
         1,
@@ -90,7 +95,7 @@ def test_lbfgs_walks_down_a_bowl() -> None:
 def test_unknown_names_and_missing_moments_are_refused() -> None:
     with pytest.raises(NetworkError, match="unknown optimizer `Adam`") as error:
         OptimizerSettings("Adam")
-    assert "adam, adamw, rmsprop, sgd, lbfgs" in error.value.hint
+    assert "adam, adamw, radam, rmsprop, sgd, lbfgs" in error.value.hint
     with pytest.raises(NetworkError, match="lbfgs stores its history outside of blocks"):
         FlatOptimizer(OptimizerSettings("lbfgs"))
     weights, (gradient, *_) = arrays()

@@ -43,16 +43,15 @@ def test_the_score_is_0_for_a_random_policy_and_1_for_the_peer() -> None:
 
 
 def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = tmp_path / "parity.csv"
     task = TASKS["ppo-cartpole"]
     row = Row("sb3", task.name, 1, task.digest, 100, 1.5, 499.5, 0.1, "abc", "torch=2")
-    append_row(row, [(8, 0.1, 10.0), (16, 0.2, 30.0)], results, tmp_path / "curves.csv")
-    assert read_rows(results) == [row]
-    assert (tmp_path / "curves.csv").read_text().splitlines()[1:] == [
+    append_row(row, [(8, 0.1, 10.0), (16, 0.2, 30.0)], tmp_path)
+    assert read_rows(tmp_path) == [row]
+    assert (tmp_path / "parity_curves.csv").read_text().splitlines()[1:] == [
         f"sb3,ppo-cartpole,1,{task.digest},8,0.1,10.0",
         f"sb3,ppo-cartpole,1,{task.digest},16,0.2,20.0",
     ]
     left = list(missing(["random", "sb3"], [task.name], 2, [row]))
     assert left == [Cell("random", task.name, 1), Cell("sb3", task.name, 2)]
     monkeypatch.setitem(cells.TASKS, task.name, TASKS["a2c-cartpole"])
-    assert read_rows(results) == [], "rows of other settings do not count"
+    assert read_rows(tmp_path) == [], "rows of other settings do not count"

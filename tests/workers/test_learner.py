@@ -141,6 +141,10 @@ OPTIMIZERS: dict[str, tuple[A2CConfig, Any]] = {
         A2CConfig(optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
         lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-5, weight_decay=0.1),
     ),
+    "radam": (
+        A2CConfig(optimizer="radam", learning_rate=0.01),
+        lambda p: torch.optim.RAdam(p, lr=0.01, eps=1e-5),
+    ),
     "rmsprop": (
         A2CConfig(optimizer="rmsprop", learning_rate=0.01, rms_prop_optimizer_decay=0.9, weight_decay=0.1),
         lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-5, weight_decay=0.1),

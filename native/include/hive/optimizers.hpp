@@ -6,8 +6,8 @@
 //
 //     parameters v   gradient   moments v    ->    parameters v+1   moments v+1
 //
-// Semantics are those of torch.optim: Adam, AdamW (`decoupled`), RMSprop (not centred) and SGD (no dampening, no
-// Nesterov). As in torch, factors are computed in float64 and rounded to float32 once, and elements are float32. An
+// Semantics are those of torch.optim: Adam, AdamW (`decoupled`), RAdam (`rectified`), RMSprop (not centred) and SGD (no
+// dampening, no Nesterov). As in torch, factors are computed in float64 and rounded to float32 once, and elements are float32. An
 // output may be the input of the same name (an in-place step) and overlaps no other array. All sizes are equal.
 //
 // Momentum buffers are optional. They start as zero, which makes the first step equal torch's. An empty span means no
@@ -33,6 +33,7 @@ struct AdamSettings {
   double epsilon;
   double weight_decay;
   bool decoupled;  // true: AdamW, the decay acts on the parameters; false: on the gradient
+  bool rectified;  // true: RAdam, steps shrink while too few squares are averaged
   double gradient_scale;
 };
 
@@ -52,7 +53,7 @@ struct SgdSettings {
   double gradient_scale;
 };
 
-// Kingma and Ba 2015; with `decoupled` Loshchilov and Hutter 2019.
+// Kingma and Ba 2015; with `decoupled` Loshchilov and Hutter 2019; with `rectified` Liu et al. 2020, algorithm 2.
 bool adam_step(const AdamSettings& settings, std::span<const float> parameters_in, std::span<float> parameters_out,
                std::span<const float> gradient, std::span<const float> exp_avg_in, std::span<float> exp_avg_out,
                std::span<const float> exp_avg_sq_in, std::span<float> exp_avg_sq_out);

@@ -1,0 +1,61 @@
+"""PQN (Gallici et al. 2025, "Simplifying Deep Temporal Difference Learning"): Q(lambda) without target and replay.
+
+    V_t  = max_a Q(s_t, a)
+    R_t  = r_t + discount (lambda R_t+1 + (1 - lambda) V_t+1)
+    loss = mean of (R_t - Q(s_t, a_t))^2
+
+The returns R are computed once, with the weights at the beginning of the round. R_t = r_t after a termination, and
+r_t + discount V of the true last observation after a truncation and at the end of the rollout. These are the
+lambda-returns of V, which `hive.algorithms.advantages` computes. As in PPO, each of `epochs` epochs permutes the share
+and divides it into `minibatches` slices, and all workers together make one update from slice m of epoch e of every
+worker.
+
+In place of a target network, `network.layer_norm` keeps the values bounded (section 3 of the paper); the scheme `pqn`
+sets it. The policy is epsilon-greedy, and epsilon decreases with the number of the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from hive.algorithms.advantages import generalised_advantages
+from hive.algorithms.algorithm import Gradients
+from hive.algorithms.q_learning import QLearning
+from hive.algorithms.rows import flat, input_rows, minibatches, sizes
+from hive.config import PQNConfig
+from hive.losses import QLoss, acted_rows
+from hive.networks import ActionDistribution
+from hive.storage import Rollout
+
+__all__ = ["PQN"]
+
+
+class PQN(QLearning):
+    """Makes `epochs` x `minibatches` gradients per share of a round. Arguments: see QLearning."""
+
+    config: PQNConfig
+
+    def __init__(
+        self, config: PQNConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+    ) -> None:
+        super().__init__(config, distribution, workers, round_steps)
+        self.gradients_per_round = config.epochs * config.minibatches
+
+    def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
+        """Yield the gradients of all minibatches, permuted by `noise`."""
+        config = self.config
+        inputs = input_rows(rollouts)
+        values = self.q.no_grad(inputs).amax(-1).numpy()
+        _, returns = generalised_advantages(rollouts, values, config.discount, config.q_lambda)
+        valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
+        batch = (
+            acted_rows(inputs, sizes(rollouts))[torch.from_numpy(valid)],
+            torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
+            torch.from_numpy(returns[valid]),
+        )
+        for rows in minibatches(len(returns[valid]), config.epochs, config.minibatches, noise):
+            seen, actions, targets = (column.index_select(0, rows) for column in batch)
+            yield self.q.reinforce(QLoss(seen, actions, targets, huber=self.config.huber_loss), samples=len(rows))

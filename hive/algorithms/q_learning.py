@@ -1,0 +1,54 @@
+"""The base of algorithms that learn a value for every action and act epsilon-greedily.
+
+Epsilon decreases with the number of the rollout (`hive.networks.EpsilonGreedy`), so it is no state of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import nn
+
+from hive.algorithms.algorithm import AnyOptimizer
+from hive.approximation import QNetwork, SingleOutput, TargetNetwork
+from hive.config import QLearningConfig
+from hive.errors import TopologyError
+from hive.networks import ActionDistribution, Categorical, EpsilonGreedy
+
+__all__ = ["QLearning"]
+
+
+class QLearning:
+    """Holds the action values, `q`, and the epsilon-greedy distribution of the policy.
+
+    distribution: Categorical, that of a discrete action. workers: not used. round_steps: environment steps in a round
+    over all collectors; it converts `exploration_steps` to rollouts. Raises TopologyError for other actions.
+    """
+
+    statistics: tuple[str, ...] = ("q_loss", "q_mean", "q_max", "td_error")
+    heads = ("q",)
+    asks_for_moments = False
+    behaviour_log_probs = False
+    q: QNetwork
+
+    def __init__(
+        self, config: QLearningConfig, distribution: ActionDistribution, workers: int = 1, round_steps: int = 1
+    ) -> None:
+        if not isinstance(distribution, Categorical):
+            raise TopologyError(
+                f"{config.name} learns a value for every action, so it needs a single discrete action",
+                hint="use ppo, a2c or impala for this environment",
+            )
+        rollouts = math.ceil(config.exploration_steps / round_steps)
+        start, end = config.exploration_start, config.exploration_end
+        self.distribution: ActionDistribution = EpsilonGreedy(distribution.n, start, end, rollouts)
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Any) -> None:
+        """Use these keys from the next loss on."""
+        self.config = config
+
+    def connect(self, network: nn.Module, optimizer: AnyOptimizer = None, target: TargetNetwork | None = None) -> None:
+        """Make the action values that learn, with their target network if the algorithm has one."""
+        self.q = QNetwork(SingleOutput(network), optimizer, target=target)
