@@ -315,7 +315,7 @@ class LiveRun:
             env_steps=int(results.get("env_steps", 0)),
             updates=int(results.get("updates", 0)),
             episodes=int(results.get("episodes", 0)),
-            mean_return_100=None if math.isnan(mean_return) else mean_return,
+            mean_return_100=mean_return if math.isfinite(mean_return) else None,
             started=self.started,
             wall_s=time.time() - self.started,
             train_s=results.get("train_s", 0.0),

@@ -175,6 +175,24 @@ def test_a_return_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     assert (run.outcome.reason, run.results["updates"]) == ("256 steps", 16)
 
 
+def test_an_infinite_return_is_no_goal_reached(tmp_path: Path) -> None:
+    """Every second rollout overflows, so updates are made while the mean of the last 100 returns is infinite."""
+    values = {"env__options": "{when=1, times=2, terminates=8}", "run__stop_at_return": 1.0, "run__steps": 1_000}
+    run = train(tmp_path, "Explodes", collection__rollout=4, **values)
+    assert run.results["mean_return_100"] == math.inf
+    assert (run.results["episodes"] >= 100, run.results["updates"] > 0, run.results["skipped"] > 0) == (True,) * 3
+    assert (run.outcome.state, run.outcome.reason) == ("finished", "1,000 steps")
+
+
+@pytest.mark.parametrize("goal", [{}, {"run__stop_at_return": 1.0}])
+def test_a_run_whose_updates_were_all_skipped_fails(tmp_path: Path, goal: dict[str, Any]) -> None:
+    """Its reason names the cause; fewer turns than MOST_SKIPPED were made."""
+    values = {"env__options": "{when=1, times=9, terminates=2}", "run__steps": 1_000, **goal}
+    cause = "the last was skipped because its loss was not finite"
+    with pytest.raises(NotFinite, match=f"^no update was made in 63 turns: {cause}"):
+        train(tmp_path, "Explodes", **values)
+
+
 def test_a_stopped_run_keeps_its_weights(tmp_path: Path) -> None:
     def stop_soon(supervisor: Supervisor) -> None:
         asyncio.get_running_loop().call_later(0.1, supervisor.request, "enough")
