@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, LearnerStep, mean_return, mean_statistics
+from hive.workers.learner import Count, LearnerStep, deviation_of_returns, mean_return, mean_statistics
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Metrics, OptimizerState, Weights
 from hive.workers.saving import SaveSchedule
 
@@ -363,6 +363,7 @@ class LearnerActor(Actor):
             return
         values = {
             "return/mean_100": totals["mean_return_100"],
+            "return/deviation_100": deviation_of_returns(self._optimizer_state()["returns"], int(totals["episodes"])),
             "episodes": totals["episodes"],
             "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
             "learner/learning_rate": window[-1].step.learning_rate,
@@ -372,8 +373,8 @@ class LearnerActor(Actor):
             "rate/env_steps_per_s": (totals["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
             "rate/updates_per_s": sum(record.step.applied for record in window) / since if since > 0 else 0.0,
         }
-        means = np.mean([record.statistics for record in window], axis=0)
-        values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
+        means = finite_means([record.statistics for record in window])
+        values |= {f"learner/{name}": mean for name, mean in zip(self.algorithm.statistics, means, strict=False)}
         if self.compression_errors:
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
             values["gradients/compression_error"] = float(np.mean(self.compression_errors))
@@ -417,6 +418,15 @@ def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
         return f"its {step.cause} is not finite, though every gradient is"
     slot = claimed[step.bad]
     return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
+
+
+def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return the mean of each column over its finite values; NaN for a column without any.
+
+    Statistics of skipped turns may be NaN, and a statistic may be undefined for some turns.
+    """
+    columns = np.stack(rows, axis=1)
+    return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
 
 
 LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags

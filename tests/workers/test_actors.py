@@ -233,7 +233,10 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
     assert last["episodes"] == run.results["episodes"]
     assert last["return/mean_100"] == pytest.approx(run.results["mean_return_100"])
     assert set(last) - {"t", "steps", "updates", "seconds", "episodes", "return/mean_100"} == {
+        "return/deviation_100",
         "learner/entropy",
+        "learner/explained_variance",
+        "learner/target_rms",
         "learner/gradient_norm",
         "learner/learning_rate",
         "learner/policy_loss",
