@@ -7,7 +7,7 @@ below and `steps_per_s`.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Summary:
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
     restarts: dict[str, int]  # actor -> number of restarts
     error: str | None = None
+    # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
+    warnings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def steps_per_s(self) -> float | None:

@@ -226,7 +226,13 @@ def test_ps_of_an_ended_run(place: Place) -> None:
 def test_ps_of_a_lost_run(place: Place, begun: bool) -> None:
     place.lost() if begun else place.never_begun()
     (row,) = rows(place.hive("ps", "cartpole-1", "--json").out)
-    assert row == dict.fromkeys(PS_KEYS) | {"run": "cartpole-1", "name": "supervisor", "state": "lost", "restarts": 0}
+    assert row == dict.fromkeys(PS_KEYS) | {
+        "run": "cartpole-1",
+        "name": "supervisor",
+        "state": "lost",
+        "restarts": 0,
+        "warnings": [],
+    }
 
 
 def test_ps_of_a_run_that_does_not_answer(place: Place) -> None:
