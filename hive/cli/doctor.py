@@ -26,9 +26,18 @@ from typing import Any
 from hive.cli.select_run import chosen_run
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
-from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
+from hive.records import (
+    RunDirectory,
+    find_runs,
+    home_folder,
+    is_alive,
+    list_checkpoints,
+    read_jsonl,
+    read_run_facts,
+    run_state,
+)
 from hive.records.documents import json_text
-from hive.records.run_warnings import RunWarning
+from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.folders import live_owners, socket_root
 
@@ -258,6 +267,7 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
     resume = _resume_command(directory)
     if state == "lost":
         yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
+        yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
         return
     summary = Summary.read(directory.summary_file)
     bad = state == "failed"

@@ -37,6 +37,7 @@ from hive.monitor.drawing import (
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
+from hive.records.run_warnings import WARNING
 
 __all__ = ["header", "overview"]
 
@@ -248,7 +249,8 @@ def _events(snapshot: Snapshot, count: int, width: int) -> list[Line]:
     """Draw the last `count` entries of the event log."""
     lines: list[Line] = []
     for event in snapshot.events[len(snapshot.events) - count :] if count else ():
-        style = BAD if event.get("kind") in ("died", "lost", "not finite") else DIM
+        kind = event.get("kind")
+        style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
         who = clean(str(event.get("actor", "supervisor")))
         text = clean(str(event.get("text", "")))
         lines.append(fitted([(f" {clock(event.get('t', 0.0))} {who:<18} {text}", style)], width))

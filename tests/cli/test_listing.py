@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from canned_status import actor, results, starting, status
+from canned_status import actor, results, starting, status, warned
 
 from hive.cli import listing
 from hive.cli.listing import FOLLOW_LINES, PS_KEYS
@@ -220,6 +220,16 @@ def test_ps_of_an_ended_run(place: Place) -> None:
     listed = rows(place.hive("ps", "--json").out)
     assert all(tuple(row) == PS_KEYS for row in listed)
     assert [row["restarts"] for row in listed] == [0, 1, 0]
+
+
+def test_ps_shows_the_warnings_of_a_run(place: Place) -> None:
+    place.ended(warnings=[warned(), warned("return collapsed", last_steps=20_000)])
+    lines = place.hive("ps", "cartpole-1").out.splitlines()
+    assert lines[1] == "warning: entropy gone: it is so; raise algorithm.entropy_weight"
+    assert lines[2].startswith("NAME")
+    supervisor, *actors = rows(place.hive("ps", "cartpole-1", "--json").out)
+    assert [warning["kind"] for warning in supervisor["warnings"]] == ["entropy gone", "return collapsed"]
+    assert {actor["warnings"] for actor in actors} == {None}
 
 
 @pytest.mark.parametrize("begun", [True, False])
