@@ -26,7 +26,7 @@ class RunWarning:
 
     kind: str
     text: str
-    advice: str  # what usually helps, as keys of the config
+    advice: str  # the keys of the config that usually help
     first_steps: int  # environment steps at which it began first
     last_steps: int | None = None  # environment steps at which it ended last; None while it holds
 

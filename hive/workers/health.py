@@ -67,14 +67,14 @@ HALF_LOG_TWO_PI_E = 0.5 * math.log(2.0 * math.pi * math.e)  # entropy of a norma
 
 @dataclass(frozen=True)
 class Facts:
-    """What the judgement needs of a run's config and environment."""
+    """The part of a run's config and environment that the judgement depends on."""
 
     steps: int  # run.steps
     goal: float | None  # run.stop_at_return
-    environments: int  # in all collectors
+    environments: int  # number of environments in all collectors
     time_limit: int | None  # steps of an episode
     most_entropy: float | None  # entropy of uniform discrete actions, in nats; None for continuous ones
-    dimensions: int = 0  # of continuous actions
+    dimensions: int = 0  # number of dimensions of continuous actions
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
 
     @classmethod
@@ -330,7 +330,7 @@ class Health:
     ) -> tuple[list[RunWarning], list[RunWarning]]:
         """Return the warnings that begin and those that end with this line of metrics.
 
-        seconds: training time. values: metrics by name; None counts as NaN, as which JSON holds it. A line without the
+        seconds: training time. values: metrics by name; None, the null of JSON, counts as NaN. A line without the
         learner's metrics, such as an evaluation, changes nothing.
         """
         if "episodes" not in values:
@@ -347,14 +347,14 @@ class Health:
             elif self._lasts(kind, line) and kind.name not in self.active:
                 since_s = round(seconds, 3) - self._began_s.get(kind.name, -math.inf)
                 if since_s >= QUIET_S:
-                    self._began_s[kind.name] = round(seconds, 3)  # as JSON holds it
+                    self._began_s[kind.name] = round(seconds, 3)  # rounded as in metrics.jsonl
                     self.active[kind.name] = RunWarning(kind.name, cause, kind.advice, steps)
                     began.append(self.active[kind.name])
         self._totals = steps, updates, int(_number(known.get("learner/skipped")))
         return began, ended
 
     def _line(self, steps: int, updates: int, values: Mapping[str, float]) -> Line:
-        """Update what is kept of earlier lines, and return the line with it."""
+        """Add the line to the history, and return it with the history that its judgement needs."""
         _, updates_before, skipped_before = self._totals
         skipped = max(int(_number(values.get("learner/skipped"))) - skipped_before, 0)
         episodes, mean = values["episodes"], values.get("return/mean_100", math.nan)

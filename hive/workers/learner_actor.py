@@ -73,7 +73,7 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
-        self.last_cause = ""  # what was not finite in the last skipped turn
+        self.last_cause = ""  # `cause` of the last skipped turn
         resume = blueprint.resume
         self.first_turn = resume.update if resume else 0
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
