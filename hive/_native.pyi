@@ -224,6 +224,15 @@ def vtrace(
     `log_ratios`: the log probability of each action under the current policy, minus that under the behaviour policy.
     """
 
+def value_fit(
+    values: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
+) -> tuple[float, float]:
+    """Return the explained variance of the targets and their root mean square. Arrays [M]; weights have the sum 1.
+
+    The explained variance, 1 - Var(targets - values) / Var(targets), is at least -1, and NaN if all targets are equal.
+    Rows of weight 0 are not read. This keeps the GIL, because it takes microseconds.
+    """
+
 # Rows (rows.hpp). These keep the GIL, because a row takes microseconds.
 
 class Row:

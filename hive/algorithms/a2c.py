@@ -22,7 +22,7 @@ from hive.algorithms.rows import flat, input_rows, progress_of, sizes, weights
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
-from hive.losses import A2CLoss, Floats
+from hive.losses import VALUE_FIT, A2CLoss, Floats
 from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
@@ -35,7 +35,7 @@ class A2C:
     Advantages are normalised over the whole round, so with several workers a round first yields this worker's moments.
     """
 
-    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean")
+    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", *VALUE_FIT)
     behaviour_log_probs = False
     model: ActorCritic
 

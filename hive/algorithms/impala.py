@@ -24,7 +24,7 @@ from hive.algorithms.rows import flat, input_rows, progress_of, sizes, unflat, v
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import IMPALAConfig
-from hive.losses import Floats, VTraceLoss
+from hive.losses import VALUE_FIT, Floats, VTraceLoss
 from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
@@ -34,7 +34,7 @@ __all__ = ["IMPALA"]
 class IMPALA:
     """Makes one gradient per share of a round. `rho_mean` is the mean clipped importance weight, 1 on-policy."""
 
-    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean")
+    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean", *VALUE_FIT)
     gradients_per_round = 1
     behaviour_log_probs = True
     asks_for_moments = False

@@ -30,7 +30,7 @@ from hive.algorithms.rows import flat, input_rows, minibatches, progress_of, siz
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
-from hive.losses import PPOLoss, acted_rows
+from hive.losses import VALUE_FIT, PPOLoss, acted_rows, value_fit
 from hive.networks import ActionDistribution
 from hive.storage import Rollout
 
@@ -42,7 +42,7 @@ KL_MARGIN = 1.5  # the KL divergence at which a round ends, as a multiple of tar
 class PPO:
     """Makes `epochs` x `minibatches` gradients per share of a round. `workers`: gradient workers of the run."""
 
-    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
+    statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "kl", "clipped", *VALUE_FIT)
     behaviour_log_probs = True
     model: ActorCritic
 
@@ -79,14 +79,15 @@ class PPO:
             torch.from_numpy(returns[valid]),
             acted_rows(outputs, acted)[kept],
         )
+        fit = value_fit(batch[-1], returns[valid], torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1)))
         progress = progress_of(rollouts)
         for rows in minibatches(len(batch[0]), config.epochs, config.minibatches, noise):
-            loss = self._loss(batch, rows, progress)
+            loss = self._loss(batch, rows, progress, fit)
             if len(rows) and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
             yield self.model.reinforce(loss, samples=len(rows))
 
-    def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float) -> PPOLoss:
+    def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float, fit: tuple[float, float]) -> PPOLoss:
         """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run."""
         config = self.config
         inputs, actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
@@ -104,6 +105,7 @@ class PPO:
             scheduled(config.entropy_weight, config.entropy_weight_schedule, progress),
             values if config.value_clip_range else None,
             config.value_clip_range,
+            fit,
         )
 
     def _too_far(self, loss: PPOLoss) -> bool:

@@ -18,7 +18,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,18 @@ from typing import Any
 from hive.cli.select_run import chosen_run
 from hive.errors import HiveError, PlatformError
 from hive.native import check_native
-from hive.records import RunDirectory, find_runs, home_folder, is_alive, list_checkpoints, read_run_facts, run_state
+from hive.records import (
+    RunDirectory,
+    find_runs,
+    home_folder,
+    is_alive,
+    list_checkpoints,
+    read_jsonl,
+    read_run_facts,
+    run_state,
+)
 from hive.records.documents import json_text
+from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.folders import live_owners, socket_root
 
@@ -257,13 +267,22 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
     resume = _resume_command(directory)
     if state == "lost":
         yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
+        yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
         return
     summary = Summary.read(directory.summary_file)
     bad = state == "failed"
     text = f"{state}: {summary.error.partition(chr(10))[0] if summary.error else summary.stop_reason}"
     yield Finding(BAD if bad else OK, "state", text, resume if state != "finished" else "")
+    yield from _warned(RunWarning.of(warning) for warning in summary.warnings)
     restarts = {name: n for name, n in summary.restarts.items() if n}
     yield from (Finding(WARN, name, f"was restarted {n} times", "hive logs") for name, n in restarts.items())
+
+
+def _warned(warnings: Iterable[RunWarning]) -> Iterator[Finding]:
+    for warning in warnings:
+        until = "" if warning.last_steps is None else f" to {warning.last_steps:,}"
+        text = f"{warning.text} (steps {warning.first_steps:,}{until})"
+        yield Finding(OK if until else WARN, warning.kind, text, "" if until else warning.advice)
 
 
 def _live(directory: RunDirectory) -> Iterator[Finding]:
@@ -281,6 +300,7 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
     done = f"{snapshot.env_steps:,} of {snapshot.goal_steps:,} steps"
     hint = f"hive resume {directory.name}" if snapshot.state == "paused" else ""
     yield Finding(WARN if snapshot.state == "paused" else OK, "state", f"{snapshot.state}, {done}", hint)
+    yield from _warned(snapshot.warnings)
     if snapshot.bound_by and snapshot.state == "running":
         yield Finding(OK, "bound by", snapshot.bound_by)
     for row in snapshot.actors:

@@ -23,6 +23,8 @@ SHOWN = (
     "slow",
     "stale",
     "not finite",
+    "warning",
+    "recovered",
     "saved",
     "set",
     "not done",

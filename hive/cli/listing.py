@@ -22,10 +22,12 @@ from hive.records import (
     home_folder,
     last_training_line,
     merge_logs,
+    read_jsonl,
     read_run_facts,
     run_state,
 )
 from hive.records.documents import json_text
+from hive.records.run_warnings import RunWarning, active, warnings_of
 from hive.runtime.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
@@ -35,8 +37,8 @@ FOLLOW_LINES = 1000  # lines per read: more than are logged in one interval
 
 PS_KEYS = (
     *("run", "name", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
-    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters"),
-)  # keys of every row of `ps --json`; null for processes without such a value
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings"),
+)  # keys of every row of `ps --json`; null without such a value. The warnings of the run are in the supervisor's row
 
 PS_HEAD = (
     *("NAME", "PID", "STATE", "CPU%", "MEM", "ACTIVITY", "SINCE"),
@@ -201,6 +203,8 @@ def run_ps(options: argparse.Namespace) -> int:
         return 0
     for rows in tables:
         print(f"{rows[0]['run']}  {rows[0]['state']}")
+        for warning in active(RunWarning.of(data) for data in rows[0]["warnings"] or ()):
+            print(f"warning: {warning.line}")
         print_table(PS_HEAD, [_ps_cells(row) for row in rows])
     return 0
 
@@ -232,6 +236,7 @@ def _ps_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     status = _status(run)
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
+    supervisor["warnings"] = status.get("warnings", [])
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
     known = [facts | _process_facts(facts["pid"]) for facts in known]
     return [{key: facts.get(key) for key in PS_KEYS} for facts in known]
@@ -251,13 +256,13 @@ def _process_facts(pid: int) -> dict[str, Any]:
 
 def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
     try:
-        restarts = Summary.read(run.summary_file).restarts
+        summary = Summary.read(run.summary_file)
+        restarts, warnings = summary.restarts, summary.warnings
     except RecordError:
-        restarts = {}
-    return [
-        dict.fromkeys(PS_KEYS) | {"run": run.name, "name": name, "state": state, "restarts": n}
-        for name, n in {"supervisor": 0, **restarts}.items()
-    ]
+        restarts, warnings = {}, [warning.data for warning in warnings_of(read_jsonl(run.events_file)).values()]
+    first = {"run": run.name, "name": "supervisor", "state": state, "restarts": 0, "warnings": warnings}
+    others = ({"run": run.name, "name": name, "state": state, "restarts": n} for name, n in restarts.items())
+    return [dict.fromkeys(PS_KEYS) | row for row in (first, *others)]
 
 
 def run_logs(options: argparse.Namespace) -> int:

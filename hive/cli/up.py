@@ -49,6 +49,7 @@ from hive.records import (
     list_checkpoints,
     run_state,
 )
+from hive.records.run_warnings import RunWarning
 from hive.runtime.control import ControlClient, open_run
 from hive.runtime.error_location import signal_name
 
@@ -376,6 +377,9 @@ def _report(directory: RunDirectory, code: int) -> int:
     )
     if summary.best is not None:
         print(_best_line(summary.best, name_from_here(directory)), file=out)
+    for warning in summary.warnings:
+        held = "" if warning["last_steps"] is None else f" (no longer so from {warning['last_steps']:,} steps on)"
+        print(f"warning: {RunWarning.of(warning).line}{held}", file=out)
     if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
         print(f"to continue it: hive resume {name_from_here(directory)}", file=out)
     return code

@@ -6,10 +6,11 @@ q_learning      the loss of action values
 """
 
 from hive.losses.actor_critic import A2CLoss, PPOLoss, VTraceLoss
-from hive.losses.loss import Floats, Loss, LossValue, acted_rows, weighted_mean
+from hive.losses.loss import VALUE_FIT, Floats, Loss, LossValue, acted_rows, value_fit, weighted_mean
 from hive.losses.q_learning import QLoss
 
 __all__ = [
+    "VALUE_FIT",
     "A2CLoss",
     "Floats",
     "Loss",
@@ -18,5 +19,6 @@ __all__ = [
     "QLoss",
     "VTraceLoss",
     "acted_rows",
+    "value_fit",
     "weighted_mean",
 ]

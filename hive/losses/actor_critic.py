@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from hive.losses.loss import Floats, LossValue, acted_rows, weighted_mean
+from hive.losses.loss import Floats, LossValue, acted_rows, value_fit, weighted_mean
 from hive.networks import ActionDistribution
 
 __all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
@@ -30,7 +30,7 @@ class A2CLoss:
     inputs: [N, ...]. actions: [M, ...]. weights: float32 [M], the weight of each acted row, with the sum 1.
     sizes: as for `acted_rows`. targets: a function from the values of this forward pass, float32 [N], to advantages and
         returns, float32 [M] each.
-    statistics: policy loss, value loss, entropy, mean value.
+    statistics: policy loss, value loss, entropy, mean value, and the two of `value_fit`.
     """
 
     inputs: Tensor
@@ -48,8 +48,10 @@ class A2CLoss:
         log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self.actions)
         policy_losses = -log_probs * torch.from_numpy(advantages)
         value_losses = mse_loss(values, torch.from_numpy(returns), reduction="none")
-        terms = policy_losses, value_losses, entropies, values.detach()
-        return weighted_mean(terms, self.weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0))
+        predicted = values.detach()
+        terms = policy_losses, value_losses, entropies, predicted
+        factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0)
+        return weighted_mean(terms, self.weights, factors, value_fit(predicted, returns, self.weights))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,7 +61,8 @@ class VTraceLoss:
     behaviour_log_probs: float32 [M], log mu of the actions. targets: a function from values, float32 [N], and log
         ratios log pi - log mu, float32 [M], to advantages and value targets, float32 [M] each.
     rho_clip: maximum importance weight in the statistics.
-    statistics: those of A2CLoss, and the mean clipped importance weight, 1 on-policy.
+    statistics: policy loss, value loss, entropy, mean value, the mean clipped importance weight (1 on-policy), and the
+        two of `value_fit`.
     """
 
     inputs: Tensor
@@ -82,8 +85,10 @@ class VTraceLoss:
         value_losses = mse_loss(values, torch.from_numpy(targets), reduction="none")
         # Rows of weight 0 may have any values, also such that make the ratio infinite.
         rhos = log_ratios.exp().clamp_max(self.rho_clip).where(self.weights > 0.0, 0.0)
-        terms = policy_losses, value_losses, entropies, values.detach(), rhos
-        return weighted_mean(terms, self.weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0))
+        predicted = values.detach()
+        terms = policy_losses, value_losses, entropies, predicted, rhos
+        factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
+        return weighted_mean(terms, self.weights, factors, value_fit(predicted, targets, self.weights))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,7 +99,9 @@ class PPOLoss:
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
     behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
         most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
-    statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios.
+    fit: what `value_fit` returned for the whole round, before its first update; it is only reported.
+    statistics: policy loss, value loss, entropy, KL divergence from the acting policy, share of clipped ratios, and
+        `fit`.
     """
 
     inputs: Tensor
@@ -108,6 +115,7 @@ class PPOLoss:
     entropy_weight: float = 0.01
     behaviour_values: Tensor | None = None
     value_clip_range: float = 0.0
+    fit: tuple[float, ...] = ()
 
     def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
         policy, values = outputs[0], outputs[1]
@@ -126,4 +134,5 @@ class PPOLoss:
             kl, outside = change - log_ratio, (change.abs() > limit).float()
         terms = policy_losses, value_losses, entropies, kl, outside
         weights = torch.full_like(kl, 1.0 / max(len(kl), 1))
-        return weighted_mean(terms, weights, (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0))
+        factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0, 0.0)
+        return weighted_mean(terms, weights, factors, self.fit)

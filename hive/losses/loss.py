@@ -21,9 +21,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Floats", "Loss", "LossValue", "acted_rows", "weighted_mean"]
+from hive import _native
+
+__all__ = ["VALUE_FIT", "Floats", "Loss", "LossValue", "acted_rows", "value_fit", "weighted_mean"]
 
 Floats = NDArray[np.float32]
+
+VALUE_FIT = ("explained_variance", "target_rms")
+"""The names of the two statistics of `value_fit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +49,33 @@ class Loss(Protocol):
         """Return the loss of these outputs of the network."""
 
 
-def weighted_mean(terms: Sequence[Tensor], weights: Tensor, factors: tuple[float, ...]) -> LossValue:
+def weighted_mean(
+    terms: Sequence[Tensor], weights: Tensor, factors: tuple[float, ...], further: tuple[float, ...] = ()
+) -> LossValue:
     """Return the sum of the weighted means of the terms, each times its factor; the means are the statistics.
 
     terms: K tensors float32 [N]. weights: float32 [N], with the sum 1. factors: K numbers, 0 for a term that is only
-    reported and should be detached. All terms share one chain of operations, which is faster than one chain for each.
+    reported and should be detached. further: statistics that follow the means.
+
+    All terms share one chain of operations, which is faster than one chain for each.
     """
     means = (torch.stack(list(terms)) * weights).sum(1)
-    return LossValue(means.dot(_tensor(factors, means.dtype, means.device)), tuple(means.tolist()))
+    return LossValue(means.dot(_tensor(factors, means.dtype, means.device)), (*means.tolist(), *further))
 
 
 @functools.lru_cache(maxsize=64)  # more sets of factors than a program uses
 def _tensor(factors: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(factors, dtype=dtype, device=device)
+
+
+def value_fit(values: Tensor, targets: Floats, weights: Tensor) -> tuple[float, float]:
+    """Return (explained variance, root mean square of the targets) of values that predict targets, each [M].
+
+    weights: float32 [M], with the sum 1; rows of weight 0 are not read. The explained variance is
+    1 - Var(targets - values) / Var(targets), as in OpenAI's baselines and Stable-Baselines3, but at least -1; NaN if
+    all targets are equal.
+    """
+    return _native.value_fit(values.contiguous().numpy(), targets, weights.numpy())
 
 
 def acted_rows(outputs: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -98,26 +98,35 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
     parts = [
         (0, f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
         (3, f"{rate:,.0f}/s"),
-        *([] if minute is None else [(10, f"1 min {minute:,.0f}/s")]),
+        *([] if minute is None else [(11, f"1 min {minute:,.0f}/s")]),
         (2, f"return {_return(snapshot)}"),
-        (9, f"lag {snapshot.lag}"),
-        (8, f"dropped {snapshot.dropped:,}"),
+        (10, f"lag {snapshot.lag}"),
+        (9, f"dropped {snapshot.dropped:,}"),
     ]
     if snapshot.restarts:
-        parts.append((5, f"restarts {snapshot.restarts}"))
+        parts.append((6, f"restarts {snapshot.restarts}"))
+    if warnings := snapshot.active_warnings:
+        more = f" +{len(warnings) - 1}" if len(warnings) > 1 else ""
+        parts.append((4, f"warning: {warnings[0].kind}{more}"))
     if snapshot.state != "running":
         return [*parts, (1, snapshot.state)]
     if snapshot.bound_by not in ("", NOTHING_YET):
-        parts.append((6, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
+        parts.append((7, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
     left = max(snapshot.goal_steps - snapshot.env_steps, 0)
-    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (7, KEYS[0]), (4, KEYS[1])]
+    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (8, KEYS[0]), (5, KEYS[1])]
 
 
 def plain_text(snapshot: Snapshot, rate: float) -> str:
     return (
         f"state={snapshot.state} steps={snapshot.env_steps} steps_per_s={rate:.0f} updates={snapshot.updates} "
         f"return={_return(snapshot)} lag={snapshot.lag} dropped={snapshot.dropped} restarts={snapshot.restarts}"
+        f"{_warned(snapshot)}"
     )
+
+
+def _warned(snapshot: Snapshot) -> str:
+    kinds = ",".join(warning.kind.replace(" ", "-") for warning in snapshot.active_warnings)
+    return f" warnings={kinds}" if kinds else ""
 
 
 def _return(snapshot: Snapshot) -> str:

@@ -37,6 +37,7 @@ from hive.monitor.drawing import (
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow
 from hive.monitor.snapshot import Snapshot
+from hive.records.run_warnings import WARNING
 
 __all__ = ["header", "overview"]
 
@@ -45,13 +46,14 @@ NAME = 18  # width in cells of a group's name
 BAR = 10  # width in cells of the bar of a group's busy share
 LEAST_CHART = 5  # lines below which a chart shows nothing useful
 MOST_CHART = 14  # lines above which a chart would be mostly empty
+WARNINGS = 2  # warnings that are shown in full
 EVENTS = 3  # lines reserved for events; more if there is room
 STATE_STYLES = {"running": GOOD, "finished": GOOD, "failed": BAD, "lost": BAD}
 NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
 
 
 def header(snapshot: Snapshot, width: int) -> list[Line]:
-    """Draw the run's name, state and progress; a second line reports a supervisor that does not answer."""
+    """Draw the run's name, state and progress; further lines report a silent supervisor and warnings."""
     end = snapshot.t or snapshot.started
     line: Line = [(f" {clean(snapshot.run)} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
     line.append((f" {span_of_time(max(end - snapshot.started, 0.0))}", PLAIN))
@@ -69,7 +71,18 @@ def header(snapshot: Snapshot, width: int) -> list[Line]:
     lines = [fitted(line, width)]
     if snapshot.supervisor:
         lines.append(fitted([(f" supervisor {clean(snapshot.supervisor)}", BAD)], width))
-    return lines
+    return [*lines, *_warnings(snapshot, width)]
+
+
+def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draw the warnings that hold, each in one or two lines."""
+    warnings = snapshot.active_warnings
+    texts: list[str] = []
+    for warning in warnings[:WARNINGS]:
+        texts += textwrap.wrap(clean(warning.line), max(width - 2, 20), max_lines=2, placeholder=" …")
+    if len(warnings) > WARNINGS:
+        texts.append(f"and {', '.join(clean(warning.kind) for warning in warnings[WARNINGS:])}")
+    return [fitted([(f" {text}", WARN)], width) for text in texts]
 
 
 def overview(snapshot: Snapshot, width: int, height: int) -> list[Line]:
@@ -236,7 +249,8 @@ def _events(snapshot: Snapshot, count: int, width: int) -> list[Line]:
     """Draw the last `count` entries of the event log."""
     lines: list[Line] = []
     for event in snapshot.events[len(snapshot.events) - count :] if count else ():
-        style = BAD if event.get("kind") in ("died", "lost", "not finite") else DIM
+        kind = event.get("kind")
+        style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
         who = clean(str(event.get("actor", "supervisor")))
         text = clean(str(event.get("text", "")))
         lines.append(fitted([(f" {clock(event.get('t', 0.0))} {who:<18} {text}", style)], width))

@@ -18,8 +18,9 @@ from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records import RunDirectory, Summary, last_training_line, read_run_facts
-from hive.records.jsonl import last_lines
+from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
+from hive.records.run_warnings import RunWarning, warnings_of
 
 __all__ = ["snapshot_from_files"]
 
@@ -62,6 +63,7 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
             helpers=(helper_row("supervisor", 0, summary.state, None),),
             returns=extras.returns,
             events=extras.events,
+            warnings=tuple(RunWarning.of(warning) for warning in summary.warnings),
         )
     )
 
@@ -98,6 +100,7 @@ def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
             helpers=(helper_row("supervisor", 0, "gone", None),),
             returns=extras.returns,
             events=extras.events,
+            warnings=tuple(warnings_of(read_jsonl(directory.events_file)).values()),
             supervisor=f"gone since {clock}" + (f", its last log line: {logged}" if logged else ""),
         )
     )

@@ -22,6 +22,7 @@ from typing import Any
 from hive.monitor.bound_by import bound_by
 from hive.monitor.history import History
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts, actor_row, helper_row
+from hive.records.run_warnings import RunWarning, active
 
 __all__ = ["Extras", "Snapshot", "as_data", "snapshot_of"]
 
@@ -75,6 +76,12 @@ class Snapshot:
     returns: tuple[tuple[float, float], ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()
     supervisor: str = ""
+    warnings: tuple[RunWarning, ...] = ()
+
+    @property
+    def active_warnings(self) -> list[RunWarning]:
+        """The warnings that hold now, or held at the end of the run."""
+        return active(self.warnings)
 
     @property
     def lag(self) -> int:
@@ -142,6 +149,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         },
         returns=extras.returns,
         events=extras.events,
+        warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
     )
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
 

@@ -13,7 +13,7 @@ below and `steps_per_s`. `best` names the best policy:
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class Summary:
     restarts: dict[str, int]  # actor -> number of restarts
     error: str | None = None
     best: dict[str, Any] | None = None  # None if there is no best policy
+    # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end
+    warnings: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def steps_per_s(self) -> float | None:

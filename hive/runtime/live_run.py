@@ -35,12 +35,14 @@ from hive.records import (
     newest_checkpoint,
     open_log,
     process_start_time,
+    read_jsonl,
     read_object,
     write_bytes,
     write_crash,
     write_json,
     write_run_facts,
 )
+from hive.records.run_warnings import WARNING, apply_event, warnings_of
 from hive.runtime.control import PROTOCOL
 from hive.runtime.folders import make_socket_folder
 from hive.runtime.limits import raise_descriptor_limit
@@ -56,6 +58,8 @@ from hive.runtime.supervisor import CHANGE, Supervisor
 from hive.runtime.transport import Transport
 
 __all__ = ["LiveRun"]
+
+LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
 
 class LiveRun:
@@ -81,6 +85,7 @@ class LiveRun:
         self.next_config: Config | None = None  # config of the next stage
         self.previous_config: Config | None = None  # config of the previous stage
         self.refused = ""  # error of the last change that failed
+        self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         raise_descriptor_limit()
         directory.reserve()
 
@@ -104,8 +109,10 @@ class LiveRun:
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
-        self.events.write({"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})})
-        level = logging.WARNING if kind in ("died", "killed", "bad message", "not finite", "lost") else logging.INFO
+        entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
+        self.events.write(entry)
+        apply_event(self.warnings, entry)
+        level = logging.WARNING if kind in LOGGED_AS_WARNINGS else logging.INFO
         self.log.log(level, "%s: %s", kind, text)
 
     def crash(self, report: CrashReport) -> str:
@@ -278,6 +285,7 @@ class LiveRun:
             "started": self.started,
             "steps": self.config.run.steps,
             "pausing": self._pausing(),
+            "warnings": [warning.data for warning in self.warnings.values()],
         }
         return base | (
             overview(self.supervisor)
@@ -316,7 +324,7 @@ class LiveRun:
             env_steps=int(results.get("env_steps", 0)),
             updates=int(results.get("updates", 0)),
             episodes=int(results.get("episodes", 0)),
-            mean_return_100=None if math.isnan(mean_return) else mean_return,
+            mean_return_100=mean_return if math.isfinite(mean_return) else None,
             started=self.started,
             wall_s=time.time() - self.started,
             train_s=results.get("train_s", 0.0),
@@ -327,6 +335,7 @@ class LiveRun:
             if outcome.error
             else None,
             best=best_facts(self.directory),
+            warnings=[warning.data for warning in self.warnings.values()],
         )
         self.directory.release()
         self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})

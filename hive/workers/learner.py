@@ -280,6 +280,13 @@ def mean_return(returns: NDArray[np.float32], episodes: int) -> float:
     return float(np.add.reduce(held, dtype=np.float64)) / len(held) if len(held) else float("nan")
 
 
+def deviation_of_returns(returns: NDArray[np.float32], episodes: int) -> float:
+    """Return the population standard deviation of the returns that `mean_return` averages; NaN before the first."""
+    held = returns[: min(episodes, RETURNS_KEPT)]
+    with np.errstate(invalid="ignore"):  # infinite returns have no deviation: NaN
+        return float(held.std(dtype=np.float64)) if len(held) else float("nan")
+
+
 def mean_statistics(parts: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
     """Return the means of statistics over samples, float64 [S]. `parts`: (samples, statistics [S]) of each gradient.
 

@@ -7,7 +7,8 @@ hive.workers.actors explains which actor uses which version, and how a turn is r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, LearnerStep, mean_return, mean_statistics
+from hive.workers.learner import Count, LearnerStep, deviation_of_returns, mean_return, mean_statistics
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
 
@@ -28,6 +29,10 @@ __all__ = ["RESULTS", "LearnerActor"]
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
 MOST_SKIPPED = 100  # turns without an update in a row; by then nothing finite can be expected, as weights do not change
+NOT_FINITE_HINT = (
+    "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
+    "rewards; events.jsonl names the origin, and not-finite/ of the run holds the rollouts, inputs and weights"
+)
 
 
 class LearnerActor(Actor):
@@ -70,6 +75,10 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
+        self.last_cause = ""  # `cause` of the last skipped turn
+        resume = blueprint.resume
+        self.first_turn = resume.update if resume else 0
+        self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
         self.hook_metrics: dict[str, float] = {}  # metrics that the hook returned since the last Metrics
@@ -120,6 +129,7 @@ class LearnerActor(Actor):
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
             self._publish_behaviour(claimed)
+        self._check_updates()
         self.end_run(stop_reason)
 
     async def _claim_all(self, claimed: list[Slot]) -> None:
@@ -172,6 +182,7 @@ class LearnerActor(Actor):
             self._call_hook(self.hook, record)
         self.skipped = self.skipped + 1 if step.cause else 0
         if step.cause:
+            self.last_cause = step.cause
             self.note("skipped", f"turn {self.turn} was not applied: {_fault(step, claimed)}", turn=self.turn)
 
     def _step_record(
@@ -216,9 +227,15 @@ class LearnerActor(Actor):
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
                 f"the {cause} of turn {self.turn} was not finite ({why})",
-                hint="lower algorithm.learning_rate or set algorithm.clip_gradients; events.jsonl names its origin, "
-                "and not-finite/ of the run holds the rollouts, inputs and weights",
+                hint=NOT_FINITE_HINT,
             )
+
+    def _check_updates(self) -> None:
+        """Raise NotFinite if all turns of this run were skipped: it has reached its goal without any training."""
+        turns, skipped = self.turn - self.first_turn, self.totals["skipped"]
+        if turns and skipped and self.totals["updates"] == self.first_updates:
+            why = f": the last was skipped because its {self.last_cause} was not finite" if self.last_cause else ""
+            raise NotFinite(f"no update was made in {turns} turns{why}", hint=NOT_FINITE_HINT)
 
     async def _checkpoint(self) -> None:
         """Hold this turn's blocks for the recorder if a checkpoint is due, unless it still writes the previous one."""
@@ -343,7 +360,8 @@ class LearnerActor(Actor):
         """Return why the run has reached its goal, or None. It depends on the counters of the optimizer state alone."""
         run, totals = self.config.run, self.totals
         mean_return_100 = totals["mean_return_100"]
-        if run.stop_at_return is not None and totals["episodes"] >= 100 and mean_return_100 >= run.stop_at_return:
+        judged = totals["episodes"] >= 100 and math.isfinite(mean_return_100)
+        if judged and run.stop_at_return is not None and mean_return_100 >= run.stop_at_return:
             return f"mean return {mean_return_100:.1f} >= {run.stop_at_return:g}"
         return f"{run.steps:,} steps" if totals["env_steps"] >= run.steps else None
 
@@ -361,6 +379,7 @@ class LearnerActor(Actor):
             return
         values = {
             "return/mean_100": totals["mean_return_100"],
+            "return/deviation_100": deviation_of_returns(self._optimizer_state()["returns"], int(totals["episodes"])),
             "episodes": totals["episodes"],
             "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
             "learner/learning_rate": window[-1].step.learning_rate,
@@ -370,8 +389,8 @@ class LearnerActor(Actor):
             "rate/env_steps_per_s": (totals["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
             "rate/updates_per_s": sum(record.step.applied for record in window) / since if since > 0 else 0.0,
         }
-        means = np.mean([record.statistics for record in window], axis=0)
-        values |= {f"learner/{name}": float(mean) for name, mean in zip(self.algorithm.statistics, means, strict=False)}
+        means = finite_means([record.statistics for record in window])
+        values |= {f"learner/{name}": mean for name, mean in zip(self.algorithm.statistics, means, strict=False)}
         if self.compression_errors:
             values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
             values["gradients/compression_error"] = float(np.mean(self.compression_errors))
@@ -415,6 +434,15 @@ def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
         return f"its {step.cause} is not finite, though every gradient is"
     slot = claimed[step.bad]
     return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
+
+
+def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return the mean of each column over its finite values; NaN for a column without any.
+
+    Statistics of skipped turns may be NaN, and a statistic may be undefined for some turns.
+    """
+    columns = np.stack(rows, axis=1)
+    return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
 
 
 LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags

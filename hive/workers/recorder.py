@@ -1,5 +1,8 @@
 """The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
 
+It also judges each line of metrics (hive.workers.health) and logs the warnings that begin and end. A recorder that is
+restarted judges the lines that it finds again, and logs what differs from the event log.
+
 The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
 continues. In runs without an evaluator it also sends weights that may be the best policy. The recorder is stopped after
 all other actors, when all metrics have arrived.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from hive.config import is_reference, load_reference
@@ -22,13 +26,16 @@ from hive.records import (
     Sink,
     SinkSet,
     TensorBoardSink,
+    read_jsonl,
     remove_unfinished,
     retain,
     write_checkpoint,
 )
+from hive.records.run_warnings import RECOVERED, WARNING, RunWarning, active, warnings_of
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
+from hive.workers.health import Facts, Health
 from hive.workers.learner import RETURNS_KEPT, Count, mean_return
 from hive.workers.messages import CheckpointDue, Evaluation, Improved, Metrics, OptimizerState, Weights
 from hive.workers.pinned_blocks import held_block, next_due
@@ -65,6 +72,17 @@ class Recorder(Actor):
         self.sinks = SinkSet(sinks, self.log.warning)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
+        self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
+
+    async def setup(self) -> None:
+        """Judge the metrics of earlier incarnations and of the run that is resumed."""
+        steps = 0
+        for line in read_jsonl(self.directory.metrics_file):
+            steps = line["steps"]
+            self.health.judge(steps, line["updates"], line["seconds"], line)
+        logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
+        held = self.health.active
+        self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -106,7 +124,16 @@ class Recorder(Actor):
         )
 
     def _write(self, message: Metrics) -> None:
+        began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
+        self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
+
+    def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
+        for kind in ended:
+            self.note(RECOVERED, f"{kind}: no longer so at {steps:,} steps", warning=kind, steps=steps)
+        for warning in began:
+            details = {"warning": warning.kind, "cause": warning.text, "advice": warning.advice}
+            self.note(WARNING, warning.line, **details, steps=warning.first_steps)
 
     def _write_evaluation(self, message: Evaluation, lines: JsonlWriter) -> None:
         """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`."""

@@ -57,6 +57,15 @@ void vtrace_arrays(const py::object& rewards, const py::object& values, const py
   vtrace(call.rollout, ratios, discount, gae_lambda, rho_clip, c_clip, call.advantages, call.targets);
 }
 
+// Keeps the GIL, because it takes microseconds.
+py::tuple value_fit_arrays(const py::object& values, const py::object& targets, const py::object& weights) {
+  Arrays arrays{1};
+  const auto of_values = arrays.input<float>(values, "values");
+  const auto of_targets = arrays.input<float>(targets, "targets");
+  const ValueFit fit = value_fit(of_values, of_targets, arrays.input<float>(weights, "weights"));
+  return py::make_tuple(fit.explained_variance, fit.target_rms);
+}
+
 }  // namespace
 
 void bind_returns(py::module_& m) {
@@ -74,6 +83,10 @@ void bind_returns(py::module_& m) {
         "Write V-trace targets and the advantages of their policy gradient; arrays as for gae.\n\n"
         "`log_ratios` is float32: the log probability of each action under the current minus the behaviour policy.\n"
         "Source: Espeholt et al. 2018, equation 1.");
+  m.def("value_fit", &value_fit_arrays, "values"_a, "targets"_a, "weights"_a,
+        "Return (explained variance, root mean square of the targets) of values that predict targets.\n\n"
+        "Arrays are float32 [M]; the weights have the sum 1. The explained variance is at least -1, and NaN if all\n"
+        "targets are equal.");
 }
 
 }  // namespace hive

@@ -1,10 +1,16 @@
 #include "hive/returns.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace hive {
 namespace {
+
+// Targets count as equal below this share of variance in their mean square: they differ by 1e-5 of their size, which is
+// near the rounding of float32.
+constexpr double kEqualTargets = 1e-10;
 
 // One row of a rollout, t.
 struct Row {
@@ -117,6 +123,29 @@ void vtrace(const Rollout& rollout, std::span<const float> log_ratios, double di
       targets[i] = value + carry[b];
     }
   }
+}
+
+ValueFit value_fit(std::span<const float> values, std::span<const float> targets, std::span<const float> weights) {
+  double mean = 0.0;
+  double mean_error = 0.0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (weights[i] == 0.0F) continue;
+    mean += weights[i] * static_cast<double>(targets[i]);
+    mean_error += weights[i] * (static_cast<double>(targets[i]) - values[i]);
+  }
+  double variance = 0.0;
+  double error_variance = 0.0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (weights[i] == 0.0F) continue;
+    const double spread = targets[i] - mean;
+    const double error = static_cast<double>(targets[i]) - values[i] - mean_error;
+    variance += weights[i] * spread * spread;
+    error_variance += weights[i] * error * error;
+  }
+  const double mean_square = variance + mean * mean;
+  const bool equal = variance <= kEqualTargets * mean_square;
+  const double explained = equal ? std::numeric_limits<double>::quiet_NaN() : 1.0 - error_variance / variance;
+  return {explained < -1.0 ? -1.0 : explained, std::sqrt(mean_square)};
 }
 
 }  // namespace hive

@@ -1,4 +1,4 @@
-// gae(), n_step_returns() and vtrace() against the definitions, term by term, over random masks.
+// gae(), n_step_returns(), vtrace() and value_fit() against their definitions.
 #include "hive/returns.hpp"
 
 #include <algorithm>
@@ -146,9 +146,22 @@ void check_all(std::size_t steps, std::size_t envs, unsigned seed) {
   check_on_policy(data);
 }
 
+// A row of weight 0 holds NaN and is not read; without rows there is nothing to explain.
+void check_fit() {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values{1.0F, nan, 2.0F, 3.0F};
+  const std::vector<float> targets{0.0F, nan, 4.0F, 6.0F};
+  const std::vector<float> weights{0.25F, 0.0F, 0.25F, 0.5F};
+  const hive::ValueFit fit = hive::value_fit(values, targets, weights);
+  CHECK(std::abs(fit.explained_variance - (1.0 - 2.6875 / 6.0)) < 1e-9);
+  CHECK(std::abs(fit.target_rms - std::sqrt(22.0)) < 1e-9);
+  CHECK(std::isnan(hive::value_fit({}, {}, {}).explained_variance));
+}
+
 }  // namespace
 
 int main() {
+  check_fit();
   unsigned seed = 0;
   for (const std::size_t steps : {1, 2, 5, 40}) {
     for (const std::size_t envs : {0, 1, 7, 64}) check_all(steps, envs, ++seed);

@@ -318,3 +318,10 @@ def gradient_in(worker: GWorker, out: Arrays) -> NDArray[np.float64]:
     """The gradient in a slot as one row."""
     arrays = worker.flat.gradient_arrays(out["gradient"])
     return np.concatenate([array.astype(np.float64).ravel() for array in arrays])
+
+
+def reference_fit(values: Tensor, targets: Tensor) -> list[float]:
+    """Return the explained variance of the targets, at least -1, and their root mean square, in float64."""
+    errors, variance = targets - values.detach(), targets.var(correction=0)
+    explained = max(1 - (errors.var(correction=0) / variance).item(), -1.0) if variance else math.nan
+    return [explained, targets.square().mean().sqrt().item()]

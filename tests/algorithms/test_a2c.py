@@ -27,6 +27,7 @@ from small_algorithms import (
     one_environment,
     random_arrays,
     random_rollout,
+    reference_fit,
     share_of,
 )
 from torch import Tensor, nn
@@ -34,6 +35,7 @@ from torch.distributions import Categorical, Independent, Normal
 
 from hive.algorithms import A2C
 from hive.config import A2CConfig
+from hive.losses import VALUE_FIT
 from hive.networks import distribution_for
 from hive.storage import FINALS, LENGTH, Rollout, rollout_layout
 
@@ -92,7 +94,8 @@ def reference(kind: str, config: A2CConfig, network: Plain, rollouts: Sequence[R
     policy_loss = -(torch.stack(log_probs) * advantage).mean()
     value_loss, entropy = ((targets - value) ** 2).mean(), torch.stack(entropies).mean()
     total = policy_loss + config.value_loss_weight * value_loss - config.entropy_weight * entropy
-    return total, [part.item() for part in (policy_loss, value_loss, entropy, value.mean())]
+    parts = [part.item() for part in (policy_loss, value_loss, entropy, value.mean())]
+    return total, [*parts, *reference_fit(value, targets)]
 
 
 def made(kind: str, config: A2CConfig, network: nn.Module, rollouts: Sequence[Rollout]) -> Gradient:
@@ -191,9 +194,9 @@ def test_lambda_zero_looks_one_step_ahead() -> None:
 
 
 def test_statistics_have_names() -> None:
-    assert A2C.statistics == ("policy_loss", "value_loss", "entropy", "value_mean")
+    assert A2C.statistics == ("policy_loss", "value_loss", "entropy", "value_mean", *VALUE_FIT)
     gradient = made("discrete", A2CConfig(), network_for("discrete"), [random_rollout("discrete", 1)])
-    policy_loss, value_loss, entropy, _ = gradient.statistics
+    policy_loss, value_loss, entropy, *_ = gradient.statistics
     shown = policy_loss + 0.5 * value_loss - 0.01 * entropy  # the default weights
     assert gradient.loss == pytest.approx(shown, rel=1e-5)
     assert 0 < entropy < np.log(4)

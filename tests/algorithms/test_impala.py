@@ -22,6 +22,7 @@ from small_algorithms import (
     network_for,
     one_environment,
     random_rollout,
+    reference_fit,
     share_of,
 )
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ from torch.distributions import Categorical, Independent, Normal
 
 from hive.algorithms import A2C, IMPALA
 from hive.config import A2CConfig, IMPALAConfig
+from hive.losses import VALUE_FIT
 from hive.networks import distribution_for
 from hive.storage import Rollout
 
@@ -100,11 +102,12 @@ def reference(
                 weights.append(min(settings.rho_clip, column.ratio(t)))
     advantage, value = torch.tensor(advantages, dtype=torch.float64), torch.stack(values)
     policy_loss = -(torch.stack(log_probs) * advantage).mean()
-    value_loss = ((torch.tensor(targets, dtype=torch.float64) - value) ** 2).mean()
+    target = torch.tensor(targets, dtype=torch.float64)
+    value_loss = ((target - value) ** 2).mean()
     entropy = torch.stack(entropies).mean()
     total = policy_loss + settings.value_loss_weight * value_loss - settings.entropy_weight * entropy
     parts = (policy_loss.item(), value_loss.item(), entropy.item(), value.mean().item())
-    return total, [*parts, float(np.mean(weights))]
+    return total, [*parts, float(np.mean(weights)), *reference_fit(value, target)]
 
 
 def made(algorithm: A2C | IMPALA, network: nn.Module, rollouts: Sequence[Rollout]) -> Gradient:
@@ -145,7 +148,9 @@ def test_on_policy_it_is_a2c(kind: str) -> None:
     gradient = made(impala(kind, IMPALAConfig()), network, rollouts)
     expected = made(A2C(A2CConfig(), distribution_for(SPECS[kind])), network, rollouts)
     assert gradient.samples == expected.samples
-    assert gradient.statistics == pytest.approx([*expected.statistics, 1.0], rel=1e-5, abs=1e-6)
+    assert gradient.statistics == pytest.approx(
+        [*expected.statistics[:4], 1.0, *expected.statistics[4:]], rel=1e-5, abs=1e-6
+    )
     assert distance(gradient.gradient, expected.gradient) < 1e-5
 
 
@@ -182,7 +187,7 @@ def test_targets_by_hand() -> None:
     """Errors are 1 and -3. v_1 = 20 - 3 rho_1, v_0 = 10 + rho_0 + 0.5 c_0 (v_1 - 20)."""
     excess_1 = -3 * 0.5
     excess_0 = 1 + 0.5 * excess_1  # its ratio of 4 is clipped to 1
-    policy_loss, value_loss, _, value_mean, rho_mean = by_hand([4.0, 0.5])
+    policy_loss, value_loss, _, value_mean, rho_mean, *_ = by_hand([4.0, 0.5])
     assert (value_mean, rho_mean) == pytest.approx((15.0, 0.75))
     assert value_loss == pytest.approx((excess_0**2 + excess_1**2) / 2)
     assert policy_loss == pytest.approx(-math.log(0.25) * (1 + 0.5 * excess_1 + excess_1) / 2)
@@ -190,7 +195,7 @@ def test_targets_by_hand() -> None:
 
 def test_each_clip_has_its_place() -> None:
     """rho weighs a step's own error, c what comes after it."""
-    _, value_loss, _, _, rho_mean = by_hand([4.0, 1.0], rho_clip=2.0, c_clip=3.0)
+    _, value_loss, _, _, rho_mean, *_ = by_hand([4.0, 1.0], rho_clip=2.0, c_clip=3.0)
     assert rho_mean == pytest.approx(1.5)
     assert value_loss == pytest.approx(((2 * 1 + 0.5 * 3 * -3) ** 2 + 3**2) / 2)
 
@@ -200,7 +205,7 @@ def test_an_enormous_ratio_is_its_clip() -> None:
 
 
 def test_statistics_have_names() -> None:
-    assert IMPALA.statistics == ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean")
+    assert IMPALA.statistics == ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean", *VALUE_FIT)
     statistics = by_hand([1.0, 1.0])
     assert len(statistics) == len(IMPALA.statistics)
     assert statistics[2] == pytest.approx(math.log(4))
@@ -231,4 +236,4 @@ def test_a_broken_policy_shows() -> None:
     nn.init.constant_(network.policy.bias, math.nan)
     gradient = made(impala("discrete", IMPALAConfig()), network, [rollout])
     assert np.isnan(gradient.gradient).any()
-    assert math.isnan(gradient.statistics[-1])
+    assert math.isnan(gradient.statistics[IMPALA.statistics.index("rho_mean")])

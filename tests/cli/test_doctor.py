@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from canned_status import account, actor, status
+from canned_status import account, actor, status, warned
 
 from hive.cli import doctor
 from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
@@ -192,6 +192,16 @@ def test_a_run_in_trouble(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
     assert found["crash"].text == "collector-1 failed: it broke"
     assert found["not finite"].text == "1 gradients were NaN or infinite"
     assert found["checkpoints"].level == found["disk"].level == WARN
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_warnings_of_a_run(place: Place, live: bool) -> None:
+    both = [warned(), warned("return collapsed", last_steps=20_000)]
+    run = place.live(status(warnings=both)) if live else place.ended(warnings=both)
+    found = {finding.subject: finding for finding in run_findings(run)}
+    text = "it is so (steps 10,000"
+    assert found["entropy gone"] == Finding(WARN, "entropy gone", f"{text})", "raise algorithm.entropy_weight")
+    assert found["return collapsed"] == Finding(OK, "return collapsed", f"{text} to 20,000)", "")
 
 
 def test_a_paused_run(place: Place) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from canned_status import actor, results, starting, status
+from canned_status import actor, results, starting, status, warned
 
 from hive.cli import listing
 from hive.cli.listing import FOLLOW_LINES, PS_KEYS
@@ -231,11 +231,27 @@ def test_ps_of_an_ended_run(place: Place) -> None:
     assert [row["restarts"] for row in listed] == [0, 1, 0]
 
 
+def test_ps_shows_the_warnings_of_a_run(place: Place) -> None:
+    place.ended(warnings=[warned(), warned("return collapsed", last_steps=20_000)])
+    lines = place.hive("ps", "cartpole-1").out.splitlines()
+    assert lines[1] == "warning: entropy gone: it is so; raise algorithm.entropy_weight"
+    assert lines[2].startswith("NAME")
+    supervisor, *actors = rows(place.hive("ps", "cartpole-1", "--json").out)
+    assert [warning["kind"] for warning in supervisor["warnings"]] == ["entropy gone", "return collapsed"]
+    assert {actor["warnings"] for actor in actors} == {None}
+
+
 @pytest.mark.parametrize("begun", [True, False])
 def test_ps_of_a_lost_run(place: Place, begun: bool) -> None:
     place.lost() if begun else place.never_begun()
     (row,) = rows(place.hive("ps", "cartpole-1", "--json").out)
-    assert row == dict.fromkeys(PS_KEYS) | {"run": "cartpole-1", "name": "supervisor", "state": "lost", "restarts": 0}
+    assert row == dict.fromkeys(PS_KEYS) | {
+        "run": "cartpole-1",
+        "name": "supervisor",
+        "state": "lost",
+        "restarts": 0,
+        "warnings": [],
+    }
 
 
 def test_ps_of_a_run_that_does_not_answer(place: Place) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from canned_status import actor, results, starting, status
+from canned_status import actor, results, starting, status, warned
 from event_lines import event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
@@ -135,6 +135,15 @@ def test_the_report_names_the_best_policy(
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"best policy: mean return 498.2 of {words}, at 61,440 steps · to measure it: hive eval cartpole-1 --which best"
     )
+
+
+def test_warnings_are_repeated_at_the_end(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.ended(warnings=[warned(), warned("return collapsed", last_steps=20_000)])
+    _report(run, 0)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "warning: entropy gone: it is so; raise algorithm.entropy_weight",
+        "warning: return collapsed: it is so; raise algorithm.entropy_weight (no longer so from 20,000 steps on)",
+    ]
 
 
 def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

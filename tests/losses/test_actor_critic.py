@@ -49,6 +49,12 @@ class Exact:
         self.value_loss = (values - torch.from_numpy(RETURNS).double()[KEPT]).square().mean()
         self.ratios = (self.log_probs - BEHAVIOUR.double()[KEPT]).exp()
 
+    def fit(self) -> tuple[float, float]:
+        """The explained variance of RETURNS and their root mean square."""
+        returns = torch.from_numpy(RETURNS).double()[KEPT]
+        explained = 1 - (returns - self.values.detach()).var() / returns.var()
+        return max(explained.item(), -1.0), returns.square().mean().sqrt().item()
+
     def gradients(self, total: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(total, self.outputs)
 
@@ -75,7 +81,7 @@ def test_a2c_of_several_rollouts_with_rows_that_do_not_count() -> None:
     loss = A2CLoss(torch.zeros(ROWS, 3), ACTIONS, WEIGHTS, SIZES, Categorical(4), targets, 0.7, 0.3)
     total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
     parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
-    check(loss, exact, total, [part.item() for part in parts])
+    check(loss, exact, total, [*(part.item() for part in parts), *exact.fit()])
     np.testing.assert_array_equal(seen[0], outputs()[1].detach().numpy())
 
 
@@ -93,7 +99,8 @@ def test_vtrace_of_several_rollouts_with_rows_that_do_not_count() -> None:
     total = exact.policy_loss + 0.7 * exact.value_loss - 0.3 * exact.entropy
     parts = [exact.policy_loss, exact.value_loss, exact.entropy, exact.values.mean()]
     assert 0 < (exact.ratios > 1.2).sum() < len(KEPT)
-    check(loss, exact, total, [*(part.item() for part in parts), exact.ratios.clamp(max=1.2).mean().item()])
+    rho = exact.ratios.clamp(max=1.2).mean().item()
+    check(loss, exact, total, [*(part.item() for part in parts), rho, *exact.fit()])
     np.testing.assert_array_equal(seen[0], outputs()[1].detach().numpy())
     np.testing.assert_allclose(np.exp(seen[1][KEPT]), exact.ratios.detach().numpy(), rtol=1e-5)
 
@@ -103,7 +110,16 @@ def test_ppo_takes_all_its_rows_alike() -> None:
     picked = torch.tensor(KEPT)
     advantages, returns = (torch.from_numpy(part)[picked] for part in (ADVANTAGES, RETURNS))
     loss = PPOLoss(
-        torch.zeros(5, 3), ACTIONS[picked], BEHAVIOUR[picked], advantages, returns, Categorical(4), 0.35, 0.7, 0.3
+        torch.zeros(5, 3),
+        ACTIONS[picked],
+        BEHAVIOUR[picked],
+        advantages,
+        returns,
+        Categorical(4),
+        0.35,
+        0.7,
+        0.3,
+        fit=(0.5, 2.0),
     )
     clipped = exact.ratios.clamp(0.65, 1.35)
     gained = torch.minimum(exact.ratios * advantages.double(), clipped * advantages.double()).mean()
@@ -114,7 +130,7 @@ def test_ppo_takes_all_its_rows_alike() -> None:
     given = tuple(output[ACTED][KEPT].detach().requires_grad_() for output in outputs())
     value = loss(given)
     assert value.total.item() == pytest.approx(total.item(), rel=1e-5)
-    assert value.statistics == pytest.approx([part.item() for part in parts], rel=1e-5)
+    assert value.statistics == pytest.approx([*(part.item() for part in parts), 0.5, 2.0], rel=1e-5)
     value.total.backward()
     for output, expected in zip(given, exact.gradients(total), strict=True):
         torch.testing.assert_close(output.grad, expected[ACTED][KEPT].float())

@@ -57,6 +57,12 @@ def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def warned(kind: str = "entropy gone", last_steps: int | None = None) -> dict[str, Any]:
+    """Return a warning of a run, as a status document and a summary hold it."""
+    advice = "raise algorithm.entropy_weight"
+    return {"kind": kind, "text": "it is so", "advice": advice, "first_steps": 10_000, "last_steps": last_steps}
+
+
 def starting() -> dict[str, Any]:
     """Return the document of a run whose topology is not built yet."""
     nothing = {"state": "starting", "actors": [], "helpers": [], "channels": {}}

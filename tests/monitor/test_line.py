@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from canned_status import account, actor, results, starting, status
+from canned_status import account, actor, results, starting, status, warned
 
 from hive.monitor import Snapshot, StatusLine, event_text, line, snapshot_of
 from hive.monitor.line import ERASE, SnapshotLines, live_text, plain_text
@@ -88,6 +88,16 @@ def test_the_rate_of_the_last_minute_goes_first_where_there_is_no_room() -> None
 def test_restarts_are_shown_once_there_are_any() -> None:
     assert "restarts" not in live_text(snapshot(), 1.0)
     assert "│ restarts 3 │" in live_text(snapshot(restarts=3), 1.0)
+
+
+def test_warnings_that_hold_are_named() -> None:
+    once = warned("return collapsed", last_steps=20_000)
+    one, two = (snapshot_of(status(warnings=[once, *([warned()] * n)])) for n in (1, 2))
+    assert "│ warning: entropy gone │" in live_text(one, 1.0)
+    assert "│ warning: entropy gone +1 │" in live_text(two, 1.0)
+    assert plain_text(one, 1.0).endswith(" restarts=0 warnings=entropy-gone")
+    over = snapshot_of(status(warnings=[once]))
+    assert "warning" not in live_text(over, 1.0) + plain_text(over, 1.0)
 
 
 @pytest.mark.parametrize("state", ["draining", "paused", "starting", "finished"])

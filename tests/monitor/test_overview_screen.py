@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from canned_runs import COLLECTING, edge, lively, looked_at, snapshot, working
-from canned_status import account, starting, status
+from canned_status import account, starting, status, warned
 
 from hive.monitor import Snapshot, snapshot_of
-from hive.monitor.drawing import BAD, plain, width_of
+from hive.monitor.drawing import BAD, WARN, plain, width_of
 from hive.monitor.overview_screen import header, overview
+from hive.records.run_warnings import RunWarning
 
 SIZES = pytest.mark.parametrize(("width", "height"), [(80, 22), (100, 30), (120, 40), (200, 60), (40, 12), (20, 5)])
 
@@ -98,6 +99,26 @@ def test_a_supervisor_that_is_gone_is_reported_in_the_header() -> None:
     lines = overview(dataclasses.replace(lively(), state="lost", supervisor=said), 100, 30)
     assert plain(lines[1:2]) == f" supervisor {said}"
     assert lines[1][0][1] == BAD
+
+
+def test_warnings_are_below_the_header_of_every_screen() -> None:
+    """Two are shown in full, in at most two lines each; of further ones the names."""
+    kinds = ["a", "b", "c", "d"]
+    some = dataclasses.replace(lively(), warnings=tuple(RunWarning.of(warned(kind)) for kind in kinds))
+    lines = overview(some, 40, 30)
+    assert plain(lines[1:6]) == "\n".join(
+        [
+            " a: it is so; raise",
+            " algorithm.entropy_weight",
+            " b: it is so; raise",
+            " algorithm.entropy_weight",
+            " and c, d",
+        ]
+    )
+    assert {line[0][1] for line in lines[1:6]} == {WARN}
+    assert len(overview(some, 100, 30)) <= 30
+    over = dataclasses.replace(lively(), warnings=(RunWarning.of(warned(last_steps=20_000)),))
+    assert drawn(over) == drawn(lively())
 
 
 def test_sixty_four_collectors_are_one_line_with_a_cell_for_each() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canned_status import warned
 
 from hive.monitor import Extras, Snapshot
 from hive.monitor.drawing import plain
 from hive.monitor.overview_screen import overview
 from hive.monitor.replay import snapshot_from_files
 from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
+from hive.records.run_warnings import RunWarning
 
 DIED = {"kind": "died", "actor": "collector-0", "text": "collector-0 died in `env`: killed by SIGKILL", "t": 1.7e9}
 
@@ -63,6 +65,20 @@ def test_the_snapshot_of_an_ended_run_has_the_values_of_its_summary(directory: R
         DIED["text"],
     )
     assert seen.supervisor == ""
+
+
+def test_warnings_are_those_of_the_summary_or_of_the_event_log(directory: RunDirectory) -> None:
+    """A summary of an earlier version has none; a lost run has no summary."""
+    begin = {"t": 1.7e9, "kind": "warning", "text": "...", "warning": "entropy gone", "cause": "it is so"}
+    event = begin | {"advice": "raise algorithm.entropy_weight", "steps": 10_000}
+    directory.events_file.write_text(json.dumps(event) + "\n")
+    expected = (RunWarning.of(warned()),)
+    assert snapshot_from_files(directory, Extras()).warnings == expected
+    assert end(directory, warnings=[warned()]).warnings == expected
+    text = json.loads(directory.summary_file.read_text())
+    del text["warnings"]
+    directory.summary_file.write_text(json.dumps(text))
+    assert snapshot_from_files(directory, Extras()).warnings == ()
 
 
 def test_it_can_be_drawn(directory: RunDirectory) -> None:

@@ -347,3 +347,48 @@ def test_outputs_are_apart_and_n_is_positive() -> None:
         _native.gae(**rollout.blocks(), advantages=rollout.rewards, targets=out, discount=0.9, gae_lambda=0.9)
     with pytest.raises(ValueError, match="n must be at least 1"):
         n_step(rollout, 0)
+
+
+# --- how well values predict their targets
+
+
+def fit(values: list[float], targets: list[float], weights: list[float] | None = None) -> tuple[float, float]:
+    given = weights or [1 / len(values)] * len(values)
+    return _native.value_fit(*(np.array(column, np.float32) for column in (values, targets, given)))
+
+
+@pytest.mark.parametrize(
+    ("values", "targets", "explained", "rms"),
+    [
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 1.0, math.sqrt(14 / 3)),
+        ([11.0, 12.0, 13.0], [1.0, 2.0, 3.0], 1.0, math.sqrt(14 / 3)),  # up to a constant
+        ([7.0, 7.0, 7.0], [1.0, 2.0, 3.0], 0.0, math.sqrt(14 / 3)),
+        ([1.0, 2.0, 3.0], [0.0, 4.0, 6.0], 1 - 78 / 168, math.sqrt(52 / 3)),
+        ([3.0, 2.0, 1.0], [1.0, 2.0, 3.0], -1.0, math.sqrt(14 / 3)),  # -3, held at -1
+        ([5.0, -2.0], [4.0, 4.0], math.nan, 4.0),  # equal targets: nothing to explain
+        ([5.0, -2.0], [0.0, 0.0], math.nan, 0.0),
+    ],
+)
+def test_the_fit_of_values(values: list[float], targets: list[float], explained: float, rms: float) -> None:
+    assert fit(values, targets) == pytest.approx((explained, rms), rel=1e-6, nan_ok=True)
+
+
+def test_rows_without_a_weight_have_no_part_in_the_fit() -> None:
+    assert fit([1, 2, math.nan, 3], [0, 4, 8, 6], [1 / 3, 1 / 3, 0, 1 / 3]) == pytest.approx(fit([1, 2, 3], [0, 4, 6]))
+    assert fit([1, 2], [0, 4], [0.75, 0.25]) == pytest.approx(fit([1, 1, 1, 2], [0, 0, 0, 4]))
+
+
+def test_large_targets_keep_their_small_differences() -> None:
+    """The sums are of float64: in float32 the variance of 10,000 and 10,001 would be lost in its mean."""
+    values, targets = [10_000.0, 10_001.0] * 2000, [10_000.0, 10_001.0] * 1000 + [10_001.0, 10_000.0] * 1000
+    assert fit(targets, targets)[0] == 1.0
+    assert fit(values, targets)[0] == pytest.approx(-1.0, rel=1e-5)
+
+
+def test_targets_count_as_equal_at_the_rounding_of_float32() -> None:
+    assert math.isnan(fit([0.0, 1.0], [1000.0, 1000.0 + 1e-3])[0])
+    assert fit([0.0, 1.0], [1000.0, 1000.0 + 1e-1])[0] == -1.0
+
+
+def test_a_fit_of_nan_is_nan() -> None:
+    assert all(math.isnan(part) for part in fit([math.nan, 1.0], [1.0, math.nan]))

@@ -149,8 +149,8 @@ class Fails(Small):
 class Explodes(Small):
     """Earns 1, but from its step `when` on `times` times nearly the largest float: their sum is infinite."""
 
-    def __init__(self, when: int, times: int = 2) -> None:
-        super().__init__()
+    def __init__(self, when: int, times: int = 2, terminates: int = 0) -> None:
+        super().__init__(terminates)
         self.when = range(when, when + times)
 
     def reward(self, action: Any) -> float:

@@ -29,6 +29,7 @@ from hive.storage import Rollout
 from hive.testing import run_inline
 from hive.workers import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
 from hive.workers.learner import Learner, LearnerStep
+from hive.workers.learner_actor import finite_means
 
 SAMPLES_A_ROLLOUT = 16  # two environments, eight steps
 
@@ -175,6 +176,24 @@ def test_a_return_that_is_not_reached_ends_nothing(tmp_path: Path) -> None:
     assert (run.outcome.reason, run.results["updates"]) == ("256 steps", 16)
 
 
+def test_an_infinite_return_is_no_goal_reached(tmp_path: Path) -> None:
+    """Every second rollout overflows, so updates are made while the mean of the last 100 returns is infinite."""
+    values = {"env__options": "{when=1, times=2, terminates=8}", "run__stop_at_return": 1.0, "run__steps": 1_000}
+    run = train(tmp_path, "Explodes", collection__rollout=4, **values)
+    assert run.results["mean_return_100"] == math.inf
+    assert (run.results["episodes"] >= 100, run.results["updates"] > 0, run.results["skipped"] > 0) == (True,) * 3
+    assert (run.outcome.state, run.outcome.reason) == ("finished", "1,000 steps")
+
+
+@pytest.mark.parametrize("goal", [{}, {"run__stop_at_return": 1.0}])
+def test_a_run_whose_updates_were_all_skipped_fails(tmp_path: Path, goal: dict[str, Any]) -> None:
+    """Its reason names the cause; fewer turns than MOST_SKIPPED were made."""
+    values = {"env__options": "{when=1, times=9, terminates=2}", "run__steps": 1_000, **goal}
+    cause = "the last was skipped because its loss was not finite"
+    with pytest.raises(NotFinite, match=f"^no update was made in 63 turns: {cause}"):
+        train(tmp_path, "Explodes", **values)
+
+
 def test_a_stopped_run_keeps_its_weights(tmp_path: Path) -> None:
     def stop_soon(supervisor: Supervisor) -> None:
         asyncio.get_running_loop().call_later(0.1, supervisor.request, "enough")
@@ -215,7 +234,10 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
     assert last["episodes"] == run.results["episodes"]
     assert last["return/mean_100"] == pytest.approx(run.results["mean_return_100"])
     assert set(last) - {"t", "steps", "updates", "seconds", "episodes", "return/mean_100"} == {
+        "return/deviation_100",
         "learner/entropy",
+        "learner/explained_variance",
+        "learner/target_rms",
         "learner/gradient_norm",
         "learner/learning_rate",
         "learner/policy_loss",
@@ -465,3 +487,9 @@ def test_a_round_that_lost_a_rollout_is_made_of_the_rest(tmp_path: Path, of_both
     assert all(holds(account) and account["in_flight"] == 0 for account in run.outcome.channels.values())
     (note,) = [event for event in run.events if event[0] == "lost"]
     assert note[2]["rollouts"] == 1
+
+
+def test_means_leave_out_what_is_not_finite() -> None:
+    """A statistic that a turn cannot tell, or that of a skipped turn, hides no other turn's."""
+    rows = [np.array(row) for row in ([1.0, math.nan, math.nan], [2.0, 5.0, math.inf], [6.0, 7.0, math.nan])]
+    assert finite_means(rows) == pytest.approx([3.0, 6.0, math.nan], nan_ok=True)

@@ -39,6 +39,7 @@ from hive.workers.learner import (
     VIEWED_BLOCKS,
     Count,
     LearnerStep,
+    deviation_of_returns,
     mean_return,
     mean_statistics,
     optimizer_state_layout,
@@ -466,3 +467,14 @@ def test_views_of_a_block_are_made_once() -> None:
     blocks = [np.zeros(learner.layout.bytes, np.uint8) for _ in range(VIEWED_BLOCKS)]
     first = [learner.views(block) for block in blocks]
     assert all(learner.views(block) is views for block, views in zip(blocks, first, strict=True))
+
+
+def test_the_deviation_is_that_of_the_returns_in_the_mean() -> None:
+    returns = np.zeros(RETURNS_KEPT, np.float32)
+    returns[:4] = 1.0, 3.0, 1.0, 3.0
+    assert deviation_of_returns(returns, 4) == 1.0
+    assert deviation_of_returns(returns, 1) == 0.0
+    assert deviation_of_returns(returns, 1000) == pytest.approx(math.sqrt(20 / 100 - 0.08**2))
+    assert math.isnan(deviation_of_returns(returns, 0))
+    returns[0] = math.inf
+    assert math.isnan(deviation_of_returns(returns, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hive.records import RunDirectory, best_policy, newest_checkpoint, read_json
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
-from hive.runtime.supervisor import Outcome
+from hive.runtime.supervisor import Journal, Outcome, Supervisor
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.workers.learner import Count
@@ -131,6 +132,52 @@ def test_every_metric_is_a_line(tmp_path: Path) -> None:
     assert [{name: line[name] for name in line if name != "t"} for line in lines] == [
         {"steps": 10 * n, "updates": n, "seconds": n / 4, "return/mean_100": -1.0 * n} for n in range(4)
     ]
+
+
+class Failing(Source):
+    """Its policy varies its actions in versions 1 and 2, then no longer, again in 5 and 6, and so on."""
+
+    async def run(self) -> None:
+        for version in self.versions:
+            self.weights.begin()[:] = version
+            self.optimizer_state.begin()[:] = 0
+            self.weights.board.seal(version)
+            self.optimizer_state.publish(version)
+            values = {"episodes": 1.0, "return/mean_100": 5.0, "learner/entropy": 0.5 if version % 4 in (1, 2) else 0.0}
+            await self.metrics.send(Metrics(200 * version, 1000 * version, float(version), values))
+        self.end_run("all is said")
+
+
+def warnings_in(events: list[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str, int]]:
+    return [(kind, of["warning"], of["steps"]) for kind, _, of in events if kind in ("warning", "recovered")]
+
+
+def test_warnings_are_logged_and_known_again_after_a_restart(tmp_path: Path) -> None:
+    """A recorder that finds metrics judges them again. It logs what the event log lacks, and ends what no longer is."""
+    fixture, events = RecorderFixture(tmp_path), list[tuple[str, str, dict[str, Any]]]()
+
+    def run(versions: list[int]) -> list[tuple[str, str, int]]:
+        events.clear()
+
+        def look(supervisor: Supervisor) -> None:
+            supervisor.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), lambda _: "")
+
+        fixture.run(versions, source_of=Failing, watch=look)
+        with fixture.directory.events_file.open("a") as file:
+            file.writelines(json.dumps({"kind": kind, "text": text, **of}) + "\n" for kind, text, of in events)
+        return warnings_in(events)
+
+    assert run([1, 2, 3, 4]) == [("warning", "entropy gone", 3000)]
+    logged = events[[kind for kind, *_ in events].index("warning")]
+    assert logged[1].startswith("entropy gone: the policy hardly varies its actions (entropy 0 of 0.69 nats); raise ")
+    assert logged[2]["advice"] == "raise algorithm.entropy_weight or lower algorithm.learning_rate"
+    assert run([]) == []  # logged before
+    whole = fixture.directory.events_file.read_text()
+    fixture.directory.events_file.write_text("")
+    assert run([]) == [("warning", "entropy gone", 3000)]  # killed before it was logged
+    assert run([5, 6, 7, 8]) == [("recovered", "entropy gone", 5000)]  # begins again after a minute
+    fixture.directory.events_file.write_text(whole)
+    assert run([]) == [("recovered", "entropy gone", 8000)]
 
 
 class Slow(Recorder):

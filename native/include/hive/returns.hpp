@@ -60,4 +60,16 @@ void n_step_returns(const Rollout& rollout, double discount, std::size_t n, std:
 void vtrace(const Rollout& rollout, std::span<const float> log_ratios, double discount, double lambda, double rho_clip,
             double c_clip, std::span<float> advantages, std::span<float> targets);
 
+// How well values predict their targets, over the rows with a weight; the weights have the sum 1. In float64.
+//     explained_variance  1 - Var(targets - values) / Var(targets): 1 for a perfect prediction up to a constant, 0 for
+//                         a constant one. At least -1, so that one batch of nearly equal targets does not outweigh
+//                         many others in a mean. NaN if all targets are equal: then there is nothing to explain
+//     target_rms          root mean square of the targets
+// Rows of weight 0 are not read and may be NaN.
+struct ValueFit {
+  double explained_variance;
+  double target_rms;
+};
+ValueFit value_fit(std::span<const float> values, std::span<const float> targets, std::span<const float> weights);
+
 }  // namespace hive

@@ -1,0 +1,74 @@
+"""Warnings that a run does not learn as it should, as the event log holds them.
+
+    {"kind": "warning", "warning": "entropy gone", "cause": ..., "advice": ..., "steps": 120000}    it began to hold
+    {"kind": "recovered", "warning": "entropy gone", "steps": 180000}                               it holds no longer
+
+hive.workers.health decides when each is logged; any actor may log its own with `Actor.note`. Views and the summary fold
+these entries into one RunWarning for each name, so they all show the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["RECOVERED", "WARNING", "RunWarning", "active", "apply_event", "warnings_of"]
+
+WARNING = "warning"  # kind of the event with which a warning begins
+RECOVERED = "recovered"  # kind of the event with which it ends
+
+
+@dataclass(frozen=True)
+class RunWarning:
+    """One kind of warning of a run, with the text of its latest beginning."""
+
+    kind: str
+    text: str
+    advice: str  # the keys of the config that usually help
+    first_steps: int  # environment steps at which it began first
+    last_steps: int | None = None  # environment steps at which it ended last; None while it holds
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> RunWarning:
+        """Return the warning in `data`; keys that another version of hive has written are ignored."""
+        names = (field.name for field in dataclasses.fields(cls))
+        return cls(**{name: data[name] for name in names if name in data})
+
+    @property
+    def line(self) -> str:
+        """The warning as one line."""
+        return f"{self.kind}: {self.text}" + (f"; {self.advice}" if self.advice else "")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The warning as data for JSON."""
+        return dataclasses.asdict(self)
+
+
+def apply_event(warnings: dict[str, RunWarning], event: Mapping[str, Any]) -> None:
+    """Update the warnings of a run, by name, with an entry of its event log. Other kinds of entries change nothing."""
+    name, steps = event.get("warning"), event.get("steps")
+    if event.get("kind") not in (WARNING, RECOVERED) or type(name) is not str or type(steps) is not int:
+        return
+    known = warnings.get(name)
+    if event["kind"] == RECOVERED:
+        if known is not None:
+            warnings[name] = dataclasses.replace(known, last_steps=steps)
+        return
+    text, advice = str(event.get("cause", "")), str(event.get("advice", ""))
+    warnings[name] = RunWarning(name, text, advice, known.first_steps if known else steps)
+
+
+def warnings_of(events: Iterable[Mapping[str, Any]]) -> dict[str, RunWarning]:
+    """Return the warnings in an event log, by name, in the order in which they began first."""
+    warnings: dict[str, RunWarning] = {}
+    for event in events:
+        apply_event(warnings, event)
+    return warnings
+
+
+def active(warnings: Iterable[RunWarning]) -> list[RunWarning]:
+    """Return the warnings that hold now, or held at the end of the run."""
+    return [warning for warning in warnings if warning.last_steps is None]
