@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from comparison import cells
 from comparison.cells import Cell, Row, append_row, missing, read_rows
+from comparison.hive_cell import keys_of
+from comparison.report import steps_to
 from comparison.tasks import TASKS
 from comparison.verdicts import difference, improvement, interquartile_mean, overall
 
@@ -40,6 +42,22 @@ def test_the_score_is_0_for_a_random_policy_and_1_for_the_peer() -> None:
     assert overall({"a": [0.0, 0.0], "b": [-500.0, -500.0]}, peer, low).value == pytest.approx(0.0)
     assert improvement(peer, peer).value == pytest.approx(0.5)
     assert improvement({"a": [11.0, 12.0], "b": [0.0, 0.0]}, peer).value == pytest.approx(1.0)
+
+
+def test_only_hive_trains_the_tasks_of_a_scheme(tmp_path: Path) -> None:
+    name, task = "pqn-cartpole", TASKS["pqn-cartpole"]
+    assert list(missing(["random", "hive", "sb3"], [name], 1, [])) == [Cell("hive", name, 1)]
+    assert keys_of(task.settings, 3) == [
+        *("run.scheme=pqn", "run.seed=3", "run.steps=500000", "env.id=CartPole-v1", "record.every_s=0.5")
+    ]
+    row = Row("hive", name, 1, task.digest, 500, 1.5, 499.5, 0.1, "abc", "torch=2")
+    append_row(row, [(8, 0.1, 10.0)], tmp_path)
+    assert (read_rows(tmp_path), sorted(path.name for path in tmp_path.iterdir())) == (
+        [row],
+        ["q_learning.csv", "q_learning_curves.csv"],
+    )
+    curve = np.array([[100.0, 1.0, 20.0], [200.0, 2.0, 480.0], [300.0, 3.0, 470.0]])
+    assert (steps_to(475.0, curve), steps_to(490.0, curve)) == ("200", "never")
 
 
 def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
