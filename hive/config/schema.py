@@ -347,7 +347,7 @@ class CheckpointConfig:
         "write an extra checkpoint after this many seconds without one (a resume from it is not exact); 0: never",
         minimum=0,
     )
-    keep: int = key(3, "how many of the newest are kept, besides the best one and the newest scheduled one", minimum=1)
+    keep: int = key(3, "how many of the newest are kept, besides the newest scheduled one and best/", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
