@@ -25,7 +25,7 @@ def of_loss(kind: str, text: str, algorithm: str, old: str, new: str) -> Mutant:
 
 def of_algorithm(kind: str, text: str, algorithm: str, old: str, new: str) -> Mutant:
     """Return a mutant of the file of one algorithm."""
-    return Mutant(kind, f"{text} in {algorithm}", (algorithm,), FILES[algorithm], old, new)
+    return Mutant(kind, f"{text} in {algorithm}".strip(), (algorithm,), FILES[algorithm], old, new)
 
 
 # --- wrong signs
