@@ -66,5 +66,5 @@ harmless = Mutant("no fault", "text", ("nstep-q",), name, "The loss of action va
 (trial,) = trials([harmless], 1)
 print(trial.survivors, trial.error, trial.passed > 5)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout == "['nstep-q']  True\n", done.stdout + done.stderr
