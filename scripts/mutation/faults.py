@@ -6,10 +6,11 @@ from mutation.mutant import Mutant
 
 __all__ = ["MUTANTS", "UNDETECTABLE"]
 
-A2C, PPO, IMPALA, NSTEP_Q = ("a2c",), ("ppo",), ("impala",), ("nstep-q",)
+A2C, PPO, IMPALA, NSTEP_Q, PQN = ("a2c",), ("ppo",), ("impala",), ("nstep-q",), ("pqn",)
 POLICIES = (*A2C, *PPO, *IMPALA)
-BY_RETURNS = (*A2C, *PPO, *NSTEP_Q)  # those whose returns `returns_by` computes
-ALL = (*POLICIES, *NSTEP_Q)
+ACTION_VALUES = (*NSTEP_Q, *PQN)
+BY_RETURNS = (*A2C, *PPO, *ACTION_VALUES)  # those whose returns `returns_by` computes
+ALL = (*POLICIES, *ACTION_VALUES)
 
 LOSSES = "losses/actor_critic.py"
 ROWS, ADVANTAGES = "algorithms/rows.py", "algorithms/advantages.py"
@@ -46,7 +47,7 @@ SIGNS = [
         of_loss("wrong weight", "no entropy", name, FACTORS, FACTORS.replace("-self.entropy_weight", "0.0"))
         for name in POLICIES
     ),
-    Mutant("wrong sign", "loss of action values", NSTEP_Q, "losses/q_learning.py", "(1.0, 0.0", "(-1.0, 0.0"),
+    Mutant("wrong sign", "loss of action values", ACTION_VALUES, "losses/q_learning.py", "(1.0, 0.0", "(-1.0, 0.0"),
 ]
 
 # --- bootstraps
@@ -102,7 +103,7 @@ BOOTSTRAPS = [
 DISCOUNTS = [
     *(
         of_algorithm("missing discount", "", name, old, "1.0")
-        for name, old in (("a2c", "self.config.discount"), ("ppo", "config.discount"))
+        for name, old in (("a2c", "self.config.discount"), ("ppo", "config.discount"), ("pqn", "config.discount"))
     ),
     of_algorithm("missing discount", "", "impala", "discount=self.config.discount", "discount=1.0"),
     of_algorithm("missing discount", "", "nstep-q", "self.config.discount", "1.0"),
@@ -148,6 +149,14 @@ DETACHMENTS = [
         "mse_loss(values, self.returns",
         "mse_loss(values, self.returns + values - values.detach()",
     ),
+    Mutant(
+        "missing detach",
+        "target is the value",
+        ACTION_VALUES,
+        "losses/q_learning.py",
+        "mse_loss)(values, self.targets",
+        "mse_loss)(values, self.targets + values - values.detach()",
+    ),
     of_algorithm(
         "missing detach",
         "target",
@@ -162,7 +171,7 @@ DETACHMENTS = [
 ACTIONS = "flat([rollout.actions for rollout in rollouts])"
 
 SHIFTS = [
-    Mutant("shifted row", "values", POLICIES, ROWS, VALUES, VALUES.replace("mine[:-1]", "mine[1:]")),
+    Mutant("shifted row", "values", (*POLICIES, *PQN), ROWS, VALUES, VALUES.replace("mine[:-1]", "mine[1:]")),
     Mutant("shifted row", "next values", ALL, ROWS, "following = mine[1:]", "following = mine[:-1]"),
     *(
         of_algorithm(
@@ -294,7 +303,7 @@ MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIO
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",
     "gae_lambda ignored": "the values of every lambda converge to the same fixed point",
-    "targets of PPO with a graph": "they are computed once a round, and torch raises when the second minibatch uses a "
-    "graph that the first one has freed",
+    "targets of PPO and PQN with a graph": "they are computed once a round, and torch raises when "
+    "the second minibatch uses a graph that the first one has freed",
 }
 """Faults that no result of learning shows -> why. tests/algorithms compares them with a reference, number by number."""

@@ -47,16 +47,19 @@ ALWAYS: Mapping[str, Settings] = {
     "ppo": {"algorithm.entropy_weight": 0.0, "algorithm.normalize_advantages": False},
     "impala": {"algorithm.entropy_weight": 0.0},
     "nstep-q": {"algorithm.exploration_end": 1.0, "algorithm.huber_loss": False},
+    "pqn": {"algorithm.exploration_end": 1.0, "algorithm.huber_loss": False},
 }
 """Algorithm, which is also the name of its scheme -> settings for closed forms.
 
 Action values are learned from random actions: all of them are taken equally often.
 """
+IN_MINIBATCHES = {**TABLE, "algorithm.epochs": 1, "algorithm.minibatches": 2, "collection.rollout": 6}
 IN_A_TABLE: Mapping[str, Settings] = {
     "a2c": TABLE,
-    "ppo": {**TABLE, "algorithm.epochs": 1, "algorithm.minibatches": 2, "collection.rollout": 6},
+    "ppo": IN_MINIBATCHES,
     "impala": TABLE,
     "nstep-q": {**TABLE, "algorithm.n_step": 2, "algorithm.target_interval": 1},
+    "pqn": {**IN_MINIBATCHES, "algorithm.q_lambda": 0.5},
 }
 ALGORITHMS = tuple(ALWAYS)
 POLICIES = ("a2c", "ppo", "impala")

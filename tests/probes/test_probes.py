@@ -51,8 +51,11 @@ def test_one_update_number_by_number(tmp_path: Path, algorithm: str) -> None:
 
     With x the one-hot state and a 1 for the bias, the weights move by a rate times mean((R - V(s)) x).
     """
-    whole = {"algorithm__epochs": 1, "algorithm__minibatches": 1, "algorithm__gae_lambda": 1.0}
-    own: Any = {"ppo": whole, "nstep-q": {"algorithm__n_step": 6}}
+    own: Any = {
+        "ppo": {"algorithm__minibatches": 1, "algorithm__gae_lambda": 1.0},
+        "nstep-q": {"algorithm__n_step": 6},
+        "pqn": {"algorithm__minibatches": 1, "algorithm__q_lambda": 1.0},
+    }
     changes = {"algorithm__discount": G, "collection__rollout": 6, **own.get(algorithm, {})}
     config = in_a_table(algorithm, "Countdown", 1, **changes)
     before, rate = initial(config).values.astype(float), 1.0 if algorithm in POLICIES else 2.0

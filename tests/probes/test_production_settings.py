@@ -49,7 +49,7 @@ def learn(folder: Path, algorithm: str, environment: str, placement: str, rounds
     settings = {**NETWORK, **PLACEMENTS[placement], **settings_of(changes)}
     if algorithm == "nstep-q":
         settings |= {"algorithm.n_step": 3, "algorithm.target_interval": 5}
-    if algorithm == "ppo":
+    if algorithm in ("ppo", "pqn"):
         settings |= {"algorithm.epochs": 2, "algorithm.minibatches": 2}
         rounds //= 2
     return train(folder, configure(algorithm, environment, rounds, settings))
