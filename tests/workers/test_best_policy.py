@@ -18,8 +18,9 @@ from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints
 from hive.runtime.supervisor import Outcome
 from hive.schemes import build
 from hive.testing import run_inline
-from hive.workers import Blueprint, LearnerActor, blueprint
+from hive.workers import Blueprint, LearnerActor, Recorder, blueprint
 from hive.workers.best_policy import BestPolicy
+from hive.workers.messages import Improved
 
 # 32 episodes a turn; a return of 1.0 after some 30 turns.
 BANDIT: dict[str, Any] = {"collection__envs": 4, "algorithm__learning_rate": 0.05, "run__steps": 3200}
@@ -38,10 +39,14 @@ class Collapsing(LearnerActor):
             await asyncio.sleep(0)  # so that no evaluation is skipped
 
 
-def train(folder: Path, cls: type[LearnerActor] = LearnerActor, **values: Any) -> tuple[Outcome, RunDirectory]:
+def train(
+    folder: Path, cls: type[LearnerActor] = LearnerActor, recorder: type[Recorder] = Recorder, **values: Any
+) -> tuple[Outcome, RunDirectory]:
     directory = RunDirectory.create(folder, "test")
     topology = build(config_of("small_environments:Bandit", **{**BANDIT, **values}), directory.path)
-    topology["learner"].cls = cls
+    topology["learner"].cls, topology["recorder"].cls = cls, recorder
+    if recorder is not Recorder:
+        topology["recorder"].processes = topology["learner"].processes
     return run_inline(topology, seconds=LIMIT_S), directory
 
 
@@ -79,6 +84,18 @@ def test_its_weights_are_those_of_its_turn(tmp_path: Path, values: dict[str, Any
     assert best.tensors().keys() == expected.keys()
     assert all((best.tensors()[name] == expected[name]).all() for name in expected)
     assert best.state["policy"] == saved.state["policy"]
+
+
+def test_the_weights_that_are_sent_do_not_change_afterwards(tmp_path: Path) -> None:
+    """A recorder in the learner's process receives the object itself, and the learner overwrites its blocks."""
+    sent: list[Improved] = []
+
+    class Keeping(Recorder):
+        def _compare(self, best: BestPolicy, *improved: Improved) -> None:
+            sent.extend(improved)
+
+    train(tmp_path, recorder=Keeping, run__steps=1280)
+    assert len({message.weights.tobytes() for message in sent}) == len(sent) > 5
 
 
 def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path) -> None:
