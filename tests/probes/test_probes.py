@@ -128,8 +128,12 @@ def test_the_policy_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: 
     values_are(learned, [p], 0.04)
 
 
+OTHER = pytest.param("output", marks=pytest.mark.full(reason="the other kind of deviation"))
+
+
+@pytest.mark.parametrize("deviation", ["parameter", OTHER])
 @every_policy
-def test_the_continuous_action_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str) -> None:
+def test_the_continuous_action_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str, deviation: str) -> None:
     """The mean is the target. The deviation s maximises -s^2 + w log s where s^2 = w / 2, and the value is -s^2."""
     learned = learn(
         tmp_path,
@@ -140,6 +144,7 @@ def test_the_continuous_action_that_reward_and_entropy_agree_on(tmp_path: Path, 
         algorithm__learning_rate=0.2,
         algorithm__value_loss_weight=1.0,
         algorithm__entropy_weight=0.5,
+        network__action_deviation=deviation,
     )
     means, deviations = learned.gaussians
     np.testing.assert_allclose(means, [-1.0, 1.0], atol=0.15)
