@@ -239,7 +239,7 @@ class _Foreground:
         with self._signals(), _keys() as keys:
             while self.process.poll() is None and not self.leaving:
                 self.show()
-                if select.select([sys.stdin] if keys else [], [], [], POLL_S)[0]:
+                if _has_key(keys, POLL_S):
                     self._pressed(os.read(sys.stdin.fileno(), 1))
         self.line.erase()
         if self.leaving and self.process.poll() is None:
@@ -360,6 +360,17 @@ def _inline(directory: RunDirectory, events: NewEvents) -> int:
         line.erase()
     events.show(line)
     return _report(directory, code)
+
+
+def _has_key(keys: bool, seconds: float) -> bool:
+    """Wait `seconds` for a keystroke, if there are keys at all, and return whether there is one.
+
+    With poll, because select refuses descriptors above 1023, which a process with many open files has.
+    """
+    poller = select.poll()
+    if keys:
+        poller.register(sys.stdin, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))
 
 
 def _report(directory: RunDirectory, code: int) -> int:
