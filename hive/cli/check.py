@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hive.cli.arguments import add_overrides
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
@@ -44,14 +45,7 @@ def add_check(commands: Any) -> None:
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
     check.add_argument("config", type=Path, help="a TOML file")
-    check.add_argument(
-        "-s",
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the config (repeatable)",
-    )
+    add_overrides(check)
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
     check.add_argument("--json", action="store_true", help="print one JSON object")

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.arguments import add_overrides
 from hive.cli.select_run import RUN, chosen_run
 from hive.cli.suggest import listed
 from hive.cli.tables import print_table
@@ -57,14 +58,7 @@ def add_eval(commands: Any) -> None:
     evaluate.add_argument(
         "--sample", action="store_true", help="sample actions as in training instead of taking the most likely ones"
     )
-    evaluate.add_argument(
-        "-s",
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the run's config, such as env.options.NAME (repeatable)",
-    )
+    add_overrides(evaluate, "override a key of the run's config, such as env.options.NAME (repeatable)")
     evaluate.add_argument("--json", action="store_true", help="print one JSON array")
     evaluate.set_defaults(run=run_eval)
 

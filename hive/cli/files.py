@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hive.cli.arguments import add_overrides
 from hive.cli.tables import print_table
 from hive.config import SCHEMES, TUNED, load_config, reasoned, render, template, tuned
 from hive.errors import UsageError
@@ -49,14 +50,7 @@ def add_config(commands: Any) -> None:
         epilog="example: hive config cartpole.toml -s collection.workers=4",
     )
     config.add_argument("config", type=Path, help="a TOML file")
-    config.add_argument(
-        "-s",
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the config (repeatable)",
-    )
+    add_overrides(config)
     config.add_argument("--json", action="store_true", help="print one JSON object: key -> {value, origin}")
     config.set_defaults(run=run_config)
 

@@ -83,7 +83,7 @@ def _gradient_lag(blueprint: Blueprint) -> Lag:
         share = collection.envs * collection.rollout
     else:
         share = blueprint.round_steps // blueprint.gradient_workers
-    shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # in one update
+    shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # those of an update
     steps = gradients.max_lag * share * shares // blueprint.algorithm().gradients_per_round
     settings = {'gradients.communication = "synchronous"': True}
     return _lag("gradients", gradients.max_lag, "update", steps, asynchronous, settings, config)
@@ -112,5 +112,5 @@ def lag_lines(lags: list[Lag], config: Config) -> list[str]:
 
 
 def lag_data(lags: list[Lag]) -> dict[str, Any]:
-    """Return the lags for JSON, by what they are of."""
+    """Return the lags for JSON: "rollouts" or "gradients" -> the fields of its Lag."""
     return {lag.of: dataclasses.asdict(lag) for lag in lags}

@@ -23,6 +23,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hive.cli.arguments import add_overrides
 from hive.cli.control import WaitReporter, connected, draining_actors, resume_paused
 from hive.cli.event_log import NewEvents
 from hive.cli.resume import prepare
@@ -74,14 +75,7 @@ def add_up(commands: Any) -> None:
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
     up.add_argument("--exact", action="store_true", help="with --resume: start from the last scheduled checkpoint")
     up.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
-    up.add_argument(
-        "-s",
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the config (repeatable)",
-    )
+    add_overrides(up)
     up.add_argument(
         "--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology; the same as --set run.topology=..."
     )
@@ -110,9 +104,7 @@ def add_resume(commands: Any) -> None:
     )
     resume.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
     resume.add_argument("--inline", action="store_true", help="run everything in this process, for debugging")
-    resume.add_argument(
-        "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the config (repeatable)"
-    )
+    add_overrides(resume, "change a key of the config (repeatable)")
     resume.set_defaults(run=run_resume, show_snapshots=True)
 
 

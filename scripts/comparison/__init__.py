@@ -1,1 +1,1 @@
-"""What agents learn with hive and with Stable-Baselines3, in the same tasks: the parts of `scripts/parity`."""
+"""Learning with hive and with Stable-Baselines3 compared, in the same tasks: the parts of `scripts/parity`."""

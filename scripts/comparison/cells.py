@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a cell found. mean_return: over the evaluation episodes. load: of the machine when the cell began."""
+    """The result of one cell. mean_return: over the evaluation episodes. load: of the machine when the cell began."""
 
     trainer: str
     task: str
@@ -143,7 +143,7 @@ class Running:
     load: float
 
     def result(self) -> dict[str, Any]:
-        """What an ended cell printed last. Raises BenchError if it failed."""
+        """Return the object that an ended cell printed last. Raises BenchError if it failed."""
         self.out.seek(0)
         self.err.seek(0)
         with self.out, self.err:

@@ -24,9 +24,9 @@ import numpy as np
 import hive
 from comparison.judge import judge
 
-RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # what Stable-Baselines3's A2C has
+RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # that of Stable-Baselines3's A2C
 
-WORDS = ("half", "defaults")  # of a variant, which are no keys
+WORDS = ("half", "defaults")  # words of a variant that are not config keys
 DEFAULTS = ("run.", "env.", "network.", "record.")  # the keys of a task that remain with `defaults`
 
 

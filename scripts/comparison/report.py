@@ -19,7 +19,7 @@ __all__ = ["lag_text", "text_of", "write_curves"]
 Scores = dict[str, list[float]]
 Curve = NDArray[np.float64]
 
-MEAN_POINTS = 200  # of a mean curve: more than a plot of this width shows
+MEAN_POINTS = 200  # points of a mean curve: more than a plot of this width shows
 LAG_TASKS = ("ppo-lunarlander", "ppo-halfcheetah")
 LAGS = {
     "synchronous (lag 0)": "hive:synchronous",
@@ -162,7 +162,7 @@ def mean_of(curves: Sequence[Curve], column: int) -> tuple[NDArray[np.float64], 
 
 
 def lag_text(rows: Sequence[Row]) -> str:
-    """What lag costs: return and seconds of each kind of communication. Markdown."""
+    """Return the table "What lag costs": return and seconds of each kind of communication. Markdown."""
     lines = ["| task | communication | mean return (range; seeds) | seconds, median |", "|---|---|---|---|"]
     for task in LAG_TASKS:
         for label, trainer in LAGS.items():

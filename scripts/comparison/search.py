@@ -31,7 +31,7 @@ from comparison.searches import SEARCHES, Search
 __all__ = ["main"]
 
 RESULTS = ROOT / "examples" / "results" / "search.csv"
-SEEDS = (1, 2)  # of the search itself
+SEEDS = (1, 2)  # seeds that every drawn setting is run with
 HELD_OUT = (11, 12, 13, 14, 15)  # seeds that judge the settings which the search found
 SHOWN = 5  # settings per search in a report
 NEVER = float("inf")  # steps to a goal that a run did not reach
@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run found. steps: to the goal, or to the end of the budget if `reached` is 0."""
+    """The result of one run. steps: to the goal, or to the end of the budget if `reached` is 0."""
 
     example: str
     number: int
@@ -151,7 +151,7 @@ def read_results(path: Path = RESULTS) -> list[Result]:
 
 
 def text_of(results: Sequence[Result]) -> str:
-    """The best settings of each search by the seeds of the search, and what they did with the held-out seeds."""
+    """The best settings of each search by the seeds of the search, and their steps with the held-out seeds."""
     lines: list[str] = []
     for example in SEARCHES:
         of = [row for row in results if row.example == example]

@@ -13,7 +13,7 @@ from typing import Any
 
 from comparison.hive_cell import train
 
-GOAL = "mean return"  # first words of the stop reason of a run that has reached its goal
+GOAL = "mean return"  # the stop reason of a run that has reached its goal begins so
 
 
 def run(config: Path, steps: str, seed: str, keys: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The mutants of the algorithms and of what they share. Each names the algorithms whose probes must fail."""
+"""The mutants of the algorithms and of the code they share. Each names the algorithms whose probes must fail."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ ACTION_VALUES = tuple(name for name in ALGORITHMS if name not in POLICIES)
 
 @dataclass(frozen=True)
 class Learned:
-    """What a network has learned. Axis 0 of all arrays is the state."""
+    """The values and policy that a network has learned. Axis 0 of all arrays is the state."""
 
     outputs: tuple[torch.Tensor, ...]
     """The network's: (policy, values), or (action values,)."""

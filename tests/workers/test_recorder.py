@@ -40,12 +40,16 @@ class Source(Actor):
         self.versions = versions
         self.due = due
 
+    def publish(self, version: int) -> None:
+        """Commit weights that are all `version`, with an optimizer state of zeros."""
+        self.weights.begin()[:] = version
+        self.optimizer_state.begin()[:] = 0
+        self.weights.board.seal(version)
+        self.optimizer_state.publish(version)
+
     async def run(self) -> None:
         for version in self.versions:
-            self.weights.begin()[:] = version
-            self.optimizer_state.begin()[:] = 0
-            self.weights.board.seal(version)
-            self.optimizer_state.publish(version)
+            self.publish(version)
             if version in self.due and self.weights.board.hold(0, version):
                 self.optimizer_state.board.hold(0, version)
                 await self.checkpoints.send(CheckpointDue(version, True, 10 * version, float(version)))
@@ -139,10 +143,7 @@ class Failing(Source):
 
     async def run(self) -> None:
         for version in self.versions:
-            self.weights.begin()[:] = version
-            self.optimizer_state.begin()[:] = 0
-            self.weights.board.seal(version)
-            self.optimizer_state.publish(version)
+            self.publish(version)
             values = {"episodes": 1.0, "return/mean_100": 5.0, "learner/entropy": 0.5 if version % 4 in (1, 2) else 0.0}
             await self.metrics.send(Metrics(200 * version, 1000 * version, float(version), values))
         self.end_run("all is said")
@@ -322,10 +323,7 @@ class LosesAMessage(Source):
 
     async def run(self) -> None:
         for version in self.versions:
-            self.weights.begin()[:] = version
-            self.optimizer_state.begin()[:] = 0
-            self.weights.board.seal(version)
-            self.optimizer_state.publish(version)
+            self.publish(version)
             if self.weights.board.hold(0, version):
                 assert self.optimizer_state.board.hold(0, version)
                 if version != self.versions[0]:
@@ -346,10 +344,7 @@ class HoldsNothing(Source):
 
     async def run(self) -> None:
         for version in self.versions:
-            self.weights.begin()[:] = version
-            self.optimizer_state.begin()[:] = 0
-            self.weights.board.seal(version)
-            self.optimizer_state.publish(version)
+            self.publish(version)
         await self.checkpoints.send(CheckpointDue(1, True, 10, 1.0))
         self.end_run("all is said")
 
