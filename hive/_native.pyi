@@ -385,7 +385,7 @@ class Status:
         message of the channel are notified as well; see `StatusPage.request_wake`.
         """
     def snapshot(self, index: int) -> dict[str, Any]:
-        """Return a copy of a page; hive.runtime.status.read_status types it."""
+        """Return a copy of a page; hive.runtime.memory.status.read_status types it."""
 
 class StatusPage:
     """The page of one actor, which alone writes it."""

@@ -21,12 +21,15 @@ ORDER = (
     *("algorithms", "workers", "schemes", "facades", "monitor", "cli"),
 )
 
+# The sub-packages of hive.runtime. Each may import only from those to its left.
+ROOMS = ("wire", "memory", "carriers", "actor", "topology", "process", "supervise", "run")
+
 # Third-party and system modules, and the only paths that may import them.
 PLACES = {
     "torch": ("networks/", "losses/", "approximation/", "algorithms/", "gradients/", "workers/", "facades/"),
-    "zmq": ("runtime/wire.py",),
-    "mmap": ("runtime/memory.py",),
-    "msgpack": ("runtime/messages.py",),
+    "zmq": ("runtime/wire/sockets.py",),
+    "mmap": ("runtime/memory/segments.py",),
+    "msgpack": ("runtime/wire/messages.py",),
     "gymnasium": ("envs/",),
     "textual": ("monitor/terminal.py",),
     "rich": ("monitor/terminal.py",),
@@ -73,7 +76,7 @@ def report(violations: Iterable[Violation]) -> str:
 
 
 def name_of(path: Path) -> str:
-    """`hive/runtime/wire.py` -> `hive.runtime.wire`, `hive/runtime/__init__.py` -> `hive.runtime`."""
+    """`hive/runtime/wire/sockets.py` -> `hive.runtime.wire.sockets`, `hive/runtime/__init__.py` -> `hive.runtime`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -119,7 +122,8 @@ def imports(path: Path, *, skip: tuple[str, ...] = ()) -> dict[str, int]:
 
 
 def package_of(name: str) -> str:
-    """Return `runtime` for `hive.runtime.wire`; an empty text for `hive` itself and for modules outside the order."""
+    """Return `runtime` for `hive.runtime.wire.sockets`; an empty text for `hive` itself and for modules outside the
+    order."""
     parts = name.split(".")
     return parts[1] if parts[0] == "hive" and len(parts) > 1 and parts[1] != "_native" else ""
 
@@ -149,6 +153,27 @@ def upward_imports(path: Path) -> Iterator[Violation]:
 
 def test_imports_go_downward() -> None:
     assert not report(violation for path in MODULES for violation in upward_imports(path))
+
+
+def room_of(name: str) -> str:
+    """Return `wire` for `hive.runtime.wire.sockets`; an empty text for modules outside the rooms."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["hive", "runtime"] and len(parts) > 2 else ""
+
+
+def upward_rooms(path: Path) -> Iterator[Violation]:
+    here = room_of(name_of(path))
+    if here not in ROOMS:
+        yield path, 1, f"{here} has no place in ROOMS"
+        return
+    for name, line in imports(path, skip=("TYPE_CHECKING",)).items():
+        if (target := room_of(name)) and ROOMS.index(target) > ROOMS.index(here):
+            yield path, line, f"{here} imports {name}, which lies above it"
+
+
+def test_rooms_of_the_runtime_import_downward() -> None:
+    modules = (path for path in MODULES if room_of(name_of(path)))
+    assert not report(violation for path in modules for violation in upward_rooms(path))
 
 
 def test_modules_do_not_import_in_circles() -> None:
@@ -287,7 +312,7 @@ def isort_style(name: str) -> tuple[int, list[int | str]]:
 
 
 def export_faults(path: Path) -> Iterator[Violation]:
-    if where(path) in ("__init__.py", "__main__.py"):
+    if where(path) in ("__init__.py", "__main__.py") or len(tree_of(path).body) == 1:  # only a docstring
         return
     names = exported(path)
     if names is None:

@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 from hive.cli.listing import run_without_command
 
                 sys.exit(run_without_command(known))
-            from hive.runtime.folders import sweep
+            from hive.runtime.run.folders import sweep
 
             # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
             swept = sweep() if options.command != "doctor" else []

@@ -27,8 +27,8 @@ from hive.cli.starting import new_run
 from hive.config import load_config
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary, read_jsonl
-from hive.runtime.error_location import place_in
-from hive.runtime.plan import Plan
+from hive.runtime.actor.error_location import place_in
+from hive.runtime.topology.plan import Plan
 
 __all__ = ["add_check"]
 
@@ -55,7 +55,7 @@ def add_check(commands: Any) -> None:
 def run_check(options: argparse.Namespace) -> int:
     """Run `hive check`; return the exit code. Raises HiveError for every problem that it finds."""
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
-    from hive.runtime.building import build
+    from hive.runtime.topology.building import build
 
     config = load_config(options.config, options.set)
     topology = build(config, Path("runs") / config.run.name, options.config)
@@ -79,7 +79,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 def _run_trial(config: Path, sets: list[str]) -> dict[str, Any]:
     """Run the topology inline for STEPS steps or LIMIT_S seconds. Raises the error that the run fails with."""
-    from hive.runtime.run import run_inline
+    from hive.runtime.run.execute import run_inline
 
     home, begun = os.environ.get("HIVE_HOME"), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hive-check-") as folder:

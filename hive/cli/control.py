@@ -19,7 +19,7 @@ from hive.errors import UsageError
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_run
+from hive.runtime.run.control import ControlClient, open_run
 
 __all__ = [
     "WaitReporter",

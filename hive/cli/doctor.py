@@ -39,7 +39,7 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
-from hive.runtime.folders import live_owners, socket_root
+from hive.runtime.run.folders import live_owners, socket_root
 
 __all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
 
@@ -49,7 +49,7 @@ NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetens
 OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # package -> feature that needs it
 DESCRIPTORS = 1024  # recommended limit of open files and of processes: enough for a run of a hundred actors
 MEMORY_GIB = 2.0  # recommended free memory: torch takes half a GiB per run, slots and weights need more
-SUPERVISOR = b"hive.runtime.supervise"  # module that a supervisor's process runs, as in its command line
+SUPERVISOR = b"hive.runtime.run"  # module that a supervisor's process runs, as in its command line
 DISK_GIB = 1.0  # recommended free disk space: checkpoints of a small network, and logs
 # Time for leftover processes to vanish: a fork server exits after its supervisor, once it has cleaned up, and an actor
 # that is being forked has a different parent for a moment.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from html import escape
 
-from hive.runtime.plan import Plan, PlanChannel
+from hive.runtime.topology.plan import Plan, PlanChannel
 
 __all__ = ["lines_of", "svg_of"]
 

@@ -28,7 +28,7 @@ from hive.records import (
 )
 from hive.records.documents import json_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
-from hive.runtime.control import OtherProtocol, open_run
+from hive.runtime.run.control import OtherProtocol, open_run
 
 __all__ = ["add_logs", "add_ls", "add_ps", "run_without_command"]
 

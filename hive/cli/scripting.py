@@ -115,7 +115,7 @@ def _finish(
     directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
 ) -> Summary:
     if inline:
-        from hive.runtime.run import run_inline
+        from hive.runtime.run.execute import run_inline
 
         run_inline(directory, topology)
     elif quiet:

@@ -5,7 +5,7 @@
     no RUN given    to inspect: the live runs of this user, otherwise the newest run in $HIVE_HOME
                     to control: the only live run in $HIVE_HOME; runs elsewhere are listed but never changed
 
-Live runs outside of $HIVE_HOME are found in the register of this user (hive.runtime.folders).
+Live runs outside of $HIVE_HOME are found in the register of this user (hive.runtime.run.folders).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.directory import LATEST
-from hive.runtime.folders import live_owners
+from hive.runtime.run.folders import live_owners
 
 __all__ = ["LIVE_RUN", "RUN", "chosen_run", "live_run", "live_runs", "name_from_here", "named_run", "report_swept"]
 

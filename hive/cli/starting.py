@@ -24,7 +24,7 @@ from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.native import check_native
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
-from hive.runtime.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
     "abort_start",
@@ -90,7 +90,7 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """Start the supervisor's process."""
     with (directory.logs / "supervisor.out").open("ab") as out:
-        command = [sys.executable, "-P", "-m", "hive.runtime.supervise", str(directory.path), str(directory.logs)]
+        command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path), str(directory.logs)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
 
 

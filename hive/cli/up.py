@@ -51,8 +51,8 @@ from hive.records import (
     run_state,
 )
 from hive.records.run_warnings import RunWarning
-from hive.runtime.control import ControlClient, open_run
-from hive.runtime.error_location import signal_name
+from hive.runtime.actor.error_location import signal_name
+from hive.runtime.run.control import ControlClient, open_run
 
 __all__ = ["add_resume", "add_up", "launch"]
 
@@ -324,7 +324,7 @@ def _keys() -> Iterator[bool]:
 
 def _inline(directory: RunDirectory, events: NewEvents) -> int:
     """Run everything in this process, while a thread shows the progress; return the exit code."""
-    from hive.runtime.run import run_inline
+    from hive.runtime.run.execute import run_inline
 
     line, over = StatusLine(), threading.Event()
     line.say(f"run {directory.name}  ({directory.path}), inline")

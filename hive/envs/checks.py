@@ -23,7 +23,7 @@ from hive import _native
 from hive.envs.rows import FinalObservations
 from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
-from hive.runtime.error_location import named
+from hive.runtime.actor.error_location import named
 
 __all__ = ["RESULTS", "Checks"]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.envs.spec import EnvironmentSpec, action_spec, observation_spec
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing, HiveError
-from hive.runtime.error_location import named
+from hive.runtime.actor.error_location import named
 
 if TYPE_CHECKING:
     import gymnasium

@@ -4,8 +4,8 @@
                               one collection step, and puts it into `queue`
 
 The collectors are those of every run, with the same numbers, seeds, modes and errors. They are actors of an inline
-topology (hive.runtime.inline), that is, tasks of this thread that only run while a `step` waits for them. PyTorchRL
-documents a thread that waits for remote workers; this class keeps the name but starts no thread.
+topology (hive.runtime.run.inline_run), that is, tasks of this thread that only run while a `step` waits for them.
+PyTorchRL documents a thread that waits for remote workers; this class keeps the name but starts no thread.
 
     Central, synchronous     one collector, number 0          Parallel, synchronous     rounds of all; may end early
     Central, asynchronous    the same, ahead of its weights    Parallel, asynchronous    any rollout that is ready
@@ -31,7 +31,7 @@ from hive.config import Config
 from hive.errors import TopologyError
 from hive.networks import aligned_block
 from hive.runtime import Actor, Inlet, Publication, Slot, Topology
-from hive.runtime.inline import InlineRun
+from hive.runtime.run.inline_run import InlineRun
 from hive.storage import Rollout
 from hive.workers import (
     Blueprint,

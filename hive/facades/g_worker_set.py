@@ -3,9 +3,9 @@
     set.step()     lets the topology of a run make one turn: collectors, gradient workers, learner
 
 The topology is the built-in trainer's (hive.schemes), with the set's numbers of workers and modes. Its actors are tasks
-of this thread that only run while a `step` waits for them (hive.runtime.inline). So a set is bit-identical with a run
-of the same config, except that it has no goal and continues until the caller stops. With `distribute_gradients` the
-gradient workers are replicas, which make the same updates themselves. Several processes, and recovery of killed
+of this thread that only run while a `step` waits for them (hive.runtime.run.inline_run). So a set is bit-identical with
+a run of the same config, except that it has no goal and continues until the caller stops. With `distribute_gradients`
+the gradient workers are replicas, which make the same updates themselves. Several processes, and recovery of killed
 processes, need a run. PyTorchRL documents the class.
 """
 
@@ -27,7 +27,7 @@ from hive.errors import TopologyError
 from hive.facades.collection import MAX_WORKERS, VERSIONS_KEPT, CWorkerSet
 from hive.gradients import POLICY, TOP_K, VERSION
 from hive.runtime import Actor, Bytes, Inlet, Slot, Subscription
-from hive.runtime.inline import InlineRun
+from hive.runtime.run.inline_run import InlineRun
 from hive.schemes.trainer import assemble
 from hive.workers import (
     Blueprint,

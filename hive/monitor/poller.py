@@ -1,6 +1,6 @@
 """Poll one run: a snapshot a second, from its supervisor while the run is alive and from its files afterwards.
 
-    the run is alive            the supervisor sends its status once a second (hive.runtime.control, `Watch`)
+    the run is alive            the supervisor sends its status once a second (hive.runtime.run.control, `Watch`)
     the supervisor is silent    the last snapshot with the reason, stopped or busy; training may well continue
     the run has ended           its directory (hive.monitor.replay), until the run is resumed
 
@@ -27,7 +27,7 @@ from hive.monitor.snapshot import Extras, Snapshot, snapshot_of
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = ["Poller", "poll_once"]
 

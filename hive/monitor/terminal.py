@@ -42,7 +42,7 @@ from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.view_model import MonitorState
 from hive.records import RunDirectory, find_runs
-from hive.runtime.control import open_run
+from hive.runtime.run.control import open_run
 
 __all__ = ["Monitor", "watch"]
 

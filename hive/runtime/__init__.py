@@ -2,6 +2,17 @@
 
 from hive.runtime import Actor, Inlet, Message, Outlet, Topology
 
+Each sub-package owns one part, and imports only from those above it in this list:
+
+    wire        messages, their frames, and the transports that carry frames between processes
+    memory      segments of shared memory, layouts, slots, boards, and the status pages of actors
+    carriers    how a channel moves messages between actors, and how an actor waits for them
+    actor       what users write: actors with ports, and handles to other actors
+    topology    a run described as data: groups of actors, channels, and the plan that is made of them
+    process     the processes of a run: how they are forked, and how their actors are bound and called
+    supervise   the supervisor: start, exit, repair, restart, pause and end
+    run         a whole run: its directory, stages, control socket, and the data that views show
+
 A module is imported when one of its names is first used. A command that only inspects a run therefore imports only
 the control socket.
 """
@@ -38,43 +49,43 @@ __all__ = [
     "endpoint",
 ]
 _HOMES = {
-    "Actor": "hive.runtime.actor",
-    "BUSY": "hive.runtime.status",
-    "Bytes": "hive.runtime.memory",
-    "ChannelFull": "hive.runtime.channels",
-    "Group": "hive.runtime.topology",
-    "Handle": "hive.runtime.actor",
-    "Inlet": "hive.runtime.ports",
-    "Layout": "hive.runtime.memory",
-    "Message": "hive.runtime.messages",
-    "Outlet": "hive.runtime.ports",
-    "Plan": "hive.runtime.plan",
-    "PortRef": "hive.runtime.topology",
-    "Publication": "hive.runtime.ports",
-    "RUNTIME": "hive.runtime.status",
-    "Shape": "hive.runtime.arrays",
-    "SlabReceiver": "hive.runtime.slabs",
-    "Slot": "hive.runtime.slabs",
-    "Status": "hive.runtime.status",
-    "Subscription": "hive.runtime.ports",
-    "Topology": "hive.runtime.topology",
-    "Tree": "hive.runtime.messages",
-    "WAIT_IN": "hive.runtime.status",
-    "WAIT_OUT": "hive.runtime.status",
-    "endpoint": "hive.runtime.actor",
+    "Actor": "hive.runtime.actor.actor",
+    "BUSY": "hive.runtime.memory.status",
+    "Bytes": "hive.runtime.memory.segments",
+    "ChannelFull": "hive.runtime.carriers.messages",
+    "Group": "hive.runtime.topology.topology",
+    "Handle": "hive.runtime.actor.actor",
+    "Inlet": "hive.runtime.actor.ports",
+    "Layout": "hive.runtime.memory.segments",
+    "Message": "hive.runtime.wire.messages",
+    "Outlet": "hive.runtime.actor.ports",
+    "Plan": "hive.runtime.topology.plan",
+    "PortRef": "hive.runtime.topology.topology",
+    "Publication": "hive.runtime.actor.ports",
+    "RUNTIME": "hive.runtime.memory.status",
+    "Shape": "hive.runtime.wire.arrays",
+    "SlabReceiver": "hive.runtime.carriers.slots",
+    "Slot": "hive.runtime.carriers.slots",
+    "Status": "hive.runtime.memory.status",
+    "Subscription": "hive.runtime.actor.ports",
+    "Topology": "hive.runtime.topology.topology",
+    "Tree": "hive.runtime.wire.messages",
+    "WAIT_IN": "hive.runtime.memory.status",
+    "WAIT_OUT": "hive.runtime.memory.status",
+    "endpoint": "hive.runtime.actor.actor",
 }
 
 if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers and editors
-    from hive.runtime.actor import Actor, Handle, endpoint
-    from hive.runtime.arrays import Shape
-    from hive.runtime.channels import ChannelFull
-    from hive.runtime.memory import Bytes, Layout
-    from hive.runtime.messages import Message, Tree
-    from hive.runtime.plan import Plan
-    from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-    from hive.runtime.slabs import SlabReceiver, Slot
-    from hive.runtime.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
-    from hive.runtime.topology import Group, PortRef, Topology
+    from hive.runtime.actor.actor import Actor, Handle, endpoint
+    from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
+    from hive.runtime.carriers.messages import ChannelFull
+    from hive.runtime.carriers.slots import SlabReceiver, Slot
+    from hive.runtime.memory.segments import Bytes, Layout
+    from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+    from hive.runtime.topology.plan import Plan
+    from hive.runtime.topology.topology import Group, PortRef, Topology
+    from hive.runtime.wire.arrays import Shape
+    from hive.runtime.wire.messages import Message, Tree
 else:
 
     def __getattr__(name: str) -> Any:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from hive.runtime import Actor, Inlet, Layout, Outlet, Publication, Subscription, Topology
-from hive.runtime.outcome import Journal
-from hive.runtime.ports import ports_of
-from hive.runtime.supervisor import Supervisor
+from hive.runtime.actor.ports import ports_of
+from hive.runtime.supervise.outcome import Journal
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.testing.inline import run_inline
 
 __all__ = ["ActorResult", "run_actor"]

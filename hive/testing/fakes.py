@@ -19,15 +19,15 @@ from typing import Literal
 import numpy as np
 
 from hive import _native
-from hive.runtime.batches import batch_length
-from hive.runtime.memory import PAGE, Bytes, aligned
-from hive.runtime.messages import Frames, decode
-from hive.runtime.plan import Plan
-from hive.runtime.processes import SharedMemory
-from hive.runtime.protocol import NODE_TYPES, Deliver
-from hive.runtime.status import PAGE_BYTES
-from hive.runtime.transport import Receive
-from hive.runtime.views import Views
+from hive.runtime.memory.segments import PAGE, Bytes, aligned
+from hive.runtime.memory.status import PAGE_BYTES
+from hive.runtime.process.processes import SharedMemory
+from hive.runtime.process.views import Views
+from hive.runtime.topology.plan import Plan
+from hive.runtime.wire.batches import batch_length
+from hive.runtime.wire.messages import Frames, decode
+from hive.runtime.wire.protocol import NODE_TYPES, Deliver
+from hive.runtime.wire.transport import Receive
 from hive.testing.simulated_process import SimulatedLoop, current_process
 
 __all__ = ["At", "DyingBoard", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]

@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Callable
 
 from hive.clock import VirtualClock, VirtualLoop
-from hive.runtime.inline import InlineRun
-from hive.runtime.membership import Settings
-from hive.runtime.outcome import Outcome
-from hive.runtime.supervisor import Supervisor
-from hive.runtime.topology import Topology
+from hive.runtime.run.inline_run import InlineRun
+from hive.runtime.supervise.membership import Settings
+from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.supervise.supervisor import Supervisor
+from hive.runtime.topology.topology import Topology
 
 __all__ = ["run_inline"]
 

@@ -30,17 +30,17 @@ from typing import NoReturn
 
 from hive import _native
 from hive.clock import VirtualClock
-from hive.runtime.accounting import channel_accounts, holds
-from hive.runtime.membership import Settings
-from hive.runtime.memory import BoardView, SlabView
-from hive.runtime.messages import Tree
-from hive.runtime.node import Node, NodeContext
-from hive.runtime.outcome import Journal, Outcome
-from hive.runtime.plan import Plan, PlanChannel
-from hive.runtime.processes import Exit, OnExit, StartLost
-from hive.runtime.supervisor import Supervisor
-from hive.runtime.topology import Topology
-from hive.runtime.views import Views
+from hive.runtime.memory.segments import BoardView, SlabView
+from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.processes import Exit, OnExit, StartLost
+from hive.runtime.process.views import Views
+from hive.runtime.supervise.accounting import channel_accounts, holds
+from hive.runtime.supervise.membership import Settings
+from hive.runtime.supervise.outcome import Journal, Outcome
+from hive.runtime.supervise.supervisor import Supervisor
+from hive.runtime.topology.plan import Plan, PlanChannel
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.messages import Tree
 from hive.testing.fakes import (
     At,
     DyingBoard,

@@ -35,7 +35,7 @@ from hive.networks import (
 )
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
-from hive.runtime.arrays import MAX_ARRAY_BYTES
+from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.storage import Purpose, final_capacity, rollout_layout, stream_seed
 from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator

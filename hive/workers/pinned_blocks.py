@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from hive.errors import VersionGone
 from hive.runtime import Inlet, Message, Subscription
-from hive.runtime.memory import Bytes
+from hive.runtime.memory.segments import Bytes
 
 __all__ = ["held_block", "next_due"]
 

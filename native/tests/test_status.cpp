@@ -148,7 +148,7 @@ struct Pool {
     }
   }
 
-  // As hive.runtime.waiting.Waiter.until does it.
+  // As hive.runtime.carriers.waiting.Waiter.until does it.
   bool next(int me, std::minstd_rand& random) {
     if (take()) return true;
     Page& page = *pages[me];

@@ -42,7 +42,7 @@ from benchmarks.programs import START_S, BenchError
 from benchmarks.timed_learner import BORN, CHECKPOINT, PUBLISH, SETUP, TIMES, TURN, UNIT, Record, records_in
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_jsonl
-from hive.runtime.control import ControlClient
+from hive.runtime.run.control import ControlClient
 
 __all__ = ["KINDS", "PARAMETERS", "Kind", "config_of", "figures_of", "incarnations", "measure_checkpoints"]
 

@@ -46,7 +46,7 @@ import psutil
 from benchmarks.programs import START_S, BenchError, tail
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.run.control import ControlClient, open_control
 
 __all__ = [
     "END_S",

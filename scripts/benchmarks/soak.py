@@ -30,7 +30,7 @@ from benchmarks.programs import START_S, BenchError, tail
 from benchmarks.soak_figures import Measured, Sample, document_of, failures_of, kilobytes, text_of
 from hive.errors import HiveError
 from hive.records import RunDirectory, Summary, read_run_facts
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.run.control import ControlClient, open_control
 
 __all__ = ["main", "parser", "sampled", "soak"]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from hive.errors import HiveError
 from hive.records import RunDirectory, RunFacts, is_alive, read_run_facts
-from hive.runtime.control import open_control
+from hive.runtime.run.control import open_control
 
 __all__ = ["ChaosError", "Sandbox", "segments_of", "users_of"]
 

@@ -30,7 +30,7 @@ from chaotic.strikes import Rhythm, Strike, Victim, victims_of
 from chaotic.watched import Watched, results_of
 from hive.errors import UsageError
 from hive.records import RunDirectory, is_alive
-from hive.runtime.stacks import read_stacks
+from hive.runtime.process.stacks import read_stacks
 
 __all__ = ["Limits", "Observation", "Trial", "pidfd_of"]
 

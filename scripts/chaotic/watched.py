@@ -19,9 +19,9 @@ from hive import _native
 from hive.errors import HiveError, UsageError
 from hive.records import RunDirectory, is_alive, read_run_facts
 from hive.records.documents import parse_object
-from hive.runtime.control import ControlClient, open_control
-from hive.runtime.memory import Segment
-from hive.runtime.status import ActorStatus, read_status
+from hive.runtime.memory.segments import Segment
+from hive.runtime.memory.status import ActorStatus, read_status
+from hive.runtime.run.control import ControlClient, open_control
 
 __all__ = ["Events", "Pages", "Watched", "results_of"]
 

@@ -28,7 +28,7 @@ from hive.envs import Discrete
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
-from hive.runtime.ending import LAST_TRIES
+from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble
 from hive.storage import LENGTH, Rollout, rollout_layout
 from hive.storage import VERSION as ROLLOUT_VERSION

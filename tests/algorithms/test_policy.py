@@ -282,7 +282,7 @@ def test_it_loads_nothing_that_trains(tmp_path: Path) -> None:
         "import sys, hive\n"
         f"policy = hive.load({str(saved(tmp_path)[0])!r})\n"
         "print(policy([0.0, 0.0, 0.0]))\n"
-        "loaded = [n for n in ('gymnasium', 'zmq', 'hive.workers', 'hive.schemes', 'hive.runtime.supervisor')"
+        "loaded = [n for n in ('gymnasium', 'zmq', 'hive.workers', 'hive.schemes', 'hive.runtime.supervise.supervisor')"
         " if n in sys.modules]\n"
         "assert not loaded, loaded\n"
     )

@@ -16,7 +16,7 @@ import pytest
 from hive.cli import main
 from hive.config import load_config, render
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, write_run_facts
-from hive.runtime.control import PROTOCOL
+from hive.runtime.run.control import PROTOCOL
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "monitor")]  # fake_process, canned_status
 

@@ -19,8 +19,8 @@ from canned_status import account, actor, status, warned
 from hive.cli import doctor
 from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
 from hive.records import write_checkpoint
-from hive.runtime import control_server
-from hive.runtime.folders import make_socket_folder, socket_root
+from hive.runtime.run import control_server
+from hive.runtime.run.folders import make_socket_folder, socket_root
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -141,7 +141,7 @@ def test_a_process_that_is_being_forked_is_not_a_leftover(place: Place, monkeypa
 
 
 def test_a_run_with_another_socket_folder_is_not_a_leftover(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.supervise"]
+    stand_in = [sys.executable, "-P", "-c", "import sys; print(); sys.stdin.read()", "hive.runtime.run"]
     with subprocess.Popen(stand_in, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()

@@ -12,7 +12,7 @@ import hive.schemes
 from hive.cli.drawing import svg_of
 from hive.config import load_config
 from hive.runtime import Actor, Inlet, Message, Outlet, Topology
-from hive.runtime.plan import Plan
+from hive.runtime.topology.plan import Plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 

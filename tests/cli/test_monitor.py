@@ -11,7 +11,7 @@ import pytest
 from canned_runs import trainer
 
 from hive.cli import monitor
-from hive.runtime import control_server
+from hive.runtime.run import control_server
 
 if TYPE_CHECKING:
     from conftest import Place

@@ -14,8 +14,8 @@ from canned_status import status
 from hive.cli.select_run import _age, chosen_run, live_run, live_runs, name_from_here, named_run, report_swept
 from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
-from hive.runtime.control import PROTOCOL
-from hive.runtime.folders import make_socket_folder
+from hive.runtime.run.control import PROTOCOL
+from hive.runtime.run.folders import make_socket_folder
 
 if TYPE_CHECKING:
     from conftest import Place

@@ -13,7 +13,7 @@ from fake_process import FakeProcess, fail, interrupt, nothing
 from hive.cli.starting import abort_start, clear_failure, connect, deferred_interrupts, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
-from hive.runtime.control import PROTOCOL, OtherProtocol
+from hive.runtime.run.control import PROTOCOL, OtherProtocol
 
 if TYPE_CHECKING:
     from conftest import Place

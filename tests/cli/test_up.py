@@ -91,7 +91,7 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
         place.end(directory, state="stopped")
         return 0
 
-    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
     assert place.hive("resume", "cartpole-1", "--inline").code == 0
 
 
@@ -512,7 +512,7 @@ def test_inline_runs_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
         place.end(directory, mean_return_100=None)
         return 0
 
-    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
     done = place.hive("up", place.config(), "--inline")
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
@@ -529,7 +529,7 @@ def test_inline_that_fails(place: Place, monkeypatch: pytest.MonkeyPatch, error:
     def run_inline(directory: RunDirectory) -> int:
         raise error
 
-    monkeypatch.setattr("hive.runtime.run.run_inline", run_inline)
+    monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
     done = place.hive("up", place.config(), "--inline")
     assert done.code == error.exit_code
     assert done.err.endswith(f"error: {error}\n")

@@ -14,7 +14,7 @@ from small_trainer import LIMIT_S, config_of
 
 from hive.facades import CWorkerSet, GWorker, GWorkerSet, Snapshot
 from hive.records import RunDirectory
-from hive.runtime.outcome import Outcome
+from hive.runtime.supervise.outcome import Outcome
 from hive.schemes.trainer import assemble
 from hive.testing import run_inline
 from hive.workers import Blueprint

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 import hive
-from hive.runtime import fork_server
+from hive.runtime.process import fork_server
 
 
 class Number(hive.Message):

@@ -19,7 +19,7 @@ from hive.errors import UsageError
 from hive.monitor import ActorRow, Snapshot
 from hive.monitor.poller import Poller
 from hive.records import RunDirectory, read_run_facts
-from hive.runtime.control import open_control
+from hive.runtime.run.control import open_control
 
 if TYPE_CHECKING:
     from conftest import House

@@ -13,8 +13,8 @@ import pytest
 
 from hive.config import load_config, render
 from hive.records import RunDirectory, checkpoint_at, read_run_facts, write_bytes
-from hive.runtime.control import ControlClient, open_control
-from hive.runtime.run import run_inline
+from hive.runtime.run.control import ControlClient, open_control
+from hive.runtime.run.execute import run_inline
 
 if TYPE_CHECKING:
     from conftest import House

@@ -18,7 +18,7 @@ import pytest
 
 from hive.config import load_config, render
 from hive.records import RunDirectory, write_bytes
-from hive.runtime.run import run_inline
+from hive.runtime.run.execute import run_inline
 
 if TYPE_CHECKING:
     from conftest import House

@@ -19,7 +19,7 @@ import pytest
 
 from hive.records import read_run_facts
 from hive.records.directory import RunDirectory
-from hive.runtime.control import ControlClient, open_control
+from hive.runtime.run.control import ControlClient, open_control
 
 if TYPE_CHECKING:
     from conftest import House

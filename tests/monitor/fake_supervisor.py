@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.errors import UsageError
-from hive.runtime.control import control_path
-from hive.runtime.control_server import ControlServer
+from hive.runtime.run.control import control_path
+from hive.runtime.run.control_server import ControlServer
 
 
 class _Asked:

@@ -20,8 +20,8 @@ from hive.errors import UsageError
 from hive.monitor import poller as module
 from hive.monitor.poller import RETURNS, Poller, poll_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, read_run_facts, write_run_facts
-from hive.runtime import control_server
-from hive.runtime.control import PROTOCOL, OtherProtocol, control_path
+from hive.runtime.run import control_server
+from hive.runtime.run.control import PROTOCOL, OtherProtocol, control_path
 
 
 @pytest.fixture

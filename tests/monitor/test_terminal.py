@@ -18,8 +18,8 @@ from hive.monitor.drawing import __all__ as drawing_names
 from hive.monitor.poller import Poller
 from hive.monitor.terminal import STYLES, Monitor, NewSnapshot
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
-from hive.runtime import control_server
-from hive.runtime.control import PROTOCOL
+from hive.runtime.run import control_server
+from hive.runtime.run.control import PROTOCOL
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from hive.clock import VirtualClock, VirtualLoop
 from hive.errors import ActorFailed
-from hive.runtime.accounting import holds
-from hive.runtime.actor import Actor
-from hive.runtime.membership import Settings
-from hive.runtime.outcome import CrashReport, Journal, Outcome
-from hive.runtime.processes import InlineProcesses, SharedMemory
-from hive.runtime.supervisor import Supervisor
-from hive.runtime.topology import Topology
-from hive.runtime.transport import MemoryTransport
+from hive.runtime.actor.actor import Actor
+from hive.runtime.process.processes import InlineProcesses, SharedMemory
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.membership import Settings
+from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
+from hive.runtime.supervise.supervisor import Supervisor
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.transport import MemoryTransport
 
 ADDRESS = "memory://inline/supervisor"
 

@@ -14,8 +14,8 @@ from small_trainer import LIMIT_S, config_of
 from hive.config import Config
 from hive.records import RunDirectory, read_jsonl
 from hive.runtime import Topology
-from hive.runtime.accounting import holds
-from hive.runtime.supervisor import Outcome
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.supervisor import Outcome
 from hive.schemes import build
 from hive.testing import run_inline
 

@@ -9,7 +9,7 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.records import RunDirectory, read_jsonl
-from hive.runtime.supervisor import Outcome
+from hive.runtime.supervise.supervisor import Outcome
 from hive.schemes import a2c, build
 from hive.testing import run_inline
 

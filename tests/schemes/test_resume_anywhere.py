@@ -14,8 +14,8 @@ from small_runs import modes
 from small_trainer import LIMIT_S, config_of
 
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, write_json
-from hive.runtime.outcome import Outcome
-from hive.runtime.supervisor import Supervisor
+from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
 from hive.workers import Blueprint

@@ -11,8 +11,8 @@ from small_trainer import LIMIT_S, config_of
 from hive.config import SCHEMES, render
 from hive.errors import ConfigError, RecordError, TopologyError
 from hive.records import RunDirectory
-from hive.runtime.status import read_status
-from hive.runtime.supervisor import Supervisor
+from hive.runtime.memory.status import read_status
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.schemes import build, load
 from hive.testing import run_inline
 

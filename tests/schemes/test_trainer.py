@@ -10,7 +10,7 @@ from small_trainer import config_of
 
 from hive.errors import EnvironmentMissing, TopologyError
 from hive.runtime import Plan, Topology
-from hive.runtime.plan import PlanChannel, PlanSegment
+from hive.runtime.topology.plan import PlanChannel, PlanSegment
 from hive.schemes.trainer import trainer
 from hive.workers import RESULTS, Blueprint
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from hive import _native
-from hive.runtime.actor import Actor
-from hive.runtime.memory import PAGE, REASONS, Bytes, Layout, SlabPlan
-from hive.runtime.messages import Frames, Message, encode
-from hive.runtime.plan import Plan
-from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
-from hive.runtime.topology import Topology
+from hive.runtime.actor.actor import Actor
+from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
+from hive.runtime.memory.segments import PAGE, REASONS, Bytes, Layout, SlabPlan
+from hive.runtime.topology.plan import Plan
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.messages import Frames, Message, encode
+from hive.runtime.wire.protocol import Ack, Deliver, Drain, Hello, Left, Notify, RunOver
 from hive.testing.fakes import DyingPage, DyingSlab, Faults, LocalMemory, Pages, SimulatedTransport
 from hive.testing.simulated_process import Killed, SimulatedLoop, SimulatedProcess
 

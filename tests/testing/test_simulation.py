@@ -12,16 +12,16 @@ import pytest
 
 from hive import _native
 from hive.errors import ActorFailed
-from hive.runtime.accounting import holds
-from hive.runtime.actor import Actor, Handle, endpoint
-from hive.runtime.channels import _Consumer
-from hive.runtime.membership import Settings
-from hive.runtime.memory import Layout, SlabView
-from hive.runtime.messages import Message
-from hive.runtime.ports import Inlet, Outlet, Publication, Subscription
-from hive.runtime.topology import Topology
-from hive.runtime.waiting import RESCAN_S
-from hive.runtime.watchdog import WATCH_S
+from hive.runtime.actor.actor import Actor, Handle, endpoint
+from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
+from hive.runtime.carriers.messages import _Consumer
+from hive.runtime.carriers.waiting import RESCAN_S
+from hive.runtime.memory.segments import Layout, SlabView
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.membership import Settings
+from hive.runtime.supervise.watchdog import WATCH_S
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.messages import Message
 from hive.testing import At, Faults, Simulation, simulate
 from hive.testing.fakes import DyingPage
 from hive.testing.simulated_process import current_process

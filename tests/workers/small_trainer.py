@@ -15,7 +15,7 @@ from hive import _native
 from hive.config import Config, load_config
 from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout, aligned_block
 from hive.runtime import Layout, Status
-from hive.runtime.status import PAGE_BYTES, ActorStatus, read_status
+from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker, Learner
 from hive.workers.learner import Count, LearnerStep, mean_return
 

@@ -21,9 +21,9 @@ from hive.networks import aligned_block
 from hive.records import RunDirectory, read_jsonl, read_nan_dump
 from hive.records.weights import load_weights
 from hive.runtime import Topology
-from hive.runtime.accounting import holds
-from hive.runtime.status import read_status
-from hive.runtime.supervisor import Journal, Outcome, Supervisor
+from hive.runtime.memory.status import read_status
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
 from hive.storage import Rollout
 from hive.testing import run_inline
@@ -452,7 +452,7 @@ def lose_a_rollout(supervisor: Supervisor, *, of_both: bool) -> None:
 
     That of collector-1 is there and unclaimed if `of_both`, else yet to be made.
     """
-    from hive.runtime.memory import REASONS
+    from hive.runtime.memory.segments import REASONS
 
     dead = (2, 255)  # gradient-worker-0, of an incarnation that never was
     for producer in range(1 + of_both):

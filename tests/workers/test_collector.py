@@ -17,8 +17,8 @@ from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_
 from hive.envs import ObservationSpec, StepRow
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
-from hive.runtime.diagnostics import ENVIRONMENT
-from hive.runtime.status import BUSY, RUNTIME
+from hive.runtime.memory.status import BUSY, RUNTIME
+from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.storage import FINALS, LENGTH, VERSION, Purpose, Rollout, stream, stream_seeds
 from hive.workers import Blueprint, Collector
 from hive.workers.collector import PREPARED_SLOTS

@@ -15,8 +15,8 @@ from small_trainer import Page, config_of, weights_of
 from hive.envs import ObservationSpec, StepRow
 from hive.errors import EnvironmentFailed
 from hive.networks import Categorical
-from hive.runtime.diagnostics import ENVIRONMENT
-from hive.runtime.status import BUSY, RUNTIME
+from hive.runtime.memory.status import BUSY, RUNTIME
+from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.storage import Purpose, stream_seeds
 from hive.workers import Blueprint, Evaluation, EvaluationDue, Evaluator
 

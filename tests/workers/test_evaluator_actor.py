@@ -15,9 +15,9 @@ from small_trainer import LIMIT_S, config_of, weights_of
 from hive.config import Config
 from hive.records import RunDirectory, list_checkpoints, read_jsonl
 from hive.runtime import Actor, Inlet, Topology
-from hive.runtime.accounting import holds
-from hive.runtime.status import read_status
-from hive.runtime.supervisor import Journal, Outcome, Supervisor
+from hive.runtime.memory.status import read_status
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, EvaluationDue, LearnerActor

@@ -26,7 +26,7 @@ from hive.errors import NetworkError
 from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, gradient_layout
 from hive.losses import VALUE_FIT
 from hive.networks import aligned_block
-from hive.runtime.status import BUSY, RUNTIME
+from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.storage import Rollout
 from hive.workers import Blueprint, GWorker
 

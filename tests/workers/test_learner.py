@@ -32,7 +32,7 @@ from hive.gradients import (
     gradient_layout,
 )
 from hive.networks import aligned_block
-from hive.runtime.status import BUSY, RUNTIME
+from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.workers import Learner
 from hive.workers.learner import (
     RETURNS_KEPT,

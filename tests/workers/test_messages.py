@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hive.errors import WireError
-from hive.runtime.messages import decode, encode, type_set
+from hive.runtime.wire.messages import decode, encode, type_set
 from hive.workers import Gradient, Metrics, OptimizerState, RolloutReady, Weights
 
 ALL = type_set([RolloutReady, Gradient, Weights, OptimizerState, Metrics])

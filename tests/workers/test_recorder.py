@@ -16,7 +16,7 @@ from hive.records import RunDirectory, best_policy, newest_checkpoint, read_json
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Outlet, Publication, Topology
-from hive.runtime.supervisor import Journal, Outcome, Supervisor
+from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.workers.learner import Count

@@ -17,10 +17,10 @@ from hive.clock import RealClock
 from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear
 from hive.networks import aligned_block
 from hive.runtime import Layout, Slot
-from hive.runtime.boards import BoardReader, BoardWriter
-from hive.runtime.memory import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
-from hive.runtime.slabs import SlabReceiver, SlabSender
-from hive.runtime.waiting import Waiter
+from hive.runtime.carriers.boards import BoardReader, BoardWriter
+from hive.runtime.carriers.slots import SlabReceiver, SlabSender
+from hive.runtime.carriers.waiting import Waiter
+from hive.runtime.memory.segments import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
 from hive.workers import Blueprint, Gradient, GradientWorkerActor, LearnerActor, Metrics, RolloutReady
 from hive.workers.learner import Count
 

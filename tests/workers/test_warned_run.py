@@ -10,8 +10,8 @@ from small_trainer import config_of
 from hive.config import render
 from hive.monitor.poller import poll_once
 from hive.records import RunDirectory, Summary, read_jsonl, write_bytes
-from hive.runtime.live_run import LiveRun
-from hive.runtime.run import run_inline
+from hive.runtime.run.execute import run_inline
+from hive.runtime.run.live_run import LiveRun
 
 
 def test_a_run_without_any_update_fails_and_says_why(tmp_path: Path) -> None:

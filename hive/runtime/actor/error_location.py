@@ -1,0 +1,76 @@
+"""Find the line of user code that raised an error, or that is being executed.
+
+    mine.py:7     the innermost line that belongs neither to hive nor to a library; a line of an installed package is
+                  reported only if there is no other
+
+For a process that a signal killed, `signal_name` is all that is known.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["HIVE", "describe", "named", "place_in", "place_of", "signal_name"]
+
+HIVE = f"{Path(__file__).parents[2]}{os.sep}"
+STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
+TEXT_CHARACTERS = 4_000  # maximum characters of an error's text, far below the limit of a message
+TRACE_CHARACTERS = 100_000  # last characters of a traceback: the end of a deep recursion names the error
+DEPENDENCIES = ("gymnasium", "numpy", "torch")  # packages that hive installs: the caller of their line made the mistake
+
+
+def place_of(error: BaseException) -> str:
+    """Return the line of user code that raised `error`, as `mine.py:7`; "" if all lines belong to hive or libraries."""
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno or 1))
+    return _last_foreign(lines)
+
+
+def place_in(frame: FrameType) -> str:
+    """Return the line of user code that `frame`, the innermost of its thread, is executing; "" as in `place_of`."""
+    return _last_foreign([(at.f_code.co_filename, line) for at, line in traceback.walk_stack(frame)][::-1])
+
+
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """Return the type, text and traceback of an error, shortened to fit a message."""
+    text = str(error) or type(error).__name__
+    return type(error).__name__, text[:TEXT_CHARACTERS], "".join(traceback.format_exception(error))[-TRACE_CHARACTERS:]
+
+
+def named(error: BaseException) -> str:
+    """Describe an error with its line of user code: `KeyError: 'mine' (mine.py:7)`."""
+    what, place = f"{type(error).__name__}: {error}".removesuffix(": "), place_of(error)
+    return f"{what} ({place})" if place else what
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, `SIGKILL`, or `signal 40` for the real-time signals, most of which have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_foreign(lines: Sequence[tuple[str, int]]) -> str:
+    file, line = max(reversed(lines), key=lambda at: _foreign(at[0]), default=("", 0))
+    if not _foreign(file):
+        return ""
+    path, here = Path(file), Path.cwd()
+    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+
+
+def _foreign(file: str) -> int:
+    """Rank a source file: 2 user code, 1 a package that the user installed, 0 hive, its dependencies and Python."""
+    if not file or file.startswith(("<", HIVE)):
+        return 0
+    _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
+    if package:
+        return int(package.partition(os.sep)[0] not in DEPENDENCIES)
+    return 0 if file.startswith(STANDARD_LIBRARY) else 2

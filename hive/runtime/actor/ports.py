@@ -1,0 +1,274 @@
+"""Ports declare the messages that an actor's class sends and receives.
+
+    class Doubler(hive.Actor):
+        numbers = hive.Inlet(Number)
+        doubled = hive.Outlet(Number)
+
+On the class a port is a declaration. When the actor is built inside its process, each declaration becomes a bound
+port of the instance: `self.doubled.send(...)`. The connection in the topology determines its carrier:
+
+    carrier     used for                           sender                      receiver
+    slab        messages of one fixed layout       reserve / commit, send      claim / retire, receive
+    message     everything else                    send                        receive
+    board       Publication -> Subscription        begin / publish             pin / unpin
+
+Every method of a port that is not connected, or not bound yet, raises TopologyError.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+
+from hive.errors import TopologyError
+from hive.runtime.carriers.messages import Pattern, WhenFull
+from hive.runtime.wire.batches import MAX_BATCH
+from hive.runtime.wire.messages import Message
+
+if TYPE_CHECKING:
+    from hive.runtime.carriers.boards import BoardReader, BoardWriter
+    from hive.runtime.carriers.messages import MessageReceiver, MessageSender
+    from hive.runtime.carriers.slots import SlabReceiver, SlabSender, Slot
+    from hive.runtime.memory.segments import Arrays, Bytes
+
+__all__ = ["Inlet", "Outlet", "Port", "Publication", "Subscription", "ports_of"]
+
+M = TypeVar("M", bound=Message)
+P = TypeVar("P", bound="Port[Any]")
+
+
+class Port(Generic[M]):
+    """Base of all ports. `message` is the message type; `line` is the bound sender or receiver, None before.
+
+    Raises TopologyError for a type that is not a Message.
+    """
+
+    direction = ""
+
+    def __init__(self, message: type[M], *, optional: bool = False) -> None:
+        if not (isinstance(message, type) and issubclass(message, Message)):
+            raise TopologyError(f"a port carries a hive.Message class, not {message!r}")
+        self.message = message
+        self.optional = optional
+        self.name = ""
+        self.line: Any = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def bind(self: P, line: Any) -> P:
+        """Return a copy of this declaration that sends or receives through `line`."""
+        bound = copy.copy(self)
+        bound.line = line
+        return bound
+
+    @property
+    def connected(self) -> bool:
+        """Whether the port is bound to a channel."""
+        return self.line is not None
+
+    def _line(self) -> Any:
+        if self.line is None:
+            raise TopologyError(
+                f"port `{self.name}` is not connected",
+                hint="connect it in the topology function; ports work in setup() and run(), not in that function",
+            )
+        return self.line
+
+
+class Outlet(Port[M]):
+    """Sends messages: with pattern "balance" each to the least loaded consumer, with "broadcast" each to all consumers.
+
+    `when_full`: "wait" (default of balance), "drop_oldest" (default of broadcast, counted per consumer) or "fail".
+    Raises TopologyError for an unknown pattern or `when_full`.
+    """
+
+    direction = "out"
+
+    def __init__(
+        self,
+        message: type[M],
+        *,
+        pattern: Pattern = "balance",
+        when_full: WhenFull | None = None,
+        optional: bool = False,
+    ) -> None:
+        super().__init__(message, optional=optional)
+        if pattern not in get_args(Pattern) or when_full not in (None, *get_args(WhenFull)):
+            raise TopologyError(
+                f"invalid outlet: pattern={pattern!r}, when_full={when_full!r}",
+                hint=f"patterns: {', '.join(get_args(Pattern))}; when_full: {', '.join(get_args(WhenFull))}",
+            )
+        self.pattern: Pattern = pattern
+        self.when_full: WhenFull = when_full or ("wait" if pattern == "balance" else "drop_oldest")
+
+    async def send(self, message: M) -> None:
+        """Send one message. In a full channel it waits, drops the oldest or raises ChannelFull, as `when_full` says.
+
+        Raises TopologyError for a message of another type than the port's.
+        """
+        await self.send_many((message,))
+
+    async def send_many(self, messages: Sequence[M]) -> None:
+        """Send messages in order, as many at once as there is room for: a tenth of the cost per message of `send`."""
+        line: MessageSender | SlabSender = self._line()
+        for message in messages:
+            if not isinstance(message, self.message):
+                raise TopologyError(
+                    f"port `{self.name}` carries {self.message.__name__}, not {type(message).__name__}",
+                    hint=f"send a {self.message.__name__}, or declare the port with another message",
+                )
+        await line.send_many(messages)
+
+    def reserve(self) -> Awaitable[Slot]:
+        """Slab only: reserve a free slot, to write it in place; waits for one."""
+        line: SlabSender = self._line()
+        return line.reserve()
+
+    def commit(self, slot: Slot) -> int:
+        """Slab only: hand the slot to the consumers; return its sequence."""
+        line: SlabSender = self._line()
+        return line.commit(slot)
+
+    def committed(self, sequence: int) -> int:
+        """Slab only: count the actors of this group that have committed their message `sequence`."""
+        line: SlabSender = self._line()
+        return line.committed(sequence)
+
+    async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
+        """Slab with `shared` only: return the arrays, in place, of messages of this group; waits until all are
+        committed.
+
+        `which`: (position in the group, sequence) of each message.
+        """
+        line: SlabSender = self._line()
+        return await line.peek(which)
+
+    @property
+    def produced(self) -> int:
+        """Slab only: the number of messages committed by this producer, in all its incarnations."""
+        line: SlabSender = self._line()
+        return line.produced
+
+
+class Inlet(Port[M]):
+    """Receives messages: `await inlet.receive()` or `async for message in inlet`."""
+
+    direction = "in"
+
+    async def receive(self) -> M:
+        """Return the next message; waits for it."""
+        line: MessageReceiver | SlabReceiver = self._line()
+        return await line.receive()  # type: ignore[return-value]
+
+    async def receive_many(self, most: int = MAX_BATCH) -> list[M]:
+        """Return the messages that have arrived, in order, at most `most`; waits for the first."""
+        line: MessageReceiver | SlabReceiver = self._line()
+        return await line.receive_many(most)  # type: ignore[return-value]
+
+    def __aiter__(self) -> AsyncIterator[M]:
+        return self
+
+    async def __anext__(self) -> M:
+        return await self.receive()
+
+    def receive_nowait(self) -> M | None:
+        """Message carrier only: return the next message, or None if none has arrived."""
+        line: MessageReceiver = self._line()
+        return line.receive_nowait()  # type: ignore[return-value]
+
+    def claim(self, producer: int | None = None, sequence: int = -1) -> Awaitable[Slot]:
+        """Slab only: claim the slot of `producer` (a position in `producers`) and `sequence`; waits for it.
+
+        By default it claims the oldest slot of any producer.
+        """
+        line: SlabReceiver = self._line()
+        return line.claim(producer, sequence)
+
+    @property
+    def producers(self) -> Sequence[int]:
+        """Slab only: the positions of the producers that this consumer may claim from."""
+        return self.lines.producers
+
+    def retire(self, slot: Slot, reason: str = "consumed") -> None:
+        """Slab only: give a claimed slot back to its producer, counted under `reason`. Raises ValueError."""
+        self.lines.retire(slot, reason)
+
+    @property
+    def lines(self) -> SlabReceiver:
+        """Slab only: the SlabReceiver itself, for consumers that claim in an order of their choice."""
+        line: SlabReceiver = self._line()
+        return line
+
+
+class Publication(Port[M]):
+    """Writes the versions of a board."""
+
+    direction = "out"
+
+    @property
+    def board(self) -> BoardWriter:
+        """The bound BoardWriter."""
+        line: BoardWriter = self._line()
+        return line
+
+    @property
+    def latest(self) -> int:
+        """The newest version, which an earlier incarnation may have published; -1 if there is none."""
+        return self.board.latest
+
+    def begin(self) -> Bytes:
+        """Return the memory of an unused block, to write the next version into. Raises RuntimeError without one."""
+        return self.board.begin()
+
+    def publish(self, version: int) -> None:
+        """Publish the block of `begin` as `version`. Raises ValueError unless versions increase."""
+        self.board.publish(version)
+
+
+class Subscription(Port[M]):
+    """Reads the versions of a board."""
+
+    direction = "in"
+
+    @property
+    def board(self) -> BoardReader:
+        """The bound BoardReader."""
+        line: BoardReader = self._line()
+        return line
+
+    @property
+    def latest(self) -> int:
+        """The newest version; -1 if there is none."""
+        return self.board.latest
+
+    async def pin(self, version: int = -1) -> tuple[int, Bytes]:
+        """Pin `version` (-1: the latest) and return (version, memory); waits until it is published.
+
+        The block does not change until `unpin`. Raises VersionGone when it has been overwritten.
+        """
+        return await self.board.pin(version)
+
+    def unpin(self) -> None:
+        """Release the pinned block."""
+        self.board.unpin()
+
+
+_PORTS: weakref.WeakKeyDictionary[type, Mapping[str, Port[Any]]] = weakref.WeakKeyDictionary()
+
+
+def ports_of(cls: type) -> Mapping[str, Port[Any]]:
+    """Return the ports that an actor class and its bases declare, by name."""
+    if (known := _PORTS.get(cls)) is not None:
+        return known
+    found: dict[str, Port[Any]] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, Port):
+                found[name] = value
+            elif name in found:
+                del found[name]
+    _PORTS[cls] = found
+    return found

@@ -1,0 +1,256 @@
+"""The slab carrier: messages of one fixed layout, written and read in place.
+
+A producer owns one slab of S slots per channel. It reserves a free slot, writes the arrays in place and commits. A
+consumer claims a full slot, reads the arrays in place and retires the slot under a reason: "consumed", or the reason of
+the drop. The native slot words record which actor holds a slot (native/include/hive/slots.hpp). The free slots are the
+producer's credit.
+
+`by="share"` (synchronous and pipelined modes): consumer w of W only claims from producers c with c mod W == w.
+
+While the run is paused, a producer that is a source (hive.runtime.actor.actor) reserves no slot. On an `in_step`
+channel it still sends a message that a peer has already committed, so that a pause ends with whole rounds, in whatever
+order the producers received it.
+
+The producers of a channel are peers. Each can query how many peers have committed a message. On a `shared` channel it
+can also read what they committed, without claiming it: message n then lies in slot n mod S until message n + S is
+begun. The producer itself must not begin that one too early (hive.workers.replica explains why it does not).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hive.errors import TopologyError
+from hive.runtime.carriers.waiting import Waiter, WakeRequest
+from hive.runtime.memory.segments import REASONS, Arrays, SlabView
+from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
+from hive.runtime.wire.messages import Message
+
+__all__ = ["SlabReceiver", "SlabSender", "Slot"]
+
+COMMITTING, FULL = 2, 3  # values of the native SlotState
+CODES = {reason: code for code, reason in enumerate(REASONS)}
+
+Identity = tuple[int, int]  # actor index, incarnation
+
+
+class Slot:
+    """A slot that one actor holds. `arrays` maps its field names to arrays in shared memory."""
+
+    __slots__ = ("arrays", "index", "producer", "sequence", "view")
+
+    def __init__(self, view: SlabView, index: int, producer: int, sequence: int) -> None:
+        self.view = view
+        self.index = index
+        self.producer = producer
+        self.sequence = sequence
+        self.arrays: Arrays = view.slots[index]
+
+
+class SlabSender:
+    """The producer's side of a channel. `notify` wakes the consumers."""
+
+    def __init__(
+        self,
+        name: str,
+        view: SlabView,
+        me: Identity,
+        waiter: Waiter,
+        notify: Callable[[], None],
+        peers: Callable[[], Sequence[SlabView]] = tuple,
+        shared: bool = False,
+        in_step: bool = False,
+    ) -> None:
+        self.view = view
+        self.me = me
+        self.waiter = waiter
+        self.notify = notify
+        self.shared = shared
+        self.in_step = in_step
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+        self.peer_phase = waiter.status.phase(f"wait peers {name}"[:23], WAIT_IN) if shared else 0
+        self._open_peers = peers
+
+    @functools.cached_property
+    def peers(self) -> Sequence[SlabView]:
+        """The slabs of all producers of this channel, including this one's."""
+        return self._open_peers()
+
+    @property
+    def produced(self) -> int:
+        """Messages committed so far, which is the sequence of the next one."""
+        return self.view.words.produced
+
+    async def reserve(self) -> Slot:
+        """Reserve a free slot for the next sequence; waits while none is free, and while a pause stops this source."""
+        # Admitted before it reserves, so that a source that waits for the end of a pause holds no slot.
+        await self.waiter.admitted(self._owed)
+        index = await self.waiter.until(self._reserve, self.phase, memory=True)
+        return Slot(self.view, index, self.me[0], self.produced)
+
+    def _owed(self) -> bool:
+        """Whether a peer has committed the message that is next here, so that a pause now would split a round."""
+        return self.in_step and self.committed(self.produced) > 0
+
+    def _reserve(self) -> int | None:
+        words = self.view.words
+        # Peers of a `shared` channel find message n in slot n mod S, so only that slot will do.
+        index = words.reserve(*self.me, words.produced % words.slots if self.shared else -1)
+        return index if index >= 0 else None
+
+    def committed(self, sequence: int) -> int:
+        """Count the producers of this channel that have committed message `sequence`."""
+        return sum(peer.words.produced > sequence for peer in self.peers)
+
+    async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
+        """Return the arrays of the messages `which`, given as (producer, sequence); waits until all are committed.
+
+        For `shared` channels only. Nothing is copied: the arrays are overwritten when a producer begins the message S
+        sequences later.
+        """
+        missing = list(which)
+
+        def all_committed() -> bool | None:
+            while missing and self.peers[missing[-1][0]].words.produced > missing[-1][1]:
+                missing.pop()
+            return None if missing else True
+
+        await self.waiter.until(all_committed, self.peer_phase, memory=True)
+        views = [(self.peers[producer], sequence) for producer, sequence in which]
+        return [view.slots[sequence % view.words.slots] for view, sequence in views]
+
+    def commit(self, slot: Slot) -> int:
+        """Hand a reserved slot to the consumers and return its sequence."""
+        sequence: int = self.view.words.commit(slot.index, *self.me)
+        self.notify()  # after the commit: a consumer that is woken earlier finds nothing and sleeps again
+        return sequence
+
+    async def send(self, message: Message) -> None:
+        """Copy the message's fields into a slot. Raises TopologyError when a field does not fit the layout."""
+        slot = await self.reserve()
+        try:
+            for name, array in slot.arrays.items():
+                self._put(message, name, array)
+        except BaseException:
+            self.view.words.abandon(slot.index, *self.me)  # else the slot would stay reserved until this process exits
+            raise
+        self.commit(slot)
+
+    async def send_many(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            await self.send(message)
+
+    def _put(self, message: Message, name: str, array: np.ndarray[Any, Any]) -> None:
+        """Copy one field into a slot. Raises TopologyError, which names both shapes, when it does not fit."""
+        try:
+            value = np.asarray(getattr(message, name))
+            np.copyto(array, value, casting="same_kind")
+        except AttributeError:
+            raise TopologyError(
+                f"{type(message).__name__} has no field `{name}`, which the layout of this channel requires",
+                hint="add the field to the message, or write the slot in place: reserve() and commit()",
+            ) from None
+        except (ValueError, TypeError):
+            raise TopologyError(
+                f"`{name}` of {type(message).__name__} is {value.dtype}{list(value.shape)}, but the layout of this "
+                f"channel has {array.dtype}{list(array.shape)}",
+                hint="change the message, or the layout that topology.connect(..., layout=...) receives",
+            ) from None
+
+
+class SlabReceiver:
+    """The consumer's side of a channel.
+
+    `views`: the slabs to claim from, by their producer's position. `notify` wakes the producer at a position.
+    `request`: set if other consumers claim from the same slabs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        message: type[Message],
+        views: Mapping[int, SlabView],
+        me: Identity,
+        waiter: Waiter,
+        notify: Callable[[int], None],
+        request: WakeRequest | None = None,
+    ) -> None:
+        self.message = message
+        self.views = views
+        self.producers = tuple(views)
+        self.me = me
+        self.waiter = waiter
+        self.notify = notify
+        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+        self._request_any = request
+        # A consumer that waits for one producer cannot take the other producers' messages: being picked for one of them
+        # would keep it from a consumer that can. So it is woken by every message and never picked.
+        self._request_every = replace(request, every=True) if request else None
+        self._next = 0
+
+    async def claim(self, producer: int | None = None, sequence: int = -1) -> Slot:
+        """Claim the full slot of this producer and sequence, or the oldest of any producer, in rotation; waits."""
+        request = self._request_any if producer is None else self._request_every
+        return await self.waiter.until(
+            lambda: self.claim_nowait(producer, sequence), self.phase, memory=True, request=request
+        )
+
+    def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
+        """Claim a slot as `claim` does, or return None if there is none now."""
+        candidates: Sequence[int] = (producer,) if producer is not None else self._rotation()
+        actor, incarnation = self.me
+        for position in candidates:
+            view = self.views[position]
+            words = view.words
+            index = words.claim(actor, incarnation, sequence)
+            if index >= 0:
+                return Slot(view, index, position, words.sequence(index))
+        return None
+
+    def _rotation(self) -> Sequence[int]:
+        """Return the producers, beginning with another one each time, so that no producer's slots wait forever."""
+        if len(self.producers) < 2:  # with more consumers than producers, a share may be empty
+            return self.producers
+        self._next += 1
+        first = self._next % len(self.producers)
+        return [*self.producers[first:], *self.producers[:first]]
+
+    def retire(self, slot: Slot, reason: str = "consumed") -> None:
+        """Give the slot back to its producer, counted under `reason`. Raises ValueError for an unknown reason."""
+        if (code := CODES.get(reason)) is None:
+            raise ValueError(f"unknown reason `{reason}` to retire a slot; use one of {', '.join(REASONS)}")
+        slot.view.words.retire(slot.index, *self.me, code)
+        self.notify(slot.producer)  # after the slot is free: the producer may be waiting for it
+
+    def waiting(self, producer: int) -> list[int]:
+        """Return the unclaimed sequences of this producer, ascending, including one that is being committed."""
+        words = self.views[producer].words
+        states: list[Any] = [words.state(i) for i in range(words.slots)]
+        return sorted(state[3] for state in states if state[0] in (COMMITTING, FULL))
+
+    def first_left(self, producer: int) -> int:
+        """Return the first unclaimed sequence of this producer: of a full slot, or else of the next commit."""
+        return self.views[producer].words.first_left()
+
+    async def receive(self) -> Message:
+        """Return a copy of the oldest message, whose slot is retired at once; waits for one."""
+        return self._copy(await self.claim())
+
+    async def receive_many(self, most: int) -> list[Message]:
+        """Return copies of the committed messages, at most `most`; waits for the first."""
+        messages = [self._copy(await self.claim())]
+        while len(messages) < most and (slot := self.claim_nowait()) is not None:
+            messages.append(self._copy(slot))
+        return messages
+
+    def _copy(self, slot: Slot) -> Message:
+        message = self.message(
+            **{name: array.copy() if array.ndim else array.item() for name, array in slot.arrays.items()}
+        )
+        self.retire(slot)
+        return message

@@ -1,0 +1,304 @@
+"""Shared memory: segments, layouts, and views of slabs and boards.
+
+A *segment* is an anonymous `memfd_create` file of the supervisor, sealed against resizing. Other processes open it
+through `/proc/<supervisor>/fd/<n>`. It has no name in a file system, so the kernel frees it when the last process that
+maps it exits, even after SIGKILL, and the size of `/dev/shm` does not limit it. (`multiprocessing.shared_memory` is not
+used because its resource tracker, before Python 3.13, unlinks segments that other processes still use.)
+
+A *layout* places named arrays one after another:
+
+    0                    64 k                        64 m                  bytes (a multiple of 64)
+    | observations       | actions          |pad 0   | rewards     |pad 0  |
+
+Every field starts at a multiple of 64 bytes, because alignment changes the bits of a matrix product.
+
+    slab segment     | control: slot words (native) | slot 0 | slot 1 | ...   each one layout, 4096-aligned
+    board segment    | control: versions and pins   | block 0 | block 1 | ... each one layout, 4096-aligned
+
+This module is the only one that imports mmap.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
+
+import numpy as np
+
+from hive import _native
+from hive.errors import PlatformError, TopologyError, VersionGone
+from hive.runtime.wire.arrays import ArrayKind, Shape, array_kind, declared_fields
+
+if TYPE_CHECKING:
+    from hive.runtime.wire.messages import Message
+
+__all__ = [
+    "ALIGNMENT",
+    "REASONS",
+    "BoardPlan",
+    "BoardView",
+    "Bytes",
+    "Layout",
+    "Segment",
+    "SegmentPlan",
+    "SlabPlan",
+    "SlabView",
+    "aligned",
+]
+
+# The arrays that hold a message's numbers in a slot.
+NUMBERS = {
+    kind: ArrayKind(np.dtype(name), Shape()) for kind, name in ((int, "int64"), (float, "float64"), (bool, "bool"))
+}
+ALIGNMENT = 64  # bytes; alignment of the fields of a layout
+PAGE = 4096  # bytes; alignment of slots and blocks
+# Reasons to retire a slot or a message, in the order of the native slab's eight tallies; the order is part of its
+# layout.
+REASONS = ("consumed", "stale", "cut", "run_ended", "consumer_died", "process_died", "overflow", "invalid")
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
+
+
+def aligned(count: int, to: int = ALIGNMENT) -> int:
+    """Round `count` up to a multiple of `to`."""
+    return -(-count // to) * to
+
+
+def _kind_of(hint: Any) -> ArrayKind:
+    """Return the dtype and shape that a layout must give a field. Numbers may have any dtype."""
+    return array_kind(hint) or ArrayKind(None, Shape() if hint in NUMBERS else None)
+
+
+class Layout:
+    """Named arrays in one block of `bytes` bytes. `fields` maps names to (dtype, shape), in the order of the block."""
+
+    def __init__(self, fields: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+        self.fields = {name: (np.dtype(dtype), tuple(shape)) for name, (dtype, shape) in fields.items()}
+        self.offsets: dict[str, int] = {}
+        self.bytes = 0
+        for name, (dtype, shape) in self.fields.items():
+            self.offsets[name] = self.bytes
+            self.bytes = aligned(self.bytes + dtype.itemsize * prod(shape))
+
+    @classmethod
+    def of(cls, message: type[Message], **sizes: int) -> Layout:
+        """Derive the layout of a message that declares the dtypes and shapes of its arrays; `sizes` gives named sizes.
+
+        A number becomes an array without dimensions of dtype int64, float64 or bool. Raises TopologyError for a field
+        without a fixed size, for a missing size, and for a size that no field names.
+        """
+        named: set[str] = set()
+        fields: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for name, hint in declared_fields(message).items():
+            kind = NUMBERS.get(hint) or array_kind(hint)
+            if kind is None or kind.dtype is None or kind.shape is None:
+                raise TopologyError(
+                    f"`{message.__name__}.{name}` has no fixed size",
+                    hint='a slot holds numbers and arrays like Annotated[NDArray[np.float32], hive.Shape("T", 4)]',
+                )
+            named.update(size for size in kind.shape.sizes if isinstance(size, str))
+            if missing := named - sizes.keys():
+                raise TopologyError(
+                    f"`{message.__name__}.{name}` is {kind}, but the size {min(missing)} is missing",
+                    hint=f"give it: Layout.of({message.__name__}, {min(missing)}=...)",
+                )
+            fields[name] = kind.dtype.name, kind.shape.with_sizes(sizes)
+        if unknown := sizes.keys() - named:
+            raise TopologyError(f"no array of `{message.__name__}` has a size called {min(unknown)}")
+        return cls(fields)
+
+    def fault(self, message: type[Message]) -> str:
+        """Describe why messages of this type do not fit the layout; "" if they do.
+
+        A message without fields fits every layout: its slots are written in place.
+        """
+        declared = declared_fields(message)
+        if not declared or not (missing := declared.keys() ^ self.fields.keys()):
+            faults = ((name, _kind_of(hint).fault(*self.fields[name])) for name, hint in declared.items())
+            return next((f"`{name}`: {fault}" for name, fault in faults if fault), "")
+        name = min(missing)
+        return f"`{name}` is in the {'message' if name in declared else 'layout'} only"
+
+    def views(self, block: Bytes) -> Arrays:
+        """Return the fields as arrays that share the memory of `block`."""
+        offsets = self.offsets
+        return {name: np.ndarray(shape, dtype, block, offsets[name]) for name, (dtype, shape) in self.fields.items()}
+
+
+@dataclass(frozen=True)
+class SlabPlan:
+    """The sizes of a slab: `slots` slots of `slot_bytes` bytes each. Its first commit gets the sequence `first`."""
+
+    slots: int
+    slot_bytes: int
+    first: int = 0
+
+    @functools.cached_property
+    def offset(self) -> int:
+        return aligned(_native.Slab.control_bytes(self.slots), PAGE)
+
+    @property
+    def bytes(self) -> int:
+        return self.offset + self.slots * aligned(self.slot_bytes, PAGE)
+
+    def format(self, memory: Bytes) -> None:
+        _native.Slab.format(memory[: self.offset], self.slots, self.first)
+
+
+@dataclass(frozen=True)
+class BoardPlan:
+    """The sizes of a board. Its `keep` newest versions are never overwritten; blocks >= readers + keep + 1."""
+
+    blocks: int
+    block_bytes: int
+    readers: int
+    keep: int
+
+    @functools.cached_property
+    def offset(self) -> int:
+        return aligned(_native.Board.control_bytes(self.blocks, self.readers), PAGE)
+
+    @property
+    def bytes(self) -> int:
+        return self.offset + self.blocks * aligned(self.block_bytes, PAGE)
+
+    def format(self, memory: Bytes) -> None:
+        _native.Board.format(memory[: self.offset], self.blocks, self.readers, self.keep)
+
+
+SegmentPlan: TypeAlias = SlabPlan | BoardPlan
+
+
+class Segment:
+    """A piece of shared memory that this process maps. `memory` holds its bytes, uint8 [size]."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.bytes = size
+        self._map = mmap.mmap(fd, size)
+        self.memory: Bytes = np.frombuffer(self._map, np.uint8)
+
+    @classmethod
+    def create(cls, name: str, size: int) -> Segment:
+        """Create a zeroed segment. Its descriptor stays open, so that other processes can open it.
+
+        Raises PlatformError when the kernel refuses the memory.
+        """
+        fd = -1
+        try:
+            fd = os.memfd_create(f"hive-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            return cls(fd, size)
+        except (OSError, AttributeError) as error:
+            if fd >= 0:
+                os.close(fd)
+            cause = f"cannot create {size} bytes of shared memory for {name}: {error}"
+            raise PlatformError(cause, hint="hive needs Linux and enough free memory") from None
+
+    @classmethod
+    def open(cls, owner_pid: int, owner_fd: int) -> Segment:
+        """Open the segment that process `owner_pid` holds as its descriptor `owner_fd`. Raises OSError."""
+        fd = os.open(f"/proc/{owner_pid}/fd/{owner_fd}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            segment = cls(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)  # the mapping keeps the memory alive
+        segment.fd = -1
+        return segment
+
+    def close(self) -> None:
+        """Close the descriptor. The memory is freed when its last mapping is."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def release(self) -> None:
+        """Free the memory at once, even if views of it exist; these read zeros from now on."""
+        self.close()
+        self._map.madvise(mmap.MADV_REMOVE)
+
+
+class _Slots(Sequence[Arrays]):
+    """The arrays of each slot, made at first use.
+
+    64 producers and 64 consumers have 4096 views of slabs in all, and most consumers use only a few of them.
+    """
+
+    def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout) -> None:
+        if layout.bytes > plan.slot_bytes:
+            raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
+        self._memory, self._plan, self._layout = memory, plan, layout
+        self._made: dict[int, Arrays] = {}
+
+    def __len__(self) -> int:
+        return self._plan.slots
+
+    @overload
+    def __getitem__(self, index: int) -> Arrays: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrays]: ...
+    def __getitem__(self, index: int | slice) -> Arrays | list[Arrays]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        arrays = self._made.get(index)
+        if arrays is None:
+            number = range(len(self))[index]
+            stride = aligned(self._plan.slot_bytes, PAGE)
+            start = self._plan.offset + number * stride
+            arrays = self._made[index] = self._layout.views(self._memory[start : start + stride])
+        return arrays
+
+
+class SlabView:
+    """One producer's slab: `words` records which actor holds each slot, `slots[i]` are the arrays of slot i."""
+
+    Words: ClassVar[type[_native.Slab]] = _native.Slab  # replaced by the simulator to kill processes in a transition
+
+    def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout | None = None) -> None:
+        self.words = self.Words(memory[: plan.offset])
+        self.slots: Sequence[Arrays] = _Slots(memory, plan, layout) if layout is not None else ()
+
+    def counts(self) -> dict[str, Any]:
+        """Return the slab's account as `summary.json` prints it: produced, consumed, dropped by reason, in_flight."""
+        produced, retired, in_flight = self.words.counts()
+        dropped = {reason: n for reason, n in zip(REASONS[1:], retired[1:], strict=True) if n}
+        return {"produced": produced, "consumed": retired[0], "dropped": dropped, "in_flight": in_flight}
+
+
+class BoardView:
+    """A board: `words` holds its versions and pins, `blocks[i]` is the memory of block i."""
+
+    Words: ClassVar[type[_native.Board]] = _native.Board
+
+    def __init__(self, memory: Bytes, plan: BoardPlan, commit: BoardView | None = None) -> None:
+        self.words: _native.Board = self.Words(memory[: plan.offset], commit.words if commit else None)
+        stride = aligned(plan.block_bytes, PAGE)
+        starts = range(plan.offset, plan.offset + plan.blocks * stride, stride)
+        self.blocks: list[Bytes] = [memory[start : start + plan.block_bytes] for start in starts]
+
+    @property
+    def latest(self) -> int:
+        """The newest published version, or -1."""
+        return self.words.latest
+
+    def pin(self, reader: int, version: int = -1) -> int | None:
+        """Pin the block of `version` (-1: the latest) for `reader` and return its index; None if not published yet.
+
+        Raises VersionGone when it has been overwritten.
+        """
+        # Read before the attempt: a version that is published between the two must not be taken for an overwritten one.
+        latest = self.words.latest
+        block = self.words.pin(reader, version)
+        if block >= 0:
+            return block
+        if 0 <= version <= latest:
+            raise VersionGone(f"version {version} has been overwritten; the latest is {self.words.latest}")
+        return None

@@ -1,0 +1,87 @@
+"""Run the actors of one forked process: open the shared memory, run the node on uvloop, return the exit code.
+
+Exit codes: 0 all actors are done, 1 an actor raised (its report has been sent to the supervisor).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import uvloop
+
+from hive import _native
+from hive.clock import RealClock
+from hive.records.logs import open_log
+from hive.runtime.memory.segments import Bytes, Segment
+from hive.runtime.process.node import Node, NodeContext
+from hive.runtime.process.output import CHECK_S, rotate_output
+from hive.runtime.process.views import Views
+from hive.runtime.topology.plan import Plan
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.sockets import ZmqTransport
+
+__all__ = ["host"]
+
+LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds
+
+
+def host(
+    topology: Topology,
+    plan: Plan,
+    process: str,
+    incarnation: int,
+    address: str,
+    supervisor_address: str,
+    supervisor: int,
+    segments: dict[str, int],
+    log_folder: Path,
+) -> int:
+    """Run one process of the plan and return its exit code.
+
+    `supervisor` is the supervisor's pid and `segments` maps names to its descriptors, which this process opens.
+    """
+
+    def open_segment(name: str) -> Bytes:
+        return Segment.open(supervisor, segments[name]).memory
+
+    def log_of(name: str) -> logging.Logger:
+        return open_log(log_folder / f"{name}.log", name)
+
+    def check_output() -> None:
+        rotate_output(log_folder / f"{process}.out")
+        asyncio.get_running_loop().call_later(CHECK_S, check_output)
+
+    async def main() -> int:
+        check_output()
+        transport = ZmqTransport()
+        context = NodeContext(
+            topology=topology,
+            plan=plan,
+            process=process,
+            incarnation=incarnation,
+            pid=os.getpid(),
+            address=address,
+            supervisor=supervisor_address,
+            dedicated=True,
+            transport=transport,
+            clock=RealClock(),
+            pages=_native.Status(open_segment("status")),
+            views=Views(plan, open_segment, topology.layouts),
+            open_log=log_of,
+        )
+        try:
+            await Node(context).main()
+        except Exception:
+            logging.getLogger("hive.runtime").debug("exits after an error that was already reported", exc_info=True)
+            return 1
+        finally:
+            transport.close(LINGER_S)
+        return 0
+
+    group, _ = topology.actor_of(plan.processes[process][0])
+    group.resources.apply()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())

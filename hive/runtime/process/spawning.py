@@ -1,0 +1,37 @@
+"""Start a fork server, with the standard library only, because the supervisor does it before its other imports.
+
+hive.runtime.process.fork_server describes what a fork server does. hive.runtime.run starts the first one of a run,
+hive.runtime.process.forked its replacements.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["OUTPUT", "THREADS", "ForkServer", "start_fork_server"]
+
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+OUTPUT = "fork-server.out"  # file in the log folder with the server's output
+
+ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
+
+
+def start_fork_server(log_folder: Path) -> ForkServer:
+    """Start a fork server in a session of its own, with its output appended to OUTPUT in the log folder."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno())]
+    with theirs, (log_folder / OUTPUT).open("ab") as out:
+        server = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **THREADS},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    return server, ours

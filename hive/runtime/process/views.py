@@ -1,0 +1,50 @@
+"""Give one process access to the slabs and boards of a run's shared memory.
+
+A view is created on first use and then cached. Actors that share a process share its views, which hold no state.
+Views open nothing themselves: the memory of a segment comes from `open_segment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hive.runtime.memory.segments import BoardPlan, BoardView, Bytes, Layout, SlabPlan, SlabView
+from hive.runtime.topology.plan import Plan
+
+__all__ = ["Views"]
+
+
+class Views:
+    """Slabs and boards by the name of their segment. `layouts` maps a channel's name to the layout of its slots.
+
+    Without a layout, a slab's view has its words and counts but no slots, which is enough for the supervisor.
+    """
+
+    def __init__(
+        self, plan: Plan, open_segment: Callable[[str], Bytes], layouts: Mapping[str, Layout] | None = None
+    ) -> None:
+        self._plan = plan
+        self._open = open_segment
+        self._layouts = layouts or {}
+        self._slabs: dict[str, SlabView] = {}
+        self._boards: dict[str, BoardView] = {}
+
+    def slab(self, segment: str) -> SlabView:
+        """Return the view of the slab in this segment. Raises KeyError if the plan has no such segment."""
+        view = self._slabs.get(segment)
+        if view is None:
+            size = self._plan.segment[segment].plan
+            assert isinstance(size, SlabPlan)
+            layout = self._layouts.get(self._plan.channel_of[segment])
+            view = self._slabs[segment] = SlabView(self._open(segment), size, layout)
+        return view
+
+    def board(self, segment: str) -> BoardView:
+        """Return the view of the board in this segment, with its shared commit word. Raises KeyError as `slab` does."""
+        view = self._boards.get(segment)
+        if view is None:
+            planned = self._plan.segment[segment]
+            assert isinstance(planned.plan, BoardPlan)
+            shared = self.board(planned.commit_with) if planned.commit_with else None
+            view = self._boards[segment] = BoardView(self._open(segment), planned.plan, shared)
+        return view

@@ -1,0 +1,249 @@
+"""The control socket, over which views and commands talk to a supervisor: requests, replies, and the client.
+
+    view -> supervisor      GiveStatus · Watch · Down · Pause · Resume · Save · Set · Scale · Inspect · Kill
+    supervisor -> view      Status · Accepted · Refused · Inspection
+
+It is a unix socket in the run's private socket folder. Requests are answered one by one, in order. After `Watch` the
+supervisor also sends the Status once a second, until the view closes the connection, which does not affect the run. The
+server is hive.runtime.run.control_server. This client blocks, and imports neither NumPy nor asyncio, so that commands
+such as `hive ps` start fast.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hive import __version__
+from hive.errors import UsageError
+from hive.records import RunDirectory, read_run_facts
+from hive.runtime.wire.messages import Message, Tree, type_set
+from hive.runtime.wire.stream import receive, send
+
+__all__ = [
+    "ANSWERS",
+    "PROTOCOL",
+    "REQUESTS",
+    "Accepted",
+    "ControlClient",
+    "Down",
+    "GiveStatus",
+    "Inspect",
+    "Inspection",
+    "Kill",
+    "OtherProtocol",
+    "Pause",
+    "Refused",
+    "Resume",
+    "Save",
+    "Scale",
+    "Set",
+    "Status",
+    "Watch",
+    "control_path",
+    "open_control",
+    "open_run",
+]
+
+PROTOCOL = 1  # version of these messages and of a Status; increased with every change that an older view would misread
+ANSWER_S = 5.0  # deadline of a reply; a supervisor that takes longer is stopped or gone
+
+
+class OtherProtocol(UsageError):
+    """The supervisor belongs to a hive with another version of these messages."""
+
+
+class GiveStatus(Message):
+    """Requests the Status: everything that a view shows."""
+
+
+class Watch(Message):
+    """Requests the Status at once, and then once a second."""
+
+
+class Inspect(Message):
+    """Requests an actor's transition history and, with `stack`, its stack. The stack costs the process a signal."""
+
+    actor: str
+    stack: bool
+
+
+class Kill(Message):
+    """Kills the process of an actor, which is then restarted. With `by_hand` it does not count against its limits."""
+
+    actor: str
+    by_hand: bool
+
+
+class Down(Message):
+    """Ends the run: drains and saves, or with `now` kills its processes."""
+
+    reason: str
+    now: bool
+
+
+class Pause(Message):
+    """Stops the sources. The run is paused once the other actors have processed all messages."""
+
+
+class Resume(Message):
+    """Continues a paused run."""
+
+
+class Save(Message):
+    """Writes a checkpoint of the run's current state."""
+
+
+class Set(Message):
+    """Changes keys of [algorithm] at once, for example `algorithm.learning_rate=1e-4`."""
+
+    sets: tuple[str, ...]
+
+
+class Scale(Message):
+    """Continues with changed keys of the config, written as for `--set`: `collection.workers=4`."""
+
+    sets: tuple[str, ...]
+
+
+class Status(Message):
+    """Everything that a view shows."""
+
+    status: Tree
+
+
+class Accepted(Message):
+    """The request will be carried out."""
+
+
+class Refused(Message):
+    """The request is refused, and nothing has changed. `hint` says what to do instead."""
+
+    text: str
+    hint: str
+
+
+class Inspection(Message):
+    """The reply to Inspect.
+
+    `stack` shows all threads of the process, innermost call first; "" if the process did not provide it.
+    `transitions` is the actor's transition history, oldest first.
+    """
+
+    stack: str
+    transitions: tuple[str, ...]
+
+
+REQUESTS = type_set([GiveStatus, Watch, Down, Pause, Resume, Save, Set, Scale, Inspect, Kill])
+ANSWERS = type_set([Status, Accepted, Refused, Inspection])
+
+
+def control_path(socket_folder: Path) -> Path:
+    """Return the path of the control socket."""
+    return socket_folder / "control"
+
+
+class ControlClient:
+    """A blocking client of the control socket.
+
+    Every method raises UsageError when the supervisor refuses, is gone, or does not reply within ANSWER_S.
+    """
+
+    def __init__(self, line: socket.socket) -> None:
+        self.line = line
+
+    def _request(self, request: Message) -> Message:
+        return self._receive(request)
+
+    def _receive(self, request: Message | None = None) -> Message:
+        """Send `request`, if there is one, and return the next reply."""
+        try:
+            if request is not None:
+                send(self.line, request)
+            answer = receive(self.line, ANSWERS)
+        except TimeoutError:
+            raise UsageError(
+                "the supervisor does not answer", hint="it may be stopped: check its state with `ps`"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"the supervisor is gone ({error})") from None
+        if answer is None:
+            raise UsageError("the supervisor is gone")
+        if isinstance(answer, Refused):
+            raise UsageError(answer.text, hint=answer.hint)
+        return answer
+
+    def status(self) -> dict[str, Any]:
+        answer = self._request(GiveStatus())
+        assert isinstance(answer, Status)
+        return answer.status  # type: ignore[no-any-return]
+
+    def watch(self) -> dict[str, Any]:
+        """Return the current status. From now on only `next_status` may be called on this client."""
+        answer = self._request(Watch())
+        assert isinstance(answer, Status)
+        return answer.status  # type: ignore[no-any-return]
+
+    def next_status(self) -> dict[str, Any]:
+        """Return the next status after `watch`, which the supervisor sends once a second."""
+        answer = self._receive()
+        if not isinstance(answer, Status):
+            raise UsageError("unexpected reply to a status request")
+        return answer.status  # type: ignore[no-any-return]
+
+    def inspect(self, actor: str, *, stack: bool = True) -> tuple[str, tuple[str, ...]]:
+        """Return (stack, transition history) of an actor. Raises UsageError for an unknown actor."""
+        answer = self._request(Inspect(actor, stack))
+        assert isinstance(answer, Inspection)
+        return answer.stack, answer.transitions
+
+    def kill(self, actor: str, *, by_hand: bool) -> None:
+        self._request(Kill(actor, by_hand))
+
+    def pause(self) -> None:
+        """Request a pause and return at once. The status shows when the run is paused."""
+        self._request(Pause())
+
+    def resume(self) -> None:
+        self._request(Resume())
+
+    def save(self) -> None:
+        """Request a checkpoint and return at once. The event log shows when it is written."""
+        self._request(Save())
+
+    def set(self, sets: Sequence[str]) -> None:
+        self._request(Set(tuple(sets)))
+
+    def down(self, reason: str, *, now: bool = False) -> None:
+        self._request(Down(reason, now))
+
+    def scale(self, sets: Sequence[str]) -> None:
+        self._request(Scale(tuple(sets)))
+
+    def close(self) -> None:
+        self.line.close()
+
+
+def open_run(directory: RunDirectory) -> ControlClient:
+    """Connect to the supervisor of a run. Raises UsageError, and OtherProtocol if another hive started the run."""
+    facts = read_run_facts(directory)
+    if facts.protocol != PROTOCOL:
+        raise OtherProtocol(
+            f"this hive ({__version__}) speaks protocol {PROTOCOL}, {directory.name} speaks {facts.protocol}",
+            hint=f"use the hive that started it ({facts.hive}); `kill -TERM {facts.pid}` drains, saves and ends it",
+        )
+    return open_control(Path(facts.socket_folder))
+
+
+def open_control(socket_folder: Path) -> ControlClient:
+    """Connect to the supervisor with this socket folder. Raises UsageError when no supervisor listens there."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.settimeout(ANSWER_S)
+    try:
+        line.connect(str(control_path(socket_folder)))
+    except OSError as error:
+        line.close()
+        raise UsageError(f"no supervisor listens in {socket_folder} ({error})") from None
+    return ControlClient(line)

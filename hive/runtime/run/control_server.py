@@ -1,0 +1,172 @@
+"""The server of the control socket.
+
+It serves up to MAX_VIEWS views in the supervisor's event loop. All views that watch receive the same status document; a
+view that reads too slowly misses some of them. An invalid request closes its own connection only. The requests and
+replies are defined in hive.runtime.run.control; the run carries them out (`Requests`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hive.errors import HiveError, WireError
+from hive.runtime.run.control import (
+    REQUESTS,
+    Accepted,
+    Down,
+    GiveStatus,
+    Inspect,
+    Inspection,
+    Kill,
+    Pause,
+    Refused,
+    Resume,
+    Save,
+    Scale,
+    Set,
+    Status,
+    Watch,
+)
+from hive.runtime.wire.messages import Message, Tree
+from hive.runtime.wire.stream import pack, read
+
+__all__ = ["ControlServer", "Requests"]
+
+MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
+PUSH_S = 1.0  # interval between two status documents: readable for a person, and negligible work
+PUSH_BYTES = 1 << 16  # unread bytes of a view above which documents are skipped until it has read them
+INSPECTION_BYTES = 1 << 19  # maximum size of a stack: thousands of frames, and within the limits of a message
+ACCEPT_AGAIN_S = 1.0  # delay after `accept` found no free descriptor; retrying at once would keep the loop busy
+
+
+class Requests(Protocol):
+    """The operations that a view can request. An operation that is refused raises a HiveError."""
+
+    def status(self) -> dict[str, Tree]: ...
+
+    def down(self, reason: str, now: bool) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def save(self) -> None: ...
+
+    def set(self, sets: Sequence[str]) -> None: ...
+
+    def scale(self, sets: Sequence[str]) -> None: ...
+
+    async def inspect(self, actor: str, stack: bool) -> tuple[str, Sequence[str]]: ...
+
+    def kill(self, actor: str, by_hand: bool) -> None: ...
+
+
+class ControlServer:
+    """Accepts connections at `path` and carries out their requests on `run`."""
+
+    def __init__(self, path: Path, run: Requests) -> None:
+        self.path = path
+        self.run = run
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self.views: dict[socket.socket, asyncio.Task[None]] = {}
+        self.last_push: tuple[float, bytes] = (float("-inf"), b"")  # (loop time, document) of the last status sent
+
+    async def start(self) -> None:
+        self.listener.bind(str(self.path))
+        self.listener.listen(MAX_VIEWS)
+        self._listen()
+
+    def _listen(self) -> None:
+        if self.listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self.listener, self._accept)
+
+    def _accept(self) -> None:
+        """Accept a connection. It is registered here and not when its task first runs, so that `close` closes it too.
+
+        (asyncio's server loses an accepted connection if it is closed in the next iteration of the loop.)
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            line, _ = self.listener.accept()
+        except BlockingIOError:
+            return  # the view has disconnected again
+        except OSError:
+            loop.remove_reader(self.listener)
+            loop.call_later(ACCEPT_AGAIN_S, self._listen)
+            return
+        if len(self.views) >= MAX_VIEWS:
+            line.close()
+        else:
+            self.views[line] = loop.create_task(self._serve(line))
+
+    async def _serve(self, line: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=line)
+        pushing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                request = await read(reader, REQUESTS)
+                writer.write(pack(await self._answer(request)))
+                if isinstance(request, Watch) and pushing is None:
+                    pushing = asyncio.get_running_loop().create_task(self._push(writer))
+                await writer.drain()
+        except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self.views.pop(line, None)
+            writer.close()
+            if pushing is not None and not pushing.cancel():
+                pushing.result()  # raises the error that ended it, in this view's task only
+
+    async def _push(self, writer: asyncio.StreamWriter) -> None:
+        """Send one view the status every PUSH_S. An error closes the connection of this view only."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await asyncio.sleep(PUSH_S)
+                if loop.time() - self.last_push[0] > PUSH_S / 2:  # else another view's document is recent enough
+                    self.last_push = loop.time(), pack(Status(self.run.status()))
+                if writer.transport.get_write_buffer_size() < PUSH_BYTES:
+                    writer.write(self.last_push[1])
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Message) -> Message:
+        try:
+            if isinstance(request, GiveStatus | Watch):
+                return Status(self.run.status())
+            if isinstance(request, Inspect):
+                stack, transitions = await self.run.inspect(request.actor, request.stack)
+                return Inspection(stack[:INSPECTION_BYTES], tuple(transitions))
+            if isinstance(request, Down):
+                self.run.down(request.reason, request.now)
+            elif isinstance(request, Pause):
+                self.run.pause()
+            elif isinstance(request, Resume):
+                self.run.resume()
+            elif isinstance(request, Save):
+                self.run.save()
+            elif isinstance(request, Set):
+                self.run.set(request.sets)
+            elif isinstance(request, Scale):
+                self.run.scale(request.sets)
+            elif isinstance(request, Kill):
+                self.run.kill(request.actor, request.by_hand)
+            return Accepted()
+        except HiveError as error:
+            return Refused(str(error), error.hint)
+
+    async def close(self) -> None:
+        """Stop accepting and close every connection, so that no view waits for a reply."""
+        if self.listener.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.listener)
+            self.listener.close()
+        for line in self.views:
+            with contextlib.suppress(OSError):  # the view has disconnected
+                # Not `close`: the view's task reads the end of the stream and closes the socket itself.
+                line.shutdown(socket.SHUT_RDWR)
+        await asyncio.gather(*self.views.values(), return_exceptions=True)

@@ -1,0 +1,173 @@
+"""Run one run, from its directory to its summary, in the supervisor's process (hive.runtime.run).
+
+    resolved.toml -> fork server builds the topology -> memory -> supervisor.run() -> summary.json, exit code
+
+`run_inline` does the same in the calling process, with every actor a task of one event loop, for `--inline` and
+debuggers. Both write the same files and end for the same reasons: the run's goal, a request through the control socket,
+SIGTERM or SIGINT (the first drains, the second ends at once), or a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from hive.errors import HiveError
+from hive.records import (
+    RunDirectory,
+    open_log,
+    write_json,
+)
+from hive.runtime.process.fork_server import Build
+from hive.runtime.process.forked import BuildError, ForkedProcesses
+from hive.runtime.process.limits import check_limits
+from hive.runtime.process.processes import InlineProcesses, SharedMemory
+from hive.runtime.process.spawning import ForkServer
+from hive.runtime.run.control import control_path
+from hive.runtime.run.control_server import ControlServer
+from hive.runtime.run.live_run import LiveRun
+from hive.runtime.run.scaling import SCALED, combined_outcome
+from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.topology.plan import Plan
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.sockets import ZmqTransport
+from hive.runtime.wire.transport import MemoryTransport
+
+__all__ = ["FACTORY", "run_forked", "run_inline"]
+
+# The function that builds the topology of a run directory: a name, as the fork server imports it.
+FACTORY = "hive.runtime.topology.building:load"
+EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
+FORCED = 130  # exit code of a run that was stopped at once, as for a program ended by SIGINT
+
+
+async def _stages(
+    run: LiveRun,
+    build: Callable[[], Coroutine[Any, Any, Plan]],
+    begin: Callable[[Plan, SharedMemory], Coroutine[Any, Any, Outcome]],
+) -> Outcome:
+    """Run all stages, and return their combined outcome. `build` makes the plan of a stage, `begin` runs it."""
+    stages: list[Outcome] = []
+    while True:
+        try:
+            plan = await run.unless_requested(build())
+            if plan is None:
+                return run.conclude_unbuilt()
+            check_limits(plan)
+            memory = SharedMemory(plan)
+        except HiveError as error:
+            run.revert_change(error)
+            continue
+        try:
+            stages.append(await begin(plan, memory))
+        finally:
+            memory.close()
+        if stages[-1].state != SCALED:
+            outcome = combined_outcome(stages)
+            run.conclude(outcome)
+            return outcome
+        run.next_stage()
+        memory.release()
+
+
+async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
+    folder = run.socket_folder
+    control = ControlServer(control_path(folder), run)
+    await control.start()
+    run.write_facts()
+    build = Build(FACTORY, str(run.directory.path), os.getpid(), str(folder), str(run.directory.logs))
+    processes = ForkedProcesses(build, lambda kind, text: run.event(kind, text), server)
+
+    async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
+        address = f"ipc://{run.stage_folder()}/supervisor"
+        processes.segments, processes.supervisor_address = memory.descriptors(), address
+        transport = ZmqTransport()
+        try:
+            run.event("started", f"run {run.directory.name}", {"pid": os.getpid(), "bytes": plan.bytes})
+            return await run.supervise(plan, processes, transport, memory, address)
+        finally:
+            transport.close()
+
+    try:
+        with run.signals():
+            return await _stages(run, processes.build_plan, begin)
+    finally:
+        await processes.close()
+        await control.close()
+
+
+async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Outcome:
+    module, _, factory = FACTORY.partition(":")
+    run.write_facts()
+    control = ControlServer(control_path(run.socket_folder), run)
+    await control.start()
+    built: list[Topology] = []
+
+    async def build() -> Plan:
+        built[:] = [getattr(importlib.import_module(module), factory)(str(run.directory.path), function)]
+        return built[0].plan()
+
+    def log_of(name: str) -> logging.Logger:
+        return open_log(run.directory.log_file(name), name, run.config.record.log_level.upper())
+
+    async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
+        transport, address = MemoryTransport(), "memory://inline/supervisor"
+        processes = InlineProcesses(built[0], plan, memory, transport, run.clock, address, log_of)
+        try:
+            run.event("started", f"run {run.directory.name}, inline", {"pid": os.getpid(), "bytes": plan.bytes})
+            return await run.supervise(plan, processes, transport, memory, address)
+        finally:
+            await processes.close()
+
+    try:
+        with run.signals():
+            return await _stages(run, build, begin)
+    finally:
+        await control.close()
+
+
+def _failure(error: HiveError, traceback: str = "") -> dict[str, Any]:
+    return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
+
+
+def run_forked(directory: RunDirectory, server: ForkServer) -> int:
+    """Run the run in the supervisor's process, which has started the fork server; return the exit code.
+
+    If it cannot start, the error is written to `failure.json`, which `hive up` shows.
+    """
+    run = LiveRun(directory)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            outcome = runner.run(_forked(run, server))
+        return FORCED if run.at_once else EXIT_CODES[outcome.state]
+    except HiveError as error:
+        run.event("failed", str(error))
+        traceback = error.traceback if isinstance(error, BuildError) else ""
+        write_json(directory.failure_file, _failure(error, traceback))
+        run.conclude_unstarted(error)
+        return error.exit_code
+    finally:
+        run.close()
+
+
+def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:
+    """Run the run in this process and return the exit code. Raises HiveError if it cannot start.
+
+    `function` makes the topology from the config, instead of the function that the config names.
+    """
+    run = LiveRun(directory)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            outcome = runner.run(_inline(run, function))
+        return FORCED if run.at_once else EXIT_CODES[outcome.state]
+    except HiveError as error:
+        run.conclude_unstarted(error)
+        raise
+    finally:
+        run.close()

@@ -1,0 +1,372 @@
+"""Hold the state of an active run: its files, event log, requests from outside, stages and summary.
+
+Forked and inline runs (hive.runtime.run.execute) share this class, which does not depend on where the actors run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import math
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hive.clock import RealClock
+from hive.config import Config, load_config, render
+from hive.config.values import SHOWN_LENGTH, printable
+from hive.errors import HiveError, UsageError
+from hive.records import (
+    JsonlWriter,
+    RunDirectory,
+    RunFacts,
+    Summary,
+    best_facts,
+    list_checkpoints,
+    newest_checkpoint,
+    open_log,
+    process_start_time,
+    read_jsonl,
+    read_object,
+    write_bytes,
+    write_crash,
+    write_json,
+    write_run_facts,
+)
+from hive.records.run_warnings import WARNING, apply_event, warnings_of
+from hive.runtime.process.limits import raise_descriptor_limit
+from hive.runtime.process.processes import ProcessTable, SharedMemory
+from hive.runtime.run.control import PROTOCOL
+from hive.runtime.run.folders import make_socket_folder
+from hive.runtime.run.overview import overview
+from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
+from hive.runtime.supervise.membership import Settings
+from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
+from hive.runtime.supervise.states import RunState
+from hive.runtime.supervise.supervisor import CHANGE, Supervisor
+from hive.runtime.topology.plan import Plan
+from hive.runtime.wire.messages import Tree
+from hive.runtime.wire.transport import Transport
+
+__all__ = ["LiveRun"]
+
+LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
+
+
+class LiveRun:
+    """An active run. `supervisor` is the supervisor of the current stage, or None between stages."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        from hive import __version__
+
+        self.version = __version__
+        self.directory = directory
+        self.config: Config = load_config(directory.resolved_file)
+        self.clock = RealClock()
+        self.started = time.time()
+        self.events = JsonlWriter(directory.events_file)
+        self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
+        self.socket_folder = make_socket_folder(directory.path)
+        self.supervisor: Supervisor | None = None
+        self.requested: tuple[str, bool] | None = None  # (reason, at once) of a request to end the run
+        self.building: asyncio.Task[Plan] | None = None
+        self.at_once = False
+        self.previous_summary = b""  # summary.json of the run that is resumed
+        self.stage = 0  # number of times it was scaled
+        self.next_config: Config | None = None  # config of the next stage
+        self.previous_config: Config | None = None  # config of the previous stage
+        self.refused = ""  # error of the last change that failed
+        self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
+        raise_descriptor_limit()
+        directory.reserve()
+
+    def write_facts(self) -> None:
+        """Write the facts by which commands find this process, and remember the summary of a resumed run."""
+        start = process_start_time(os.getpid()) or 0
+        facts = RunFacts(
+            self.directory.name,
+            os.getpid(),
+            start,
+            str(self.socket_folder),
+            self.started,
+            sys.argv,
+            self.version,
+            platform.python_version(),
+            protocol=PROTOCOL,
+        )
+        with contextlib.suppress(OSError):
+            self.previous_summary = self.directory.summary_file.read_bytes()
+        write_run_facts(self.directory, facts)
+
+    def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
+        """Append a line to the event log and to the supervisor's log."""
+        entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
+        self.events.write(entry)
+        apply_event(self.warnings, entry)
+        level = logging.WARNING if kind in LOGGED_AS_WARNINGS else logging.INFO
+        self.log.log(level, "%s: %s", kind, text)
+
+    def crash(self, report: CrashReport) -> str:
+        """Write a crash report and return its path, "" if it cannot be written."""
+        try:
+            return str(write_crash(self.directory, **dataclasses.asdict(report)))
+        except HiveError as error:  # a full disk must not prevent the restart
+            self.log.warning("%s", error)
+            return ""
+
+    def down(self, reason: str, at_once: bool) -> None:
+        """End the run on request: drain it, or kill its actors on the second request or with `at_once`."""
+        self.at_once = self.at_once or at_once or self.requested is not None
+        self.requested = (reason, self.at_once)
+        if self.supervisor is not None:
+            self.supervisor.request(reason, at_once=self.at_once)
+        elif self.building is not None and not self.stage and not self.directory.resume_file.exists():
+            self.building.cancel()  # not for a resumed run: its actors must start to report the results for the summary
+
+    async def unless_requested(self, build: Coroutine[Any, Any, Plan]) -> Plan | None:
+        """Await `build`, which can take a minute; return None if a request to end the run cancels it."""
+        self.building = asyncio.ensure_future(build)
+        try:
+            return await self.building
+        except asyncio.CancelledError:
+            if self.requested is None:
+                raise
+            return None
+
+    def conclude_unbuilt(self) -> Outcome:
+        """Conclude a run that received a request to end before it had an actor."""
+        assert self.requested is not None
+        outcome = Outcome("stopped", self.requested[0], "", "", False, {}, {}, {}, "")
+        self.conclude(outcome)
+        return outcome
+
+    def conclude_unstarted(self, error: HiveError) -> None:
+        """Conclude a run that could not start; one that was being resumed gets its previous summary back."""
+        if self.previous_summary:
+            self.directory.release()
+            write_bytes(self.directory.summary_file, self.previous_summary)
+        else:
+            self.conclude(Outcome("failed", "it could not start", str(error), error.hint, False, {}, {}, {}, ""))
+
+    # --- stages
+
+    def scale(self, sets: Sequence[str]) -> None:
+        """End this stage and continue with the numbers of workers in `sets` ("key=value").
+
+        Raises HiveError if the run is not running or the change is not possible; then nothing has changed.
+        """
+        supervisor = self._running()
+        if supervisor.run_machine.state is not RunState.running:
+            raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
+        changed = changed_config(self.directory, self.config, sets)
+        self.next_config = changed
+        supervisor.end(SCALED, description(self.config, changed))
+
+    # --- control
+
+    def _running(self) -> Supervisor:
+        """Return the supervisor. Raises UsageError before the run starts, between stages and while it ends."""
+        if self.supervisor is None or self.supervisor.ending:
+            raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
+        return self.supervisor
+
+    def pause(self) -> None:
+        self._running().pausing.pause()
+
+    def resume(self) -> None:
+        self._running().pausing.resume()
+
+    def save(self) -> None:
+        """Call the endpoint `save` of the actors that have it. Raises UsageError if no running actor has it."""
+        if not self._running().call("save"):
+            raise UsageError(
+                f"no actor in {self.directory.name} has a `save` endpoint",
+                hint="if the topology has such an actor, it is being restarted: try again",
+            )
+
+    def set(self, sets: Sequence[str]) -> None:
+        """Change keys of [algorithm] now and for the rest of the run, as in `sets` ("key=value").
+
+        Raises HiveError if the change is not possible; then nothing has changed.
+        """
+        supervisor = self._running()
+        changed = live_change(self.directory, self.config, sets)
+        for key in self.config.differences(changed):
+            if not supervisor.change_key(key, changed.value(key)):
+                raise UsageError(
+                    f"no actor in {self.directory.name} accepts a change of `{key}`",
+                    hint=f"its topology has no actor with an endpoint `{CHANGE}`",
+                )
+        self.event("set", description(self.config, changed))
+        self.config = changed
+        write_bytes(self.directory.resolved_file, render(changed).encode())
+
+    # --- single actors
+
+    async def inspect(self, actor: str, stack: bool) -> tuple[str, list[str]]:
+        """Return the stacks of an actor's process and the actor's transition history.
+
+        The stacks are "" if `stack` is false or the process does not answer. Raises UsageError for an unknown actor.
+        """
+        supervisor, number = self._actor(actor)
+        process = supervisor.table[supervisor.plan.actors[number].process]
+        queried = [process.name] if stack and process.alive and process.listening else []
+        stacks = await supervisor.processes.stacks(queried)
+        return stacks.get(process.name, ""), list(supervisor.machines[number].history)
+
+    def kill(self, actor: str, by_hand: bool) -> None:
+        """Kill the process of an actor, which is then restarted; with `by_hand` it does not count as a failure.
+
+        Raises UsageError if there is no such actor or it is not running.
+        """
+        supervisor, number = self._actor(actor)
+        process = supervisor.table[supervisor.plan.actors[number].process]
+        if supervisor.ending or not process.alive:
+            raise UsageError(f"{actor} is not running", hint="try again when it is")
+        process.by_hand = by_hand
+        supervisor.kill(process, "restarted by hand" if by_hand else "killed by hand")
+
+    def _actor(self, name: str) -> tuple[Supervisor, int]:
+        """Return the supervisor and the number of the actor `name`. Raises UsageError if there is none."""
+        if self.supervisor is not None:
+            for number, planned in enumerate(self.supervisor.plan.actors):
+                if planned.name == name:
+                    return self.supervisor, number
+        raise UsageError(f"{self.directory.name} has no actor `{printable(name, SHOWN_LENGTH)}`")
+
+    def next_stage(self) -> None:
+        """Adopt the config of the next stage, which resumes from the checkpoint that the last stage has saved."""
+        assert self.next_config is not None
+        self.event("scaled", description(self.config, self.next_config))
+        self._write_config(self.next_config)
+        newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
+        if newest is not None:  # None if the stage ended before its first turn
+            write_json(self.directory.resume_file, {"update": newest.update, "exact": False})
+        self.stage += 1
+        self.supervisor = None
+
+    def revert_change(self, error: HiveError) -> None:
+        """Restore the previous config after the next stage could not be built; raise `error` in the first stage."""
+        if self.previous_config is None:
+            raise error
+        self.refused = str(error)
+        self.event("not scaled", str(error))
+        self._write_config(self.previous_config)
+        self.previous_config = None
+
+    def _write_config(self, config: Config) -> None:
+        self.previous_config, self.config = self.config, config
+        write_bytes(self.directory.resolved_file, render(config).encode())
+
+    def stage_folder(self) -> Path:
+        """Return the folder for the sockets of this stage, so that no two processes use the same socket path."""
+        if not self.stage:
+            return self.socket_folder
+        folder = self.socket_folder / str(self.stage)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def status(self) -> dict[str, Tree]:
+        """Return the status of the run for views: its own facts and the supervisor's `overview`."""
+        base: dict[str, Tree] = {
+            "stage": self.stage,
+            "refused": self.refused,
+            "run": self.directory.name,
+            "pid": os.getpid(),
+            "started": self.started,
+            "steps": self.config.run.steps,
+            "pausing": self._pausing(),
+            "warnings": [warning.data for warning in self.warnings.values()],
+        }
+        return base | (
+            overview(self.supervisor)
+            if self.supervisor
+            else {"state": "starting", "actors": [], "helpers": [], "channels": {}}
+        )
+
+    def _pausing(self) -> list[Tree] | None:
+        """Return the actors that a requested pause waits for, [] when the run is at rest; None without a request."""
+        pausing = self.supervisor.pausing if self.supervisor is not None else None
+        return [*pausing.active_actors()] if pausing is not None and pausing.wanted else None
+
+    async def supervise(
+        self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str
+    ) -> Outcome:
+        """Run one stage under a new supervisor and return its outcome."""
+        limits = self.config.supervision
+        settings = Settings(limits.restarts, limits.window_s, limits.phase_limit_s, limits.drain_s)
+        journal = Journal(self.event, self.crash)
+        self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
+        if self.requested is not None:
+            self.supervisor.request(self.requested[0], at_once=self.at_once)
+        return await self.supervisor.run()
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Log the end of the run, then write summary.json as the last file."""
+        results, run = outcome.results, self.config.run
+        mean_return = results.get("mean_return_100", math.nan)
+        summary = Summary(
+            name=self.directory.name,
+            scheme=run.scheme,
+            state=outcome.state,
+            stop_reason=outcome.reason,
+            seed=run.seed,
+            exact=outcome.exact and outcome.state == "finished" and self.exact_so_far(),
+            env_steps=int(results.get("env_steps", 0)),
+            updates=int(results.get("updates", 0)),
+            episodes=int(results.get("episodes", 0)),
+            mean_return_100=mean_return if math.isfinite(mean_return) else None,
+            started=self.started,
+            wall_s=time.time() - self.started,
+            train_s=results.get("train_s", 0.0),
+            weights_sha256=outcome.digest,
+            channels=outcome.channels,
+            restarts=outcome.restarts,
+            error=HiveError(outcome.error, hint=self.failure_hint(outcome)).render().removeprefix("error: ")
+            if outcome.error
+            else None,
+            best=best_facts(self.directory),
+            warnings=[warning.data for warning in self.warnings.values()],
+        )
+        self.directory.release()
+        self.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
+        summary.write(self.directory.summary_file)
+
+    def failure_hint(self, outcome: Outcome) -> str:
+        """Return the hint for a failed run: the actor's own hint, where the report is, and how to resume."""
+        saved = list_checkpoints(self.directory.checkpoints)
+        lines = [outcome.hint] if outcome.hint else []
+        lines += [f"the report is in {outcome.report}"] if outcome.report else []
+        lines += [f"`hive resume {self.directory.name}` continues from update {saved[-1].update:,}"] if saved else []
+        return "; ".join(lines)
+
+    def exact_so_far(self) -> bool:
+        """Return whether the run's modes are deterministic and any checkpoint it was resumed from was exact."""
+        resumed = self.directory.resume_file
+        return self.config.exact and (not resumed.exists() or read_object(resumed).get("exact") is True)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.down, signal.Signals(number).name, False)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def close(self) -> None:
+        self.events.close()
+        shutil.rmtree(self.socket_folder, ignore_errors=True)

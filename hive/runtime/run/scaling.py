@@ -1,0 +1,108 @@
+"""Continue a run with different numbers of workers, and change keys of a running run.
+
+    hive scale -> check the new config -> drain, save -> build -> the next stage of the same run -> ...
+
+A run consists of stages. Each stage has its own topology and supervisor, but all share one process, directory and axis
+of metrics. A stage resumes from the checkpoint that the previous stage saved while it drained. Scaling is thus the end
+of one run and the resumption of another, without the time for a new process and its imports, and custom actors need
+nothing beyond what resuming needs. It costs a pause of the training and cuts open episodes, and the run is not exact.
+
+Restarts and accounts of channels are summed over the stages of a run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hive.config import Config, load_config, with_parameter
+from hive.errors import UsageError
+from hive.records import RunDirectory
+from hive.runtime.supervise.accounting import sum_of_accounts
+from hive.runtime.supervise.outcome import Outcome
+
+__all__ = ["SCALED", "changed_config", "combined_outcome", "description", "live_change"]
+
+SCALED = "scaled"  # state in which a stage ends if another stage follows
+
+SCALABLE = ("collection.workers", "gradients.workers")  # keys that `hive scale` can change
+SETTABLE = "algorithm."  # prefix of the keys that `hive set` can change
+FREE_CHECKPOINTS = 3  # free disk space required for scaling, in sizes of the largest checkpoint
+
+
+def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
+    """Return the config with the changes `sets` ("key=value"), for the next stage.
+
+    Raises UsageError for other keys than SCALABLE, for values that are already set, and for a disk that is too full;
+    ConfigError for invalid values.
+    """
+    for text in sets:
+        key = text.partition("=")[0].strip()
+        if key not in SCALABLE:
+            raise UsageError(f"`{key}` cannot be changed during a run", hint=f"these can: {', '.join(SCALABLE)}")
+    changed = load_config(directory.resolved_file, sets)
+    if not config.differences(changed):
+        raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
+    needed = FREE_CHECKPOINTS * max((_size(folder) for folder in directory.checkpoints.iterdir()), default=0)
+    free = shutil.disk_usage(directory.path).free
+    if free < needed:
+        raise UsageError(
+            f"scaling saves a checkpoint and needs {needed / 2**20:.0f} MiB; the disk has {free / 2**20:.0f} MiB left",
+            hint="make room, or lower checkpoint.keep",
+        )
+    return changed
+
+
+def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) -> Config:
+    """Return the config with the changes `sets` ("key=value"), which the run adopts at once, in the same stage.
+
+    Raises UsageError for keys outside [algorithm], for values that are already set, and for decentralised workers;
+    ConfigError for invalid values.
+    """
+    for text in sets:
+        key = text.partition("=")[0].strip()
+        if not key.startswith(SETTABLE):
+            scalable = key in SCALABLE
+            hint = "`hive scale` changes numbers of workers" if scalable else f"keys of [{SETTABLE[:-1]}] can"
+            raise UsageError(f"`{key}` cannot be changed during a run", hint=hint)
+    changed = load_config(directory.resolved_file, sets)
+    differing = config.differences(changed)
+    for key in differing:
+        with_parameter(config.algorithm, key, changed.value(key))
+    if not differing:
+        raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
+    if config.gradients.decentralised:
+        raise UsageError(
+            "decentralised workers each hold the learner's state, and would not change it at the same turn",
+            hint=f"hive down {directory.name}; hive resume {directory.name} "
+            + " ".join(f"--set {text}" for text in sets),
+        )
+    return changed
+
+
+def description(before: Config | None, after: Config) -> str:
+    """Describe a change, `collection.workers 1 -> 4`; without `before`, the scalable keys of `after`."""
+    if before is None:
+        return ", ".join(f"{key} = {after.value(key)}" for key in SCALABLE)
+    return ", ".join(f"{key} {before.value(key)} -> {after.value(key)}" for key in before.differences(after))
+
+
+def combined_outcome(stages: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of a run: that of its last stage, with the restarts and accounts of all stages summed."""
+    restarts: Counter[str] = Counter()
+    accounts: dict[str, list[dict[str, Any]]] = {}
+    for stage in stages:
+        restarts.update(stage.restarts)
+        for name, account in stage.channels.items():
+            accounts.setdefault(name, []).append(account)
+    channels = {name: sum_of_accounts(parts) for name, parts in accounts.items()}
+    exact = len(stages) == 1 and stages[0].exact
+    return replace(stages[-1], restarts=dict(restarts), channels=channels, exact=exact)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())

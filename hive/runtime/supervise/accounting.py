@@ -1,0 +1,66 @@
+"""Account for every message of a channel: produced = consumed + dropped (by reason) + in flight.
+
+For slabs the numbers come from the native words and tallies, for message channels from the counters on the producers'
+status pages (hive.runtime.carriers.messages maintains them). Both count messages in flight separately instead of
+subtracting, so the identity can fail, and tests check it. It holds at quiescent points; while actors run, a reader sees
+produced >= consumed + dropped. A run's results are counters too, of the actor that the plan names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hive import _native
+from hive.runtime.carriers.messages import account_of
+from hive.runtime.process.views import Views
+from hive.runtime.topology.plan import Plan
+
+__all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
+
+
+def channel_accounts(plan: Plan, views: Views, pages: _native.Status) -> dict[str, dict[str, Any]]:
+    """Return channel name -> {produced, consumed, dropped: {reason: n}, in_flight}, all in messages.
+
+    Boards have no account: a newer version replaces the older one, read or not.
+    """
+    accounts: dict[str, dict[str, Any]] = {}
+    for channel in plan.channels:
+        if channel.carrier == "slab":
+            parts = [views.slab(name).counts() for name in channel.segments]
+        elif channel.carrier == "message":
+            parts = [account_of(channel.name, pages.snapshot(producer)["counters"]) for producer in channel.producers]
+        else:
+            continue
+        accounts[channel.name] = sum_of_accounts(parts)
+    return accounts
+
+
+def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
+    """Return the counters that the plan names as the run's results; a counter without a value is left out."""
+    counters: dict[str, float] = {}
+    for number, actor in enumerate(plan.actors):
+        if actor.name == plan.results_actor:
+            counters = pages.snapshot(number)["counters"]
+    return {name: counters[name] for name in plan.results if name in counters}
+
+
+def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add up several accounts, of a channel's producers or of a run's stages."""
+    dropped: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part["dropped"].items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    total = {key: sum(part[key] for part in parts) for key in ("produced", "consumed", "in_flight")}
+    return {
+        "produced": total["produced"],
+        "consumed": total["consumed"],
+        "dropped": dropped,
+        "in_flight": total["in_flight"],
+    }
+
+
+def holds(account: dict[str, Any]) -> bool:
+    """Return whether produced = consumed + dropped + in flight in this account."""
+    finished: int = account["consumed"] + sum(account["dropped"].values())
+    return bool(account["produced"] == finished + account["in_flight"])

@@ -1,0 +1,145 @@
+"""Describe a topology as data: a plan, the only form of a topology that the supervisor uses.
+
+Actors, channels and segments are numbered by their position. The fork server sends the plan to the supervisor as one
+message, and every process of the run has the same plan.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from hive.errors import TopologyError
+from hive.runtime.memory.segments import BoardPlan, SegmentPlan, SlabPlan
+from hive.runtime.wire.messages import Message
+
+__all__ = ["Plan", "PlanActor", "PlanChannel", "PlanSegment", "check_cycles"]
+
+
+class PlanActor(Message):
+    """One actor of the plan; its position in `Plan.actors` is its number in all messages and slot words."""
+
+    name: str
+    group: str
+    index: int
+    process: str
+    restart: bool
+    last: bool  # drains only after all other actors have stopped
+    serves: bool = False  # it only answers calls: the run ends when all other actors are done
+    source: bool = False  # it sends without being sent to: a pause must stop it
+    endpoints: tuple[str, ...] = ()  # names of its endpoints, sorted
+
+
+class PlanSegment(Message):
+    """One segment of shared memory: a slab of slots, or a board of blocks. `readers` and `keep` are 0 for a slab."""
+
+    name: str
+    kind: str  # "slab" | "board"
+    count: int  # number of slots or blocks
+    item_bytes: int  # size of a slot or block
+    readers: int  # number of readers of a board, each of which may pin one block
+    keep: int  # number of newest versions that a board does not overwrite
+    commit_with: str  # name of the board segment whose commit word this one shares, or ""
+    first: int = 0  # sequence number of a slab's first commit
+
+    @functools.cached_property
+    def plan(self) -> SegmentPlan:
+        if self.kind == "slab":
+            return SlabPlan(self.count, self.item_bytes, self.first)
+        return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
+
+
+class PlanChannel(Message):
+    """One channel. Producers and consumers are actor numbers; a slab has one segment per producer, a board one."""
+
+    name: str
+    carrier: str
+    pattern: str
+    when_full: str
+    by_share: bool
+    reoffer: bool
+    window: int
+    source: str  # "group.port"
+    targets: tuple[str, ...]
+    producers: tuple[int, ...]
+    consumers: tuple[int, ...]
+    segments: tuple[str, ...]
+    shared: bool = False  # its producers read each other's messages
+    in_step: bool = False  # in a paused run, all its producers have sent the same number of messages
+
+
+class Plan(Message):
+    """A topology as data.
+
+    The summary shows the counters `results` of the actor `results_actor`, and the sha256 of the first `digest_bytes` of
+    the board `digest_segment`; either name may be "".
+    """
+
+    actors: tuple[PlanActor, ...]
+    channels: tuple[PlanChannel, ...]
+    segments: tuple[PlanSegment, ...]
+    results_actor: str
+    results: tuple[str, ...]
+    digest_segment: str
+    digest_bytes: int
+
+    @functools.cached_property
+    def processes(self) -> dict[str, list[int]]:
+        """Process name -> the numbers of its actors, ascending."""
+        result: dict[str, list[int]] = {}
+        for number, actor in enumerate(self.actors):
+            result.setdefault(actor.process, []).append(number)
+        return result
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, int]:
+        """Actor name -> its number."""
+        return {actor.name: number for number, actor in enumerate(self.actors)}
+
+    @functools.cached_property
+    def segment(self) -> dict[str, PlanSegment]:
+        """Segment name -> the segment."""
+        return {segment.name: segment for segment in self.segments}
+
+    @functools.cached_property
+    def channel_of(self) -> dict[str, str]:
+        """Segment name -> the name of its channel."""
+        return {segment: channel.name for channel in self.channels for segment in channel.segments}
+
+    @property
+    def bytes(self) -> int:
+        """Size of all slabs and boards in shared memory."""
+        return sum(s.plan.bytes for s in self.segments)
+
+
+def check_cycles(plan: Plan) -> None:
+    """Raise TopologyError for a cycle of message channels that can deadlock because all of its actors wait for room.
+
+    A cycle is safe if every actor in it can send once before any receives. Slabs always allow that, because each
+    producer has its own slots. A message channel is required to have a window of at least its number of producers.
+    """
+    edges: dict[int, set[int]] = {}
+    for channel in plan.channels:
+        if channel.carrier == "message" and channel.when_full == "wait" and channel.window < len(channel.producers):
+            for producer in channel.producers:
+                edges.setdefault(producer, set()).update(channel.consumers)
+    for start in edges:
+        path = next(_cycles(edges, start), None)
+        if path:
+            names = " -> ".join(plan.actors[number].name for number in path)
+            raise TopologyError(
+                f'a cycle of channels with when_full="wait" can deadlock: {names}',
+                hint='give its channels a window of at least their number of producers, or when_full="drop_oldest"',
+            )
+
+
+def _cycles(edges: dict[int, set[int]], start: int) -> Iterator[list[int]]:
+    stack, seen = [(start, [start])], set()
+    while stack:
+        here, path = stack.pop()
+        for following in edges.get(here, ()):
+            if following == start:
+                yield [*path, start]
+            elif following not in seen:
+                seen.add(following)
+                stack.append((following, [*path, following]))

@@ -1,0 +1,126 @@
+"""The transport between processes: ZeroMQ over `ipc://`, one inbox (PULL) per process and one PUSH socket per peer.
+
+Why hive reads sockets itself. A ZeroMQ socket's descriptor is edge-triggered: it becomes readable when the socket's
+state changes, and reading the state re-arms it. `zmq.asyncio` can miss such an edge when the loop also serves other
+descriptors (pyzmq #2173), and then sleeps although messages wait. So this module reads as follows:
+
+    descriptor readable, or a 50 ms tick  ->  recv(NOBLOCK) until there is none  ->  the last recv re-arms the edge
+
+The inbox only receives and the peers' sockets only send, so no send can swallow an edge of the inbox. A burst is read
+in portions, and the loop runs in between.
+
+Addresses are `ipc://` only, in a folder that is private to the user (hive.runtime.run.folders). `tcp://` is refused
+because nothing authenticates peers. This module is the only one that imports zmq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import zmq
+
+from hive.errors import WireError
+from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frames
+from hive.runtime.wire.transport import Receive
+
+__all__ = ["ZmqTransport"]
+
+QUEUE_MESSAGES = 10_000  # maximum queued messages per socket; a peer this far behind is stuck, as messages are few
+PORTION = 128  # maximum messages read before the loop may run other callbacks
+TICK_S = 0.05  # interval of the polling tick: the longest delay by a lost edge
+MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
+
+
+class ZmqTransport:
+    """One process's sockets. Create it in the process that uses it: a ZeroMQ context does not survive a fork."""
+
+    def __init__(self) -> None:
+        self.context = zmq.Context(io_threads=1)
+        self.inbox: zmq.Socket[bytes] | None = None
+        self.peers: dict[str, zmq.Socket[bytes]] = {}
+        self.receive: Receive | None = None
+        self.tick: asyncio.TimerHandle | None = None
+        self.again: asyncio.Handle | None = None
+
+    def bind(self, address: str, receive: Receive) -> None:
+        _check(address)
+        inbox = self.context.socket(zmq.PULL)
+        inbox.set(zmq.LINGER, 0)
+        inbox.set(zmq.RCVHWM, QUEUE_MESSAGES)
+        inbox.set(zmq.MAXMSGSIZE, MAX_ARRAY_BYTES)
+        inbox.bind(address)
+        self.inbox, self.receive = inbox, receive
+        asyncio.get_running_loop().add_reader(int(inbox.get(zmq.FD)), self._readable)
+        self._tick()
+
+    def _tick(self) -> None:
+        self.tick = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._readable()
+
+    def _readable(self) -> None:
+        if self.again is not None:
+            self.again.cancel()
+            self.again = None
+        if not self._read(PORTION):
+            self.again = asyncio.get_running_loop().call_soon(self._readable)
+
+    def _read(self, limit: int) -> bool:
+        """Read up to `limit` messages. Returns True when the inbox is empty."""
+        for number in range(limit):
+            if self.inbox is None or self.receive is None:
+                return True
+            # Usually there is one message. Checking for a second one costs half as much as the exception zmq.Again.
+            if number == 1 and not int(self.inbox.get(zmq.EVENTS)) & zmq.POLLIN:
+                return True
+            try:
+                frames = self.inbox.recv_multipart(zmq.NOBLOCK, copy=True)
+            except zmq.Again:
+                return True
+            self.receive(frames)
+        return False
+
+    def poll(self) -> None:
+        while not self._read(PORTION):
+            pass
+
+    def post(self, address: str, frames: Frames) -> bool:
+        peer = self.peers.get(address)
+        if peer is None:
+            _check(address)
+            peer = self.context.socket(zmq.PUSH)
+            peer.set(zmq.SNDHWM, QUEUE_MESSAGES)
+            peer.set(zmq.LINGER, 0)
+            peer.connect(address)
+            self.peers[address] = peer
+        try:
+            peer.send_multipart(frames, zmq.NOBLOCK, copy=True)
+        except zmq.Again:
+            return False
+        return True
+
+    def forget(self, address: str) -> None:
+        peer = self.peers.pop(address, None)
+        if peer is not None:
+            peer.close(linger=0)
+
+    def close(self, linger_s: float = 0.0) -> None:
+        if self.tick is not None:
+            self.tick.cancel()
+        if self.again is not None:
+            self.again.cancel()
+        if self.inbox is not None:
+            asyncio.get_running_loop().remove_reader(int(self.inbox.get(zmq.FD)))
+            self.inbox.close(linger=0)
+            self.inbox = None
+        for peer in self.peers.values():
+            peer.close(linger=int(linger_s * 1000))
+        self.peers.clear()
+        self.context.term()
+
+
+def _check(address: str) -> None:
+    if not address.startswith("ipc://"):
+        raise WireError(f"`{address}` is not an ipc:// address; hive runs on one machine only")
+    if len(os.fsencode(address.removeprefix("ipc://"))) > MAX_PATH_BYTES:
+        raise WireError(f"`{address}` is longer than the {MAX_PATH_BYTES} bytes of a unix socket's path")

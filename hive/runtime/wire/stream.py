@@ -1,0 +1,67 @@
+"""Messages over a byte stream: the control socket, and the connection to the fork server.
+
+    | length u32, little endian | frame 0 of the message |
+
+Messages with arrays cannot be sent this way. A length beyond the limit raises before any byte of the message is read.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from hive.errors import WireError
+from hive.runtime.wire.messages import Message, decode, encode
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["pack", "read", "receive", "send"]
+
+LENGTH = struct.Struct("<I")
+MAX_BYTES = 64 << 20  # maximum message size: the status or the plan of a thousand actors, with a margin
+
+
+def pack(message: Message) -> bytes:
+    """Encode a message with its length. Raises TypeError for a message with arrays."""
+    frames = encode(message)
+    if len(frames) != 1:
+        raise TypeError(f"{type(message).__name__} carries arrays and cannot be sent over a stream")
+    return LENGTH.pack(len(frames[0])) + bytes(frames[0])
+
+
+def _length(head: bytes) -> int:
+    length: int = LENGTH.unpack(head)[0]
+    if length > MAX_BYTES:
+        raise WireError(f"a message of {length} bytes; the limit is {MAX_BYTES}")
+    return length
+
+
+async def read(reader: asyncio.StreamReader, types: Mapping[str, type[Message]]) -> Message:
+    """Return the next message. Raises WireError, or asyncio.IncompleteReadError at the stream's end."""
+    body = await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
+    return decode([body], types)
+
+
+def send(line: socket.socket, message: Message) -> None:
+    """Send a message; blocks. Raises TypeError for a message with arrays, OSError when the connection is lost."""
+    line.sendall(pack(message))
+
+
+def receive(line: socket.socket, types: Mapping[str, type[Message]]) -> Message | None:
+    """Return the next message, or None at the stream's end; blocks. Raises WireError."""
+    head = _exactly(line, LENGTH.size)
+    body = _exactly(line, _length(head)) if head else None
+    return decode([body], types) if body is not None else None
+
+
+def _exactly(line: socket.socket, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = line.recv(min(count - len(parts), 1 << 16))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,60 @@
+"""Shortages of memory and descriptors are reported before the start, with the needed and the available amount."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from hive.errors import PlatformError
+from hive.runtime.process import limits
+from hive.runtime.process.limits import PER_PROCESS, PER_SEGMENT, SPARE, check_limits, raise_descriptor_limit
+from hive.runtime.topology.plan import Plan, PlanActor, PlanSegment
+
+
+def plan_of(processes: int = 1, segments: int = 1, slot_bytes: int = 64) -> Plan:
+    actors = tuple(PlanActor(f"a-{n}", "a", n, f"a-{n}", True, False) for n in range(processes))
+    slabs = tuple(PlanSegment(f"out:a-{n}", "slab", 2, slot_bytes, 0, 0, "") for n in range(segments))
+    return Plan(actors, (), slabs, "", (), "", 0)
+
+
+def test_a_small_run_fits() -> None:
+    check_limits(plan_of())
+
+
+def test_more_memory_than_the_machine_has() -> None:
+    with pytest.raises(PlatformError, match=r"needs 2097152\.0 GiB of shared memory, [0-9.]+ GiB are free") as caught:
+        check_limits(plan_of(slot_bytes=1 << 50))
+    assert "hive check" in caught.value.hint
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(0, True), (-1, False)])
+def test_more_descriptors_than_a_process_may_have(monkeypatch: pytest.MonkeyPatch, limit: int, fits: bool) -> None:
+    needed = 7 * PER_SEGMENT + 3 * PER_PROCESS + SPARE
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (needed + limit, needed + limit))
+    if fits:
+        check_limits(plan_of(processes=3, segments=7))
+        return
+    with pytest.raises(PlatformError, match=rf"needs {needed} open files, and a process may have {needed - 1}"):
+        check_limits(plan_of(processes=3, segments=7))
+
+
+def test_without_a_limit_everything_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    check_limits(plan_of(processes=900))
+
+
+@pytest.mark.parametrize("error", [None, ValueError("not allowed"), OSError("not allowed")])
+def test_the_limit_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def setrlimit(which: int, to: tuple[int, int]) -> None:
+        assert which == resource.RLIMIT_NOFILE
+        asked.append(to)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
+    monkeypatch.setattr(limits.resource, "setrlimit", setrlimit)
+    raise_descriptor_limit()
+    assert asked == [(4096, 4096)]

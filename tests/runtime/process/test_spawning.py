@@ -1,0 +1,48 @@
+"""Starting a fork server: it starts before other imports, and exits when its connection closes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hive.runtime.process.fork_server import REPLIES, Build, BuildFailed
+from hive.runtime.process.spawning import OUTPUT, THREADS, start_fork_server
+from hive.runtime.wire.stream import receive, send
+
+LIMIT_S = 60.0  # time limit for starting Python on a busy machine
+
+
+def test_a_fork_server_replies_and_exits_when_the_connection_closes(tmp_path: Path) -> None:
+    server, line = start_fork_server(tmp_path)
+    with line:
+        send(line, Build("hive.nowhere:load", "", os.getpid(), str(tmp_path / "sockets"), str(tmp_path)))
+        answer = receive(line, REPLIES)
+        environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
+    assert isinstance(answer, BuildFailed)
+    assert "hive.nowhere" in answer.text
+    assert {f"{name}=1".encode() for name in THREADS} <= set(environment)
+    assert server.wait(LIMIT_S) == 0
+    assert (tmp_path / OUTPUT).read_text() == ""
+
+
+def test_a_connection_closed_before_the_server_listens_ends_it_too(tmp_path: Path) -> None:
+    server, line = start_fork_server(tmp_path)
+    line.close()
+    assert server.wait(LIMIT_S) == 0
+
+
+def test_only_the_standard_library_is_imported_before_the_fork_server_starts() -> None:
+    program = "import sys, hive.runtime.process.spawning; print(*{m.partition('.')[0] for m in sys.modules})"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    names = {name for name in run.stdout.split() if not name.startswith("_")}
+    assert names - sys.stdlib_module_names <= {"hive"} | _of_this_installation()
+
+
+def _of_this_installation() -> set[str]:
+    """Return the modules that any Python loads at its start here: editable installs have hooks."""
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True
+    )
+    return {name.partition(".")[0] for name in run.stdout.split()}
