@@ -69,7 +69,7 @@ class Player(hive.Actor):
 
 class Stepper(hive.Actor):
     role = "collector"
-    rollouts = hive.Outlet(RolloutReady)
+    rollouts = hive.SlotOutlet(RolloutReady)
     behaviour = hive.Subscription(Weights)
 
     def __init__(self, blueprint: Blueprint, player: hive.Handle) -> None:

@@ -49,7 +49,7 @@ def network(seed: int) -> nn.Module:
 
 class Driver(hive.Actor):
     weights = hive.Subscription(Weights)
-    lessons = hive.Outlet(Lesson)
+    lessons = hive.SlotOutlet(Lesson)
 
     def __init__(self, seed: int) -> None:
         self.seed, self.network = seed, network(seed)
@@ -77,7 +77,7 @@ class Driver(hive.Actor):
 
 
 class Student(hive.Actor):
-    lessons = hive.Inlet(Lesson)
+    lessons = hive.SlotInlet(Lesson)
     weights = hive.Publication(Weights)
 
     def __init__(self, seed: int, goal: float = -110.0, updates: int = 300) -> None:
@@ -110,8 +110,8 @@ class Student(hive.Actor):
 def topology(config: hive.Config) -> hive.Topology:
     t, seed = hive.Topology(), config.run.seed
     drivers, student = t.add(Driver, count=2, seed=seed), t.add(Student, restart=False, seed=seed)
-    t.connect(drivers.lessons, student.lessons, layout=LESSON)
-    t.connect(student.weights, drivers.weights, block_bytes=FlatParameters(network(0)).block_bytes)
+    t.connect(drivers.lessons, student.lessons, hive.Slots(LESSON))
+    t.connect(student.weights, drivers.weights, hive.Board(FlatParameters(network(0)).block_bytes))
     return t
 
 

@@ -55,7 +55,7 @@ def spirals(count: int, *seed: int) -> tuple[Tensor, Tensor]:
 
 class Worker(hive.Actor):
     state = hive.Subscription(State)
-    gradients = hive.Outlet(Gradient)
+    gradients = hive.SlotOutlet(Gradient)
 
     def __init__(self, seed: int, batch: int = 256) -> None:
         self.seed, self.batch, self.network = seed, batch, network(seed)
@@ -78,7 +78,7 @@ class Worker(hive.Actor):
 
 
 class Trainer(hive.Actor):
-    gradients = hive.Inlet(Gradient)
+    gradients = hive.SlotInlet(Gradient)
     state = hive.Publication(State)
 
     def __init__(self, seed: int, goal: float = 0.98, learning_rate: float = 3e-3) -> None:
@@ -115,8 +115,8 @@ class Trainer(hive.Actor):
 def topology(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     workers, trainer = t.add(Worker, count=2, seed=config.run.seed), t.add(Trainer, seed=config.run.seed)
-    t.connect(trainer.state, workers.state, block_bytes=STATE.bytes)
-    t.connect(workers.gradients, trainer.gradients, layout=GRADIENT, on_death="reoffer")
+    t.connect(trainer.state, workers.state, hive.Board(STATE.bytes))
+    t.connect(workers.gradients, trainer.gradients, hive.Slots(GRADIENT, on_death="reoffer"))
     t.digest(trainer.state, STATE.bytes)
     return t
 

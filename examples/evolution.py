@@ -52,7 +52,7 @@ def play(environment: Any, policy: NDArray[np.float64], seed: int) -> float:
 
 class Tester(hive.Actor):
     parents = hive.Subscription(Parent)
-    results = hive.Outlet(Result)
+    results = hive.SlotOutlet(Result)
 
     def __init__(self, seed: int, share: int, sigma: float) -> None:
         self.seed, self.share, self.sigma = seed, share, sigma  # share: candidates per generation
@@ -73,7 +73,7 @@ class Tester(hive.Actor):
 
 
 class Breeder(hive.Actor):
-    results = hive.Inlet(Result)
+    results = hive.SlotInlet(Result)
     parents = hive.Publication(Parent)
 
     def __init__(self, seed: int, share: int, rate: float = 0.5, goal: float = 475.0) -> None:
@@ -109,8 +109,8 @@ def topology(config: hive.Config) -> hive.Topology:
     t, seed, share = hive.Topology(), config.run.seed, 16
     testers = t.add(Tester, count=2, seed=seed, share=share, sigma=0.1)
     breeder = t.add(Breeder, seed=seed, share=share)
-    t.connect(breeder.parents, testers.parents, block_bytes=PARENT.bytes)
-    t.connect(testers.results, breeder.results, layout=RESULT, slots=share + 1, on_death="reoffer")
+    t.connect(breeder.parents, testers.parents, hive.Board(PARENT.bytes))
+    t.connect(testers.results, breeder.results, hive.Slots(RESULT, slots=share + 1, on_death="reoffer"))
     t.digest(breeder.parents, PARENT.bytes)
     return t
 

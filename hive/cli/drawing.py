@@ -1,23 +1,27 @@
 """Draws a topology as lines of text and as an SVG file.
 
-    collectors.rollouts ══> gradient-workers.rollouts   slab, 2 x 3 slots of 24.1 KiB
+    collectors.rollouts ══> gradient-workers.rollouts   slots, 2 x 3 slots of 24.1 KiB
 
 The picture arranges groups in columns, with producers left of their consumers. Channels that lead back to the left run
-below the boxes. Thick lines are slabs, dotted lines are boards. The drawing is made from the plan that runs execute.
+below the boxes. Thick lines are slots, dashed if their contents travel over ZeroMQ; dotted lines are boards. The
+drawing is made from the plan that runs execute.
 """
 
 from __future__ import annotations
 
 from html import escape
 
-from hive.runtime.topology.plan import Plan, PlanChannel
+from hive.runtime.carriers.carrier import PlanChannel
+from hive.runtime.carriers.slots import Slots
+from hive.runtime.topology.plan import Plan
 
 __all__ = ["lines_of", "svg_of"]
 
-ARROWS = {"slab": "══>", "message": "──>", "board": "▒▒>"}
+ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>"}
 STROKES = {
-    "slab": 'stroke-width="3.5"',
-    "message": 'stroke-width="1.5"',
+    "slots": 'stroke-width="3.5"',
+    "zmq": 'stroke-width="3.5" stroke-dasharray="9 4"',
+    "messages": 'stroke-width="1.5"',
     "board": 'stroke-width="2" stroke-dasharray="2 5"',
 }
 BOX_W, BOX_H, GAP_X, GAP_Y, EDGE, LANE = 190, 58, 190, 44, 30, 30  # pixels
@@ -37,13 +41,12 @@ def lines_of(plan: Plan) -> list[str]:
 
 
 def _detail(plan: Plan, channel: PlanChannel) -> str:
-    """Return the carrier of a channel and its size: `slab, 2 x 3 slots of 24.1 KiB`."""
+    """Return the carrier of a channel and its size: `slots, 2 x 3 slots of 24.1 KiB`."""
     if not channel.segments:
         return channel.carrier
-    segment = next(s for s in plan.segments if s.name == channel.segments[0])
-    unit = "slots" if segment.kind == "slab" else "blocks"
-    size = f"{segment.item_bytes / 1024:.1f} KiB"
-    return f"{channel.carrier}, {len(channel.segments)} x {segment.count} {unit} of {size}"
+    segment, carrier = plan.segment[channel.segments[0]], channel.description
+    unit, size = ("slots", carrier.layout.bytes) if isinstance(carrier, Slots) else ("blocks", segment.item_bytes)
+    return f"{channel.carrier}, {len(channel.segments)} x {segment.count} {unit} of {size / 1024:.1f} KiB"
 
 
 def svg_of(plan: Plan, title: str) -> str:

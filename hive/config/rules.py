@@ -59,6 +59,11 @@ def _fraction_breach(fraction: float, communication: str) -> str:
     return "{0} has no rounds that could end early" if communication == "asynchronous" and fraction < 1 else ""
 
 
+def _carrier_breach(carrier: str, decentralised: bool) -> str:
+    """Require slots where gradient workers read each other's gradients in place."""
+    return "{0} reads the gradients of other workers in place" if carrier == "zmq" and decentralised else ""
+
+
 def _decentralised_breach(decentralised: bool, communication: str) -> str:
     """Require a fixed order of gradients: replicas stay equal only if all reduce the same ones in the same order."""
     return "{0} has no fixed order of gradients" if communication == "asynchronous" and decentralised else ""
@@ -109,6 +114,7 @@ RULES = (
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
     Rule("collection.ownership", ("collection.workers", "gradients.workers"), _ownership_breach),
     Rule("collection.fraction_workers", ("collection.communication",), _fraction_breach),
+    Rule("run.carrier", ("gradients.decentralised",), _carrier_breach),
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
     Rule("gradients.top_k", ("gradients.compression",), _top_k_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),

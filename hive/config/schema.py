@@ -94,6 +94,11 @@ class RunConfig:
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',
     )
+    carrier: str = key(
+        "slots",
+        "what carries rollouts and gradients between processes: shared memory, or messages of ZeroMQ",
+        choices=("slots", "zmq"),
+    )
     seed: int = key(1, "random seed, from which all random numbers of the run are derived", minimum=0)
     topology: str | None = key(
         None,

@@ -30,7 +30,7 @@ from hive.algorithms import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
 from hive.networks import aligned_block
-from hive.runtime import Actor, Inlet, Publication, Slot, Topology
+from hive.runtime import Actor, Board, Publication, Slot, SlotInlet, Slots, Topology
 from hive.runtime.run.inline_run import InlineRun
 from hive.storage import Rollout
 from hive.workers import (
@@ -260,16 +260,12 @@ class CollectorThread:
         t.connect(
             collectors.rollouts,
             receiver.rollouts,
-            layout=blueprint.rollout_layout,
-            slots=config.collection.slots,
-            by_share=synchronous,
-            in_step=synchronous,
+            Slots(blueprint.rollout_layout, slots=config.collection.slots, by_share=synchronous, in_step=synchronous),
         )
         t.connect(
             receiver.behaviour,
             collectors.behaviour,
-            block_bytes=blueprint.flat.block_bytes,
-            keep=config.collection.max_lag + 1,
+            Board(blueprint.flat.block_bytes, keep=config.collection.max_lag + 1),
         )
         return t
 
@@ -312,7 +308,7 @@ class _RoundReceiver(Actor):
     """Publishes weights and receives rollouts, one collection step per request."""
 
     role = "receiver"
-    rollouts = Inlet(RolloutReady)
+    rollouts = SlotInlet(RolloutReady)
     behaviour = Publication(Weights)
 
     def __init__(self, exchange: _Exchange, blueprint: Blueprint) -> None:

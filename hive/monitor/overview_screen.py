@@ -230,10 +230,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _channel(name: str, channel: ChannelRow) -> Line:
     """Draw `   ══ rollouts ▆ 3/4  120/s ══▶ gradient-workers`."""
     full = channel.occupancy
-    style = WARN if full is not None and full >= 0.99 and channel.carrier == "slab" else PLAIN
+    style = WARN if full is not None and full >= 0.99 and channel.carrier in ("slots", "zmq") else PLAIN
     held = f"{channel.in_flight}/{channel.capacity}" if channel.capacity else f"{channel.in_flight} held"
     rate = f"{amount(channel.rate)}/s" if channel.rate is not None else f"{amount(channel.produced)} in all"
-    dash = {"slab": "══", "message": "──"}.get(channel.carrier, "──")
+    dash = {"slots": "══", "zmq": "╍╍"}.get(channel.carrier, "──")
     line: Line = [(f"   {dash} ", DIM), (f"{clean(name):<11}", PLAIN), (f" {level(full)} {held:<6}", style)]
     line.append((f" {rate:>10}", PLAIN))
     if channel.targets:

@@ -28,6 +28,7 @@ __all__ = [
     "WAIT_IN",
     "WAIT_OUT",
     "Actor",
+    "Board",
     "Bytes",
     "ChannelFull",
     "Group",
@@ -35,55 +36,69 @@ __all__ = [
     "Inlet",
     "Layout",
     "Message",
+    "Messages",
     "Outlet",
     "Plan",
     "PortRef",
     "Publication",
     "Shape",
-    "SlabReceiver",
     "Slot",
+    "SlotInlet",
+    "SlotOutlet",
+    "SlotReceiver",
+    "Slots",
     "Status",
     "Subscription",
     "Topology",
     "Tree",
+    "Zmq",
     "endpoint",
 ]
 _HOMES = {
     "Actor": "hive.runtime.actor.actor",
     "BUSY": "hive.runtime.memory.status",
+    "Board": "hive.runtime.carriers.boards",
     "Bytes": "hive.runtime.memory.segments",
     "ChannelFull": "hive.runtime.carriers.messages",
-    "Group": "hive.runtime.topology.topology",
+    "Group": "hive.runtime.topology.groups",
     "Handle": "hive.runtime.actor.actor",
     "Inlet": "hive.runtime.actor.ports",
     "Layout": "hive.runtime.memory.segments",
     "Message": "hive.runtime.wire.messages",
+    "Messages": "hive.runtime.carriers.messages",
     "Outlet": "hive.runtime.actor.ports",
     "Plan": "hive.runtime.topology.plan",
-    "PortRef": "hive.runtime.topology.topology",
+    "PortRef": "hive.runtime.topology.groups",
     "Publication": "hive.runtime.actor.ports",
     "RUNTIME": "hive.runtime.memory.status",
     "Shape": "hive.runtime.wire.arrays",
-    "SlabReceiver": "hive.runtime.carriers.slots",
     "Slot": "hive.runtime.carriers.slots",
+    "SlotInlet": "hive.runtime.actor.ports",
+    "SlotOutlet": "hive.runtime.actor.ports",
+    "SlotReceiver": "hive.runtime.carriers.slots",
+    "Slots": "hive.runtime.carriers.slots",
     "Status": "hive.runtime.memory.status",
     "Subscription": "hive.runtime.actor.ports",
     "Topology": "hive.runtime.topology.topology",
     "Tree": "hive.runtime.wire.messages",
     "WAIT_IN": "hive.runtime.memory.status",
     "WAIT_OUT": "hive.runtime.memory.status",
+    "Zmq": "hive.runtime.carriers.zmq",
     "endpoint": "hive.runtime.actor.actor",
 }
 
 if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers and editors
     from hive.runtime.actor.actor import Actor, Handle, endpoint
-    from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
-    from hive.runtime.carriers.messages import ChannelFull
-    from hive.runtime.carriers.slots import SlabReceiver, Slot
+    from hive.runtime.actor.ports import Inlet, Outlet, Publication, SlotInlet, SlotOutlet, Subscription
+    from hive.runtime.carriers.boards import Board
+    from hive.runtime.carriers.messages import ChannelFull, Messages
+    from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots
+    from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, Layout
     from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status
+    from hive.runtime.topology.groups import Group, PortRef
     from hive.runtime.topology.plan import Plan
-    from hive.runtime.topology.topology import Group, PortRef, Topology
+    from hive.runtime.topology.topology import Topology
     from hive.runtime.wire.arrays import Shape
     from hive.runtime.wire.messages import Message, Tree
 else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
 from hive.records import Checkpoint, RunDirectory, list_checkpoints
-from hive.runtime import Group, Topology
+from hive.runtime import Board, Group, Slots, Topology, Zmq
 from hive.workers import (
     RESULTS,
     Blueprint,
@@ -94,23 +94,24 @@ def _connect_data(t: Topology, blueprint: Blueprint, collector: Group, worker: G
     slots = gradients.bootstrap_rounds + gradients.max_lag + 1
     if gradients.decentralised:
         slots = replica_slots(gradients.max_lag, gradients.bootstrap_rounds)
+    carrier = Zmq if blueprint.config.run.carrier == "zmq" else Slots
     t.connect(
         collector.rollouts,
         worker.rollouts,
-        layout=rollouts,
-        slots=collection.slots,
-        by_share=by_share,
-        in_step=not asynchronous,
-        first=blueprint.first_round,
+        carrier(
+            rollouts,
+            slots=collection.slots,
+            by_share=by_share,
+            first=blueprint.first_round,
+            in_step=not asynchronous,
+        ),
     )
     t.connect(
         worker.gradients,
         learner.gradients,
-        layout=gradient,
-        slots=slots,
-        on_death="reoffer",
-        first=blueprint.first_gradient,
-        shared=gradients.decentralised,
+        carrier(
+            gradient, slots=slots, on_death="reoffer", first=blueprint.first_gradient, shared=gradients.decentralised
+        ),
     )
 
 
@@ -120,20 +121,16 @@ def _connect_state(
     """Connect the optimizer state, the weights and the behaviour policy."""
     collection, gradients = blueprint.config.collection, blueprint.config.gradients
     # The version of the optimizer state commits both boards: weights and moments change together or not at all.
-    t.connect(learner.optimizer_state, recorder.optimizer_state, block_bytes=blueprint.optimizer_state_bytes)
+    t.connect(learner.optimizer_state, recorder.optimizer_state, Board(blueprint.optimizer_state_bytes))
     if gradients.decentralised:
         t.connect(learner.optimizer_state, worker.optimizer_state)
     t.connect(
         learner.weights,
         worker.state,
-        block_bytes=blueprint.state.bytes,
-        keep=gradients.max_lag + 1,
-        commit_with="optimizer_state",
+        Board(blueprint.state.bytes, keep=gradients.max_lag + 1, commit_with="optimizer_state"),
     )
     t.connect(learner.weights, recorder.weights)
-    t.connect(
-        learner.behaviour, collector.behaviour, block_bytes=blueprint.flat.block_bytes, keep=collection.max_lag + 1
-    )
+    t.connect(learner.behaviour, collector.behaviour, Board(blueprint.flat.block_bytes, keep=collection.max_lag + 1))
     if collection.communication == "asynchronous":
         t.connect(learner.behaviour, worker.behaviour)
 

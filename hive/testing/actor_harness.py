@@ -20,7 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from hive.runtime import Actor, Inlet, Layout, Outlet, Publication, Subscription, Topology
+from hive.runtime import (
+    Actor,
+    Board,
+    Inlet,
+    Layout,
+    Messages,
+    Outlet,
+    Publication,
+    SlotInlet,
+    SlotOutlet,
+    Slots,
+    Subscription,
+    Topology,
+)
 from hive.runtime.actor.ports import ports_of
 from hive.runtime.supervise.outcome import Journal
 from hive.runtime.supervise.supervisor import Supervisor
@@ -32,7 +45,15 @@ QUIET_S = 1.0  # virtual seconds of inactivity after which the run ends
 LIMIT_S = 3600.0  # maximum virtual seconds of a run that is never inactive
 BLOCKS_KEPT = 64  # versions of a publication that are kept: a sink in the same loop is never that far behind
 NAME = 16  # maximum characters of a channel's name
-COUNTERPARTS = {Inlet: Outlet, Outlet: Inlet, Subscription: Publication, Publication: Subscription}
+COUNTERPARTS = {
+    Inlet: Outlet,
+    Outlet: Inlet,
+    SlotInlet: SlotOutlet,
+    SlotOutlet: SlotInlet,
+    Subscription: Publication,
+    Publication: Subscription,
+}
+IN_PLACE = {Inlet: SlotOutlet, Outlet: SlotInlet}  # counterparts of ports whose channel has a layout
 
 
 @dataclass
@@ -112,19 +133,19 @@ def run_actor(
     tested = topology.add(actor, **parameters)
     for name, port in ports_of(actor).items():
         layout = layouts.get(name)
-        options: dict[str, Any] = {"layout": layout} if layout else {}
+        carrier: Any = Slots(layout) if layout else Messages()
         if isinstance(port, (Publication, Subscription)):
-            options = {"block_bytes": (block_bytes or {}).get(name, 0), "keep": len(feed.get(name, ())) or BLOCKS_KEPT}
-        other = COUNTERPARTS[type(port)](port.message)
+            carrier = Board((block_bytes or {}).get(name, 0), keep=len(feed.get(name, ())) or BLOCKS_KEPT)
+        other = (COUNTERPARTS | (IN_PLACE if layout else {}))[type(port)](port.message)
         if isinstance(port, (Outlet, Publication)):
             received = result.sent[name] = []
             cls = type("Sink", (_Sink,), {"inn": other})
             sink = topology.add(cls, group=f"sink {name}"[:NAME], received=received, layout=layout)
-            topology.connect(getattr(tested, name), sink.inn, name=f"out {name}"[:NAME], **options)
+            topology.connect(getattr(tested, name), sink.inn, carrier, name=f"out {name}"[:NAME])
         elif name in feed or not port.optional:
             cls = type("Feeder", (_Feeder,), {"out": other})
             feeder = topology.add(cls, group=f"feed {name}"[:NAME], feed=feed.get(name, ()), layout=layout)
-            topology.connect(feeder.out, getattr(tested, name), name=f"in {name}"[:NAME], **options)
+            topology.connect(feeder.out, getattr(tested, name), carrier, name=f"in {name}"[:NAME])
 
     def watch(supervisor: Supervisor) -> None:
         def event(kind: str, text: str, fields: dict[str, Any]) -> None:

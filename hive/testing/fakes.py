@@ -1,5 +1,6 @@
 """Fake implementations for the simulator: local memory, an unreliable transport, and kills within a native operation.
 
+    LocalHost             the process of the ends of a channel, without a run
     LocalMemory           a plan's segments in one allocation
     SimulatedTransport    delays messages, loses those that may be lost; keeps the order from a process to an address
     DyingSlab, DyingPage, DyingBoard  kill the caller within a slot's transition, within an entry in an account, or
@@ -12,25 +13,37 @@ from __future__ import annotations
 
 import contextvars
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from hive import _native
-from hive.runtime.memory.segments import PAGE, Bytes, aligned
+from hive.runtime.carriers.carrier import Carrier, End, Line, PlanChannel
+from hive.runtime.carriers.waiting import Waiter
+from hive.runtime.memory.segments import PAGE, BoardView, Bytes, SlabView, aligned
 from hive.runtime.memory.status import PAGE_BYTES
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.batches import batch_length
-from hive.runtime.wire.messages import Frames, decode
+from hive.runtime.wire.messages import Frames, Message, decode
 from hive.runtime.wire.protocol import NODE_TYPES, Deliver
 from hive.runtime.wire.transport import Receive
 from hive.testing.simulated_process import SimulatedLoop, current_process
 
-__all__ = ["At", "DyingBoard", "DyingPage", "DyingSlab", "Faults", "LocalMemory", "Pages", "SimulatedTransport"]
+__all__ = [
+    "At",
+    "DyingBoard",
+    "DyingPage",
+    "DyingSlab",
+    "Faults",
+    "LocalHost",
+    "LocalMemory",
+    "Pages",
+    "SimulatedTransport",
+]
 
 # A slab in words of 8 bytes: the size of its header, the position of `produced`, the size of a slot header.
 HEADER_WORDS, PRODUCED_WORD, SLOT_WORDS, MASK = 8, 3, 16, 0xFFFFFFFF
@@ -71,6 +84,64 @@ class At:
     number: int
     do: Literal["drop", "duplicate", "delay", "kill producer", "kill consumer"]
     delay_s: float = 0.5
+
+
+class LocalHost:
+    """Hosts the ends of channels without a run, to test a carrier alone (hive.runtime.carriers.carrier.Host).
+
+    memory: the slabs and boards by segment. `sent` collects (actor, message, frames) of messages to other processes.
+    """
+
+    def __init__(self, memory: Mapping[str, Any], incarnation: int = 0) -> None:
+        self.memory = memory
+        self.incarnation = incarnation
+        self.draining = False
+        self.waiters: dict[int, Waiter] = {}
+        self.members: dict[int, int] = {}
+        self.lines: dict[tuple[str, int, int], Line] = {}  # ("source" or "target", channel, actor) -> its end
+        self.sent: list[tuple[int, Message, Frames]] = []
+
+    @property
+    def views(self) -> LocalHost:
+        return self
+
+    def slab(self, segment: str) -> SlabView:
+        view: SlabView = self.memory[segment]
+        return view
+
+    def board(self, segment: str) -> BoardView:
+        view: BoardView = self.memory[segment]
+        return view
+
+    def notify(self, actors: Sequence[int]) -> None:
+        for actor in actors:
+            if actor in self.waiters:
+                self.waiters[actor].wake()
+
+    def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
+        self.notify(actors)
+
+    def send(self, actor: int, message: Message, frames: Frames = ()) -> None:
+        self.sent.append((actor, message, [bytes(frame) for frame in frames]))
+
+    def joined(self, actor: int) -> int:
+        return self.members.get(actor, -1)
+
+    def source(self, channel: int, actor: int) -> Line | None:
+        return self.lines.get(("source", channel, actor))
+
+    def target(self, channel: int, actor: int) -> Line | None:
+        return self.lines.get(("target", channel, actor))
+
+    def end(
+        self, carrier: Carrier, producers: Sequence[int], consumers: Sequence[int], actor: int, message: type[Message]
+    ) -> End:
+        """Return the place of an actor of a channel that is carried by `carrier`, in the segments of `memory`."""
+        names = tuple(self.memory)
+        channel = PlanChannel(
+            "rollouts", carrier.kind, carrier.options(), "balance", "wait", "", (), (*producers,), (*consumers,), names
+        )
+        return End(self, 0, channel, actor, message, self.waiters[actor])
 
 
 class LocalMemory(SharedMemory):

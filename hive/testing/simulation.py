@@ -30,6 +30,8 @@ from typing import NoReturn
 
 from hive import _native
 from hive.clock import VirtualClock
+from hive.runtime.carriers.carrier import PlanChannel
+from hive.runtime.carriers.messages import MessageReceiver
 from hive.runtime.memory.segments import BoardView, SlabView
 from hive.runtime.process.node import Node, NodeContext
 from hive.runtime.process.processes import Exit, OnExit, StartLost
@@ -38,7 +40,7 @@ from hive.runtime.supervise.accounting import channel_accounts, holds
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor import Supervisor
-from hive.runtime.topology.plan import Plan, PlanChannel
+from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Tree
 from hive.testing.fakes import (
@@ -191,7 +193,7 @@ class _World:
         self.torn_due = False
         self.torn = 0
         self.seen: dict[str, int] = {}  # board -> latest version at the last check
-        self.views = Views(plan, self.memory.open, topology.layouts)
+        self.views = Views(plan, self.memory.open)
         self.slabs = {s.name: self.memory.views.slab(s.name) for s in plan.segments if s.kind == "slab"}
         loop.on_callback, loop.next_on_callback = self._end_here, self._next_end()
         hosts = Counter(actor.process for actor in plan.actors)
@@ -207,7 +209,7 @@ class _World:
             if fault.channel not in names:
                 raise ValueError(f"no channel `{fault.channel}` in this topology; it has: {', '.join(names)}")
             channel = names.index(fault.channel)
-            if self.plan.channels[channel].carrier != "message" and fault.do != "kill producer":
+            if self.plan.channels[channel].carrier != "messages" and fault.do != "kill producer":
                 raise ValueError(f"`{fault.channel}` carries slots, not messages: the only fault is `kill producer`")
             self.transport.at.setdefault((channel, fault.number), []).append(fault)
         self.transport.kill = self.processes.kill
@@ -218,7 +220,7 @@ class _World:
         if not transport.at or simulated is None or simulated.dead:
             return
         for channel, planned in enumerate(self.plan.channels):
-            if planned.carrier == "slab" and self._is_of(slab, planned):
+            if planned.segments and self._is_of(slab, planned):
                 number = transport.counts[channel] = transport.counts.get(channel, 0) + 1
                 if (channel, number) in transport.at:
                     self.processes.kill(simulated.name)
@@ -298,7 +300,9 @@ class _World:
                     self.result.wrong.append(f"{planned.name} went back from {self.seen[planned.name]} to {latest}")
                 self.seen[planned.name] = latest
         for node in self.processes.nodes.values():
-            for (channel, _), receiver in node.receivers.items():
+            for (channel, _), receiver in node.targets.items():
+                if not isinstance(receiver, MessageReceiver):
+                    continue
                 for producer, (received, consumed, dropped) in receiver.totals.items():
                     if (held := received - consumed - dropped) > receiver.window:
                         where = f"{self.plan.channels[channel].name} of {node.context.process}"
@@ -307,8 +311,7 @@ class _World:
     def check_end(self, outcome: Outcome) -> None:
         """Check the invariants that hold at the end of a run: every account adds up, with nothing in flight."""
         self.result.outcome = outcome
-        pages = _native.Status(self.memory.open("status"))
-        for name, account in channel_accounts(self.plan, self.memory.views, pages).items():
+        for name, account in channel_accounts(self.plan, self.memory).items():
             if not holds(account) or account["in_flight"]:
                 self.result.wrong.append(f"the account of {name} does not add up: {account}")
 

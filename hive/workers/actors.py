@@ -41,7 +41,7 @@ from hive.envs import VectorEnvironment
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.runtime import Actor, Bytes, Inlet, Outlet, Slot, Subscription, endpoint
+from hive.runtime import Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.storage import Rollout, samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
@@ -59,7 +59,7 @@ class CollectorActor(Actor):
 
     role = "collector"
     source = True
-    rollouts = Outlet(RolloutReady)
+    rollouts = SlotOutlet(RolloutReady)
     behaviour = Subscription(Weights)
 
     def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
@@ -122,11 +122,11 @@ class GradientWorkerActor(Actor):
     """Makes the gradients of its share of every round, or, asynchronously, of any rollout that is ready."""
 
     role = "gradient-worker"
-    rollouts = Inlet(RolloutReady)
+    rollouts = SlotInlet(RolloutReady)
     state = Subscription(Weights)
     optimizer_state = Subscription(OptimizerState, optional=True)
     behaviour = Subscription(Weights, optional=True)
-    gradients = Outlet(Gradient)
+    gradients = SlotOutlet(Gradient)
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         config = blueprint.config

@@ -18,7 +18,7 @@ from hive.algorithms import Moments, merged, update_parameter
 from hive.config import load_reference
 from hive.errors import NotFinite
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
-from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, endpoint
+from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Count, LearnerStep, deviation_of_returns, mean_return, mean_statistics
@@ -43,7 +43,7 @@ class LearnerActor(Actor):
     """
 
     role = "learner"
-    gradients = Inlet(Gradient)
+    gradients = SlotInlet(Gradient)
     weights = Publication(Weights)
     optimizer_state = Publication(OptimizerState)
     behaviour = Publication(Weights)

@@ -172,6 +172,34 @@ int Slab::recover(Owner dead, bool reoffer, int reason) noexcept {
   return held;
 }
 
+int Slab::withdraw(int reason) noexcept {
+  int dropped = 0;
+  auto next = produced();
+  while (true) {  // newest first, so that `next` descends over the withdrawn ones
+    int newest = -1;
+    std::uint64_t newest_word = 0;
+    for (int i = 0; i < static_cast<int>(slots()); ++i) {
+      const auto word = slot_[i].word.load(std::memory_order_acquire);
+      if (state_of(word) != SlotState::full) continue;
+      const auto later = static_cast<std::int32_t>(static_cast<std::uint32_t>(sequence_of(word)) - static_cast<std::uint32_t>(sequence_of(newest_word)));
+      if (newest < 0 || later > 0) newest = i, newest_word = word;
+    }
+    if (newest < 0) return dropped;
+    const auto half = pack(SlotState::retiring, reason, owner_of(newest_word), header_->epoch, sequence_of(newest_word));
+    if (!swap(newest, newest_word, half)) continue;  // a consumer claimed it first
+    // Not complete_retire: the same sequence may be withdrawn again, and would not be counted twice.
+    auto& tally = slot_[newest].tally[static_cast<std::size_t>(reason)];
+    tally.store(((tally.load(std::memory_order_acquire) >> 32) + 1) << 32, std::memory_order_release);
+    swap(newest, half, 0);
+    ++dropped;
+    if (((next - 1) & 0xffffffff) == sequence_of(newest_word)) {
+      --next;
+      header_->withdrawn.fetch_add(1, std::memory_order_acq_rel);
+      header_->produced.store(next, std::memory_order_release);
+    }
+  }
+}
+
 int Slab::drain(int reason) noexcept {
   int dropped = 0;
   for (int i = 0; i < static_cast<int>(slots()); ++i) {
@@ -195,7 +223,7 @@ SlabCounts Slab::counts() const noexcept {
     const auto state = state_of(slot_[i].word.load(std::memory_order_acquire));
     counts.in_flight += state != SlotState::free && state != SlotState::filling;
   }
-  counts.produced = produced() - header_->first;
+  counts.produced = produced() - header_->first + header_->withdrawn.load(std::memory_order_acquire);
   return counts;
 }
 

@@ -50,7 +50,7 @@ class Number(hive.Message):
 
 
 class Artist(hive.Actor):
-    pictures = hive.Outlet(Picture)
+    pictures = hive.SlotOutlet(Picture)
 
     async def run(self) -> None:
         drawn = np.ones(MB, np.uint8)
@@ -61,7 +61,7 @@ class Artist(hive.Actor):
 
 
 class Viewer(hive.Actor):
-    pictures = hive.Inlet(Picture)
+    pictures = hive.SlotInlet(Picture)
 
     def __init__(self, seconds: float = 1.0) -> None:
         self.seconds = seconds
@@ -120,14 +120,14 @@ class Asker(hive.Actor):
 def arrays(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     artist, viewer = t.add(Artist), t.add(Viewer)
-    t.connect(artist.pictures, viewer.pictures, layout=PICTURE, slots=SLOTS)
+    t.connect(artist.pictures, viewer.pictures, hive.Slots(PICTURE, slots=SLOTS))
     return t
 
 
 def small(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     counter, adder = t.add(Counter), t.add(Adder)
-    t.connect(counter.numbers, adder.numbers, window=WINDOW)
+    t.connect(counter.numbers, adder.numbers, hive.Messages(window=WINDOW))
     return t
 
 

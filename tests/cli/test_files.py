@@ -195,11 +195,11 @@ ALONE = {name: [name] for name in ("collector-0", "gradient-worker-0", "learner-
 TOGETHER = {"learner-0": ["collector-0", "gradient-worker-0", "learner-0"], "recorder": ["recorder"]}
 
 CHANNEL = re.compile(
-    r"  (?P<source>[\w-]+\.[\w-]+) (?P<arrow>══>|──>|▒▒>) (?P<targets>.+?)   (?P<carrier>slab|board|message)"
+    r"  (?P<source>[\w-]+\.[\w-]+) (?P<arrow>══>|──>|▒▒>|╍╍>) (?P<targets>.+?)   (?P<carrier>slots|zmq|board|messages)"
     r"(, (?P<segments>\d+) x (?P<count>\d+) (?P<unit>slots|blocks) of \d+\.\d KiB)?"
 )
-ARROWS = {"slab": "══>", "message": "──>", "board": "▒▒>"}
-UNITS = {"slab": "slots", "message": None, "board": "blocks"}
+ARROWS = {"slots": "══>", "zmq": "╍╍>", "messages": "──>", "board": "▒▒>"}
+UNITS = {"slots": "slots", "zmq": "slots", "messages": None, "board": "blocks"}
 
 every_scheme = pytest.mark.parametrize(
     ("scheme", "processes"), [("single", TOGETHER), ("a2c", ALONE), ("ppo", ALONE), ("impala", ALONE)]
@@ -221,7 +221,7 @@ def test_check_as_json_is_the_plan(place: Place, scheme: str, processes: dict[st
         (c.name, c.carrier, c.source, c.targets) for c in plan.channels
     ]
     assert {"rollouts", "gradients", "weights", "behaviour", "metrics"} <= {c["name"] for c in shown["channels"]}
-    assert all((c["bytes"] == 0) == (c["carrier"] == "message") for c in shown["channels"])
+    assert all((c["bytes"] == 0) == (c["carrier"] == "messages") for c in shown["channels"])
     assert sum(c["bytes"] for c in shown["channels"]) <= plan.bytes
 
 
@@ -250,7 +250,7 @@ def test_check_shows_each_worker_and_its_slots(place: Place) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("7 actors in 7 processes, ")
     matches = filter(None, map(CHANNEL.fullmatch, done.out.splitlines()))
-    slabs = {m["source"]: (m["segments"], m["count"]) for m in matches if m["carrier"] == "slab"}
+    slabs = {m["source"]: (m["segments"], m["count"]) for m in matches if m["carrier"] == "slots"}
     assert slabs == {"collectors.rollouts": ("3", "5"), "gradient-workers.gradients": ("2", "2")}
 
 
@@ -271,7 +271,7 @@ def topology(config, directory):
     topology = hive.Topology()
     writers, reader = topology.add(Writer, count=2, process="writers"), topology.add(Reader)
     topology.connect(writers.notes, reader.notes)
-    topology.publish(reader.memory, block_bytes=config.collection.envs * 1024)
+    topology.publish(reader.memory, hive.Board(config.collection.envs * 1024))
     return topology
 """
 
@@ -286,7 +286,7 @@ def test_check_of_a_custom_topology(place: Place) -> None:
     assert lines == [
         "  writers              writer-0, writer-1",
         "  reader-0             reader-0",
-        "  writers.notes ──> reader.notes   message",
+        "  writers.notes ──> reader.notes   messages",
         "  reader.memory ▒▒> (its successor)   board, 1 x 2 blocks of 16.0 KiB",
     ]
 

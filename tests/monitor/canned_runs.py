@@ -22,9 +22,9 @@ def edge(carrier: str, source: str, target: str, capacity: int = 0, version: int
 
 
 EDGES = {
-    "rollouts": edge("slab", "collectors", "gradient-workers", 6),
-    "gradients": edge("slab", "gradient-workers", "learner", 2),
-    "metrics": edge("message", "learner", "recorder", 16),
+    "rollouts": edge("slots", "collectors", "gradient-workers", 6),
+    "gradients": edge("slots", "gradient-workers", "learner", 2),
+    "metrics": edge("messages", "learner", "recorder", 16),
     "behaviour": edge("board", "learner", "collectors", version=40),
     "weights": edge("board", "learner", "gradient-workers", version=41),
 }

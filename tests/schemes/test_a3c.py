@@ -26,7 +26,7 @@ def test_each_worker_and_its_collector_are_one_process(tmp_path: Path) -> None:
         "recorder": ("recorder",),
     }
     (rollouts,) = [channel for channel in plan.channels if channel.name == "rollouts"]
-    assert rollouts.by_share
+    assert rollouts.options["by_share"]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

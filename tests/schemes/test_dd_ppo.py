@@ -27,8 +27,8 @@ def test_workers_read_each_others_gradients(tmp_path: Path) -> None:
     workers = [f"gradient-worker-{w}" for w in range(3)]
     assert list(plan.processes) == [*workers, "learner-0", "recorder"]
     channels = {channel.name: channel for channel in plan.channels}
-    assert channels["gradients"].shared
-    assert channels["rollouts"].by_share
+    assert channels["gradients"].options["shared"]
+    assert channels["rollouts"].options["by_share"]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -140,7 +140,7 @@ def test_collectors_that_belong_to_a_gradient_worker(tmp_path: Path) -> None:
         collection__ownership='"gradient_worker"',
     )
     (rollouts,) = [c for c in impala.topology(config, tmp_path).plan().channels if c.name == "rollouts"]
-    assert rollouts.by_share
+    assert rollouts.options["by_share"]
     run = train(tmp_path, "impala", **modes(FREE, FREE, 4, 2), collection__ownership='"gradient_worker"')
     check_end(run)
 

@@ -28,7 +28,7 @@ def test_it_has_two_levels(tmp_path: Path) -> None:
     collectors = [f"collector-{c}" for c in range(4)]
     assert list(plan.processes) == [*collectors, "gradient-worker-0", "gradient-worker-1", "learner-0", "recorder"]
     (rollouts,) = [channel for channel in plan.channels if channel.name == "rollouts"]
-    assert rollouts.by_share
+    assert rollouts.options["by_share"]
 
 
 @pytest.mark.parametrize(("collectors", "workers"), [(1, 1), (2, 2), (4, 2), (6, 3)])

@@ -9,8 +9,8 @@ import pytest
 from small_trainer import config_of
 
 from hive.errors import EnvironmentMissing, TopologyError
-from hive.runtime import Plan, Topology
-from hive.runtime.topology.plan import PlanChannel, PlanSegment
+from hive.runtime import Plan, Slots, Topology
+from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.schemes.trainer import trainer
 from hive.workers import RESULTS, Blueprint
 
@@ -91,7 +91,7 @@ def test_each_worker_claims_its_share_of_rollouts(communication: str, ownership:
         collection__communication=f'"{communication}"',
         collection__ownership=f'"{ownership}"',
     )
-    assert channel(plan, "rollouts").by_share == by_share
+    assert channel(plan, "rollouts").options["by_share"] == by_share
     assert [plan.actors[n].name for n in channel(plan, "rollouts").consumers] == [
         "gradient-worker-0",
         "gradient-worker-1",
@@ -108,14 +108,14 @@ def test_producers_and_consumers_of_every_channel() -> None:
     }
     collectors = ["collector-0", "collector-1", "collector-2"]
     assert found == {
-        "rollouts": ("slab", collectors, ["gradient-worker-0"]),
-        "gradients": ("slab", ["gradient-worker-0"], ["learner-0"]),
+        "rollouts": ("slots", collectors, ["gradient-worker-0"]),
+        "gradients": ("slots", ["gradient-worker-0"], ["learner-0"]),
         "optimizer_state": ("board", ["learner-0"], ["recorder"]),
         "weights": ("board", ["learner-0"], ["gradient-worker-0", "recorder"]),
         "behaviour": ("board", ["learner-0"], collectors),
-        "metrics": ("message", ["learner-0"], ["recorder"]),
-        "checkpoints": ("message", ["learner-0"], ["recorder"]),
-        "improved": ("message", ["learner-0"], ["recorder"]),
+        "metrics": ("messages", ["learner-0"], ["recorder"]),
+        "checkpoints": ("messages", ["learner-0"], ["recorder"]),
+        "improved": ("messages", ["learner-0"], ["recorder"]),
     }
 
 
@@ -137,8 +137,7 @@ def test_rollouts_have_a_slot_for_each_in_flight_and_one_for_the_consumer(lag: i
         collection__broadcast_interval=interval,
     )
     made = channel(plan, "rollouts")
-    assert made.by_share
-    assert not made.reoffer
+    assert (made.options["by_share"], made.options["on_death"]) == (True, "drop")
     assert len(made.segments) == 2
     assert all(segment(plan, name).count == lag + 2 for name in made.segments)
     assert segment(plan, "behaviour").keep == lag + 1
@@ -154,15 +153,16 @@ def test_gradients_have_slots_for_a_turn_and_those_in_flight(rounds: int, lag: i
     mode = PIPELINED if lag else '"synchronous"'
     plan = plan_of(gradients__bootstrap_rounds=rounds, gradients__communication=mode, gradients__max_lag=lag)
     made = channel(plan, "gradients")
-    assert made.reoffer  # its successor receives the gradients that a learner had claimed
+    assert made.options["on_death"] == "reoffer"  # its successor receives the gradients that a learner had claimed
     assert segment(plan, made.segments[0]).count >= rounds + lag + 1
     assert segment(plan, "weights").keep == lag + 1
 
 
 def test_a_gradient_slot_has_room_for_the_episodes_of_its_whole_share() -> None:
     config = config_of(ENV, collection__workers=3, collection__envs=2, collection__rollout=8)
-    layout = trainer(config, Path("nowhere")).layouts["gradients"]
-    assert layout.fields["episode_returns"][1] == (3 * 2 * 8,)
+    carrier = trainer(config, Path("nowhere")).channels["gradient-workers.gradients"].carrier
+    assert isinstance(carrier, Slots)
+    assert carrier.layout.fields["episode_returns"][1] == (3 * 2 * 8,)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_a_share_is_the_rollouts_of_one_gradient_worker(
     topology = topology_of(
         collection__workers=collectors, gradients__workers=workers, collection__communication=f'"{communication}"'
     )
-    assert topology.layouts["gradients"].fields["episode_returns"][1] == (share * 2 * 8,)
+    carrier = topology.channels["gradient-workers.gradients"].carrier
+    assert isinstance(carrier, Slots)
+    assert carrier.layout.fields["episode_returns"][1] == (share * 2 * 8,)
     segments = channel(topology.plan(), "gradients").segments
     assert segments == tuple(f"gradients:gradient-worker-{w}" for w in range(workers))
 

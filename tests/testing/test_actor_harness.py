@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hive.errors import TopologyError
-from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, Subscription
+from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, SlotInlet, SlotOutlet, Subscription
 from hive.testing import run_actor
 
 
@@ -46,8 +46,8 @@ class Doubler(Actor):
 
 
 class Scales(Actor):
-    vectors = Inlet(Vector)
-    scaled = Outlet(Vector)
+    vectors = SlotInlet(Vector)
+    scaled = SlotOutlet(Vector)
 
     async def run(self) -> None:
         while True:
@@ -112,7 +112,7 @@ def test_boards_are_fed_and_collected_as_versions() -> None:
 
 
 def test_a_board_needs_its_size() -> None:
-    with pytest.raises(TopologyError, match="has no block size"):
+    with pytest.raises(TopologyError, match="has blocks of 0 bytes"):
         run_actor(Mirror)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hive import _native
+from hive.runtime import Board, Slots
 from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.memory.segments import PAGE, REASONS, Bytes, Layout, SlabPlan
@@ -51,9 +52,9 @@ class Taker(Actor):
 def small_plan() -> Plan:
     t = Topology()
     taker = t.add(Taker, count=2)
-    t.connect(t.add(Maker, group="new", count=3).blocks, taker.new, name="new", layout=LAYOUT, slots=2)
-    t.connect(t.add(Maker, group="resumed").blocks, taker.resumed, name="resumed", layout=LAYOUT, slots=5, first=7)
-    t.connect(t.add(Publisher).weights, taker.weights, block_bytes=100)
+    t.connect(t.add(Maker, group="new", count=3).blocks, taker.new, Slots(LAYOUT, slots=2), name="new")
+    t.connect(t.add(Maker, group="resumed").blocks, taker.resumed, Slots(LAYOUT, slots=5, first=7), name="resumed")
+    t.connect(t.add(Publisher).weights, taker.weights, Board(100))
     return t.plan()
 
 

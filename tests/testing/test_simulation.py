@@ -12,6 +12,7 @@ import pytest
 
 from hive import _native
 from hive.errors import ActorFailed
+from hive.runtime import Board, Messages, SlotInlet, SlotOutlet, Slots
 from hive.runtime.actor.actor import Actor, Handle, endpoint
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.carriers.messages import _Consumer
@@ -43,7 +44,7 @@ class Progress(Message):
 class Collector(Actor):
     """Commits rollout after rollout."""
 
-    rollouts = Outlet(Rollout)
+    rollouts = SlotOutlet(Rollout)
     progress = Subscription(Progress)
 
     async def run(self) -> None:
@@ -59,7 +60,7 @@ class Collector(Actor):
 class Worker(Actor):
     """Turns rollouts into numbers."""
 
-    rollouts = Inlet(Rollout)
+    rollouts = SlotInlet(Rollout)
     numbers = Outlet(Number)
 
     async def run(self) -> None:
@@ -109,9 +110,9 @@ def topology(total: int = 60, *, shared: bool = False, patient: bool = True, **c
     )
     workers = t.add(worker, group="worker", count=2, process="den" if shared else None)
     sink = t.add(classes.get("sink", Sink), group="sink", total=total)
-    t.connect(collectors.rollouts, workers.rollouts, layout=LAYOUT, slots=2)
-    t.connect(workers.numbers, sink.numbers, window=4)
-    t.connect(sink.progress, collectors.progress, block_bytes=100)
+    t.connect(collectors.rollouts, workers.rollouts, Slots(LAYOUT, slots=2))
+    t.connect(workers.numbers, sink.numbers, Messages(window=4))
+    t.connect(sink.progress, collectors.progress, Board(100))
     return t
 
 
@@ -181,8 +182,8 @@ class Speaker(Actor):
 def test_the_seed_decides_the_order_of_two_waits_of_one_actor_too() -> None:
     t = Topology()
     speaker, ears = t.add(Speaker), t.add(Ears)
-    t.connect(speaker.numbers, ears.numbers, window=2)
-    t.connect(speaker.rollouts, ears.rollouts, window=2)
+    t.connect(speaker.numbers, ears.numbers, Messages(window=2))
+    t.connect(speaker.rollouts, ears.rollouts, Messages(window=2))
     heaps: list[list[bytearray]] = []  # each run finds other memory free
     stories = []
     for number in range(40):
@@ -207,8 +208,8 @@ def test_full_mailboxes_lose_messages_and_block_no_process(seed: int) -> None:
 
     t = Topology()
     speaker, ears = t.add(Herald), t.add(Patient)
-    t.connect(speaker.numbers, ears.numbers, window=2)
-    t.connect(speaker.rollouts, ears.rollouts, window=2)
+    t.connect(speaker.numbers, ears.numbers, Messages(window=2))
+    t.connect(speaker.rollouts, ears.rollouts, Messages(window=2))
     simulation = simulate(t, seed, Faults(full=0.3), limit_s=60.0)
     assert simulation.wrong == []
     assert simulation.outcome is not None
@@ -600,7 +601,7 @@ def heard(*at: At) -> tuple[list[str], dict[str, Any]]:
     """What was heard, and the account."""
     t = Topology()
     tells, hears = t.add(Tells), t.add(Hears)
-    t.connect(tells.numbers, hears.numbers, window=16)
+    t.connect(tells.numbers, hears.numbers, Messages(window=16))
     simulation = finished(simulate(t, 0, CALM, at=at), "all of it")
     assert simulation.outcome is not None
     texts = [event.partition("heard: ")[2] for event in simulation.events if " heard: " in event]
@@ -656,7 +657,7 @@ def test_a_batch_is_dropped_whole(number: int, lost: range) -> None:
 
     t = Topology()
     tells, hears = t.add(TellsMany), t.add(HearsMany)
-    t.connect(tells.numbers, hears.numbers, window=4)
+    t.connect(tells.numbers, hears.numbers, Messages(window=4))
     simulation = finished(simulate(t, 0, CALM, at=[At("numbers", number, "drop")]), "all of it")
     texts = [event.partition("heard: ")[2] for event in simulation.events if " heard: " in event]
     assert texts == [str(value) for value in range(10) if value not in lost]
@@ -714,7 +715,7 @@ def test_a_call_fails_when_its_actor_is_killed_and_the_next_is_answered() -> Non
     t = Topology()
     oracle = t.add(Oracle)
     asks = t.add(Asks, oracle=oracle.handle())
-    t.connect(oracle.asked, asks.numbers, window=16)
+    t.connect(oracle.asked, asks.numbers, Messages(window=16))
     simulation = finished(simulate(t, 0, CALM, at=[At("asked", 1, "kill producer")]), "all actors are done")
     notes = [event for event in simulation.events if " first: " in event or " second: " in event]
     assert notes[0].partition("first: ")[2] == (

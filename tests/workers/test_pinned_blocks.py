@@ -9,7 +9,7 @@ import pytest
 from small_trainer import LIMIT_S
 
 from hive.errors import VersionGone
-from hive.runtime import Actor, Inlet, Message, Outlet, Publication, Subscription, Topology
+from hive.runtime import Actor, Board, Inlet, Message, Outlet, Publication, Subscription, Topology
 from hive.testing import run_inline
 from hive.workers.pinned_blocks import LOST_AFTER_S, held_block, next_due
 
@@ -77,8 +77,8 @@ def exchange(
     writer = t.add(writing, versions=versions, pause_s=pause_s, lost=lost, held=held)
     reader = t.add(Reader, takes_s=takes_s, read=read)
     t.connect(writer.due, reader.due)
-    t.connect(writer.one, reader.one, block_bytes=64)
-    t.connect(writer.other, reader.other, block_bytes=64)
+    t.connect(writer.one, reader.one, Board(64))
+    t.connect(writer.other, reader.other, Board(64))
     outcome = run_inline(t, seconds=100 * LIMIT_S, virtual=True)
     assert outcome.reason == "all is said"
     return held, read

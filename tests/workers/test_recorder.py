@@ -15,7 +15,7 @@ from hive.errors import RecordError
 from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
-from hive.runtime import Actor, Outlet, Publication, Topology
+from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.testing import run_inline
 from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
@@ -112,10 +112,8 @@ class RecorderFixture:
         t = Topology()
         source = t.add(source_of, group="source", versions=versions, due=list(due), blueprint=self.blueprint)
         recorder = t.add(cls, last=True, blueprint=self.blueprint, directory=self.directory.path)
-        t.connect(source.optimizer_state, recorder.optimizer_state, block_bytes=self.blueprint.optimizer_state_bytes)
-        t.connect(
-            source.weights, recorder.weights, block_bytes=self.blueprint.state.bytes, commit_with="optimizer_state"
-        )
+        t.connect(source.optimizer_state, recorder.optimizer_state, Board(self.blueprint.optimizer_state_bytes))
+        t.connect(source.weights, recorder.weights, Board(self.blueprint.state.bytes, commit_with="optimizer_state"))
         t.connect(source.metrics, recorder.metrics)
         t.connect(source.checkpoints, recorder.checkpoints)
         if issubclass(source_of, Improving):

@@ -18,9 +18,10 @@ from hive.gradients import ENV_STEPS, EPISODES, ROLLOUTS, SAMPLES, clear
 from hive.networks import aligned_block
 from hive.runtime import Layout, Slot
 from hive.runtime.carriers.boards import BoardReader, BoardWriter
-from hive.runtime.carriers.slots import SlabReceiver, SlabSender
+from hive.runtime.carriers.slots import SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import PAGE, REASONS, BoardPlan, BoardView, SlabPlan, SlabView
+from hive.testing.fakes import LocalHost
 from hive.workers import Blueprint, Gradient, GradientWorkerActor, LearnerActor, Metrics, RolloutReady
 from hive.workers.learner import Count
 
@@ -110,13 +111,17 @@ class WorkerFixture(ActorFixture):
         self.weights.words.publish(0)
         self.collectors = [collector_of(self.blueprint, producer) for producer in (0, 1)]
 
-    def actor(self, incarnation: int, receiver: type[SlabReceiver] = SlabReceiver) -> GradientWorkerActor:
+    def actor(self, incarnation: int, receiver: type[SlotReceiver] = SlotReceiver) -> GradientWorkerActor:
         actor, waiter = self.make_actor(GradientWorkerActor, incarnation)
-        me = (7, incarnation)
-        line = receiver("rollouts", RolloutReady, dict(enumerate(self.rollouts)), me, waiter, notify_none)
+        rollouts = LocalHost(dict(zip(("rollouts:0", "rollouts:1"), self.rollouts, strict=True)), incarnation)
+        gradients = LocalHost({"gradients:7": self.gradients}, incarnation)
+        rollouts.waiters = gradients.waiters = {7: waiter}
+        carrier = Slots(self.blueprint.rollout_layout, slots=3)
+        line = receiver(rollouts.end(carrier, (0, 1), (7,), 7, RolloutReady), carrier, dict(enumerate(self.rollouts)))
         actor.rollouts = GradientWorkerActor.rollouts.bind(line)
         actor.state = GradientWorkerActor.state.bind(BoardReader("weights", self.weights, 0, waiter))
-        sender = SlabSender("gradients", self.gradients, me, waiter, notify_none)
+        carrier = Slots(self.blueprint.gradient_layout(2), slots=6)
+        sender = SlotSender(gradients.end(carrier, (7,), (9,), 7, Gradient), carrier, self.gradients)
         actor.gradients = GradientWorkerActor.gradients.bind(sender)
         actor.__init__(self.blueprint, Path())
         return actor  # type: ignore[no-any-return]
@@ -280,7 +285,7 @@ def test_a_rollout_that_comes_while_it_looks_is_not_taken_for_lost() -> None:
     fixture = WorkerFixture()
     fixture.collect(0)
 
-    class Looks(SlabReceiver):
+    class Looks(SlotReceiver):
         def first_left(self, producer: int) -> int:
             found = super().first_left(producer)
             if producer == 1 and not self.views[1].words.produced:
@@ -324,12 +329,15 @@ class LearnerFixture(ActorFixture):
         self,
         cls: type[LearnerActor] = LearnerActor,
         incarnation: int = 0,
-        receiver: type[SlabReceiver] = SlabReceiver,
+        receiver: type[SlotReceiver] = SlotReceiver,
     ) -> LearnerActor:
         """A learner's life, from its setup to its end; raises what ends it."""
         actor, waiter = self.make_actor(cls, incarnation)
-        views = dict(enumerate(self.gradients))
-        line = receiver("gradients", Gradient, views, (9, incarnation), waiter, notify_none)
+        views, workers = dict(enumerate(self.gradients)), range(WORKERS)
+        host = LocalHost({f"gradients:{worker}": views[worker] for worker in workers}, incarnation)
+        host.waiters = {9: waiter}
+        carrier = Slots(self.blueprint.gradient_layout(2), slots=6)
+        line = receiver(host.end(carrier, workers, (9,), 9, Gradient), carrier, views)
         actor.gradients = cls.gradients.bind(line)
         for name in ("optimizer_state", "weights", "behaviour"):
             setattr(actor, name, getattr(cls, name).bind(BoardWriter(getattr(self, name), notify_none)))
@@ -485,7 +493,7 @@ def test_only_unfinished_workers_are_looked_at() -> None:
     """With as many workers as cores, asking all of them after every gradient would be most of what a learner does."""
     asked: list[int] = []
 
-    class Counts(SlabReceiver):
+    class Counts(SlotReceiver):
         def first_left(self, producer: int) -> int:
             asked.append(producer)
             return super().first_left(producer)

@@ -7,10 +7,10 @@
 On the class a port is a declaration. When the actor is built inside its process, each declaration becomes a bound
 port of the instance: `self.doubled.send(...)`. The connection in the topology determines its carrier:
 
-    carrier     used for                           sender                      receiver
-    slab        messages of one fixed layout       reserve / commit, send      claim / retire, receive
-    message     everything else                    send                        receive
-    board       Publication -> Subscription        begin / publish             pin / unpin
+    ports                              carriers                   methods
+    Outlet -> Inlet                    Messages, Slots, Zmq       send; receive
+    SlotOutlet -> SlotInlet            Slots, Zmq                 also reserve, commit; claim, retire: in place
+    Publication -> Subscription        Board                      begin, publish; pin, unpin
 
 Every method of a port that is not connected, or not bound yet, raises TopologyError.
 """
@@ -20,32 +20,33 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from hive.errors import TopologyError
-from hive.runtime.carriers.messages import Pattern, WhenFull
+from hive.runtime.carriers.boards import Board, BoardReader, BoardWriter
+from hive.runtime.carriers.carrier import Carrier, Pattern, WhenFull
+from hive.runtime.carriers.messages import MessageReceiver, Messages, MessageSender
+from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
+from hive.runtime.memory.segments import Arrays, Bytes
 from hive.runtime.wire.batches import MAX_BATCH
 from hive.runtime.wire.messages import Message
 
-if TYPE_CHECKING:
-    from hive.runtime.carriers.boards import BoardReader, BoardWriter
-    from hive.runtime.carriers.messages import MessageReceiver, MessageSender
-    from hive.runtime.carriers.slots import SlabReceiver, SlabSender, Slot
-    from hive.runtime.memory.segments import Arrays, Bytes
-
-__all__ = ["Inlet", "Outlet", "Port", "Publication", "Subscription", "ports_of"]
+__all__ = ["Inlet", "Outlet", "Port", "Publication", "SlotInlet", "SlotOutlet", "Subscription", "ports_of"]
 
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound="Port[Any]")
 
 
 class Port(Generic[M]):
-    """Base of all ports. `message` is the message type; `line` is the bound sender or receiver, None before.
+    """Base of all ports. `message` is the message type; `line` is the bound end of the channel, None before.
+
+    `carriers`: the carriers that its channel may have.
 
     Raises TopologyError for a type that is not a Message.
     """
 
     direction = ""
+    carriers: ClassVar[tuple[type[Carrier], ...]] = ()
 
     def __init__(self, message: type[M], *, optional: bool = False) -> None:
         if not (isinstance(message, type) and issubclass(message, Message)):
@@ -86,6 +87,7 @@ class Outlet(Port[M]):
     """
 
     direction = "out"
+    carriers: ClassVar[tuple[type[Carrier], ...]] = (Messages, Slots)
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Outlet(Port[M]):
 
     async def send_many(self, messages: Sequence[M]) -> None:
         """Send messages in order, as many at once as there is room for: a tenth of the cost per message of `send`."""
-        line: MessageSender | SlabSender = self._line()
+        line: MessageSender | SlotSender = self._line()
         for message in messages:
             if not isinstance(message, self.message):
                 raise TopologyError(
@@ -122,50 +124,57 @@ class Outlet(Port[M]):
                 )
         await line.send_many(messages)
 
+
+class SlotOutlet(Outlet[M]):
+    """An outlet that also writes its messages in place, into slots. Its channel needs a carrier with a layout."""
+
+    carriers = (Slots,)
+
+    @property
+    def slots(self) -> SlotSender:
+        """The bound SlotSender."""
+        line: SlotSender = self._line()
+        return line
+
     def reserve(self) -> Awaitable[Slot]:
-        """Slab only: reserve a free slot, to write it in place; waits for one."""
-        line: SlabSender = self._line()
-        return line.reserve()
+        """Reserve a free slot, to write it in place; waits for one."""
+        return self.slots.reserve()
 
     def commit(self, slot: Slot) -> int:
-        """Slab only: hand the slot to the consumers; return its sequence."""
-        line: SlabSender = self._line()
-        return line.commit(slot)
+        """Hand the slot to the consumers; return its sequence."""
+        return self.slots.commit(slot)
 
     def committed(self, sequence: int) -> int:
-        """Slab only: count the actors of this group that have committed their message `sequence`."""
-        line: SlabSender = self._line()
-        return line.committed(sequence)
+        """Count the actors of this group that have committed their message `sequence`."""
+        return self.slots.committed(sequence)
 
     async def peek(self, which: Sequence[tuple[int, int]]) -> list[Arrays]:
-        """Slab with `shared` only: return the arrays, in place, of messages of this group; waits until all are
-        committed.
+        """Return the arrays, in place, of messages of this group; waits until all are committed.
 
-        `which`: (position in the group, sequence) of each message.
+        `which`: (position in the group, sequence) of each message. The carrier must be Slots(..., shared=True).
         """
-        line: SlabSender = self._line()
-        return await line.peek(which)
+        return await self.slots.peek(which)
 
     @property
     def produced(self) -> int:
-        """Slab only: the number of messages committed by this producer, in all its incarnations."""
-        line: SlabSender = self._line()
-        return line.produced
+        """The sequence of the next message, which an earlier incarnation may have advanced."""
+        return self.slots.produced
 
 
 class Inlet(Port[M]):
     """Receives messages: `await inlet.receive()` or `async for message in inlet`."""
 
     direction = "in"
+    carriers: ClassVar[tuple[type[Carrier], ...]] = (Messages, Slots)
 
     async def receive(self) -> M:
         """Return the next message; waits for it."""
-        line: MessageReceiver | SlabReceiver = self._line()
+        line: MessageReceiver | SlotReceiver = self._line()
         return await line.receive()  # type: ignore[return-value]
 
     async def receive_many(self, most: int = MAX_BATCH) -> list[M]:
         """Return the messages that have arrived, in order, at most `most`; waits for the first."""
-        line: MessageReceiver | SlabReceiver = self._line()
+        line: MessageReceiver | SlotReceiver = self._line()
         return await line.receive_many(most)  # type: ignore[return-value]
 
     def __aiter__(self) -> AsyncIterator[M]:
@@ -175,38 +184,44 @@ class Inlet(Port[M]):
         return await self.receive()
 
     def receive_nowait(self) -> M | None:
-        """Message carrier only: return the next message, or None if none has arrived."""
-        line: MessageReceiver = self._line()
+        """Return the next message, or None if none has arrived."""
+        line: MessageReceiver | SlotReceiver = self._line()
         return line.receive_nowait()  # type: ignore[return-value]
 
+
+class SlotInlet(Inlet[M]):
+    """An inlet that also reads messages in place, from slots. Its channel needs a carrier with a layout."""
+
+    carriers = (Slots,)
+
+    @property
+    def lines(self) -> SlotReceiver:
+        """The bound SlotReceiver, for consumers that claim in an order of their choice."""
+        line: SlotReceiver = self._line()
+        return line
+
     def claim(self, producer: int | None = None, sequence: int = -1) -> Awaitable[Slot]:
-        """Slab only: claim the slot of `producer` (a position in `producers`) and `sequence`; waits for it.
+        """Claim the slot of `producer` (a position in `producers`) and `sequence`; waits for it.
 
         By default it claims the oldest slot of any producer.
         """
-        line: SlabReceiver = self._line()
-        return line.claim(producer, sequence)
+        return self.lines.claim(producer, sequence)
 
     @property
     def producers(self) -> Sequence[int]:
-        """Slab only: the positions of the producers that this consumer may claim from."""
+        """The positions of the producers that this consumer may claim from."""
         return self.lines.producers
 
     def retire(self, slot: Slot, reason: str = "consumed") -> None:
-        """Slab only: give a claimed slot back to its producer, counted under `reason`. Raises ValueError."""
+        """Give a claimed slot back to its producer, counted under `reason`. Raises ValueError."""
         self.lines.retire(slot, reason)
-
-    @property
-    def lines(self) -> SlabReceiver:
-        """Slab only: the SlabReceiver itself, for consumers that claim in an order of their choice."""
-        line: SlabReceiver = self._line()
-        return line
 
 
 class Publication(Port[M]):
     """Writes the versions of a board."""
 
     direction = "out"
+    carriers = (Board,)
 
     @property
     def board(self) -> BoardWriter:
@@ -232,6 +247,7 @@ class Subscription(Port[M]):
     """Reads the versions of a board."""
 
     direction = "in"
+    carriers = (Board,)
 
     @property
     def board(self) -> BoardReader:

@@ -1,4 +1,4 @@
-"""The board carrier: versioned values, of which readers usually want the latest.
+"""Boards: versioned values in shared memory, of which readers usually want the latest.
 
 The writer takes a block that no reader has pinned, writes the next version in place and publishes it. A reader pins a
 version, reads in place and unpins. Boards that share one commit word (a learner's weights and its optimizer state) are
@@ -7,17 +7,74 @@ sealed one by one and published together. native/include/hive/boards.hpp explain
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from hive.errors import VersionGone
+from hive.errors import TopologyError, VersionGone
+from hive.runtime.carriers.carrier import Carrier, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import BoardView, Bytes
 from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.wire.messages import Message
 
-__all__ = ["BoardReader", "BoardWriter"]
+__all__ = ["Board", "BoardReader", "BoardWriter"]
+
+MAX_BLOCKS = 65536  # limit on blocks of a board, native kMaxWords: readers reject a damaged header that exceeds it
 
 
-class BoardWriter:
+@dataclass(frozen=True)
+class Board(Carrier):
+    """Blocks of `block_bytes` bytes in shared memory, one version each, of which the `keep` newest are never
+    overwritten.
+
+    commit_with: name of the channel whose commit word it shares, so that one store publishes both.
+    """
+
+    block_bytes: int
+    keep: int = 1
+    commit_with: str = ""
+
+    kind: ClassVar[str] = "board"
+
+    def check(self, channel: str, source: str, message: type[Message], pattern: str, when_full: str) -> None:
+        if self.block_bytes <= 0:
+            raise TopologyError(
+                f"the publication `{source}` has blocks of {self.block_bytes} bytes",
+                hint="pass hive.Board(block_bytes) with the size of its data",
+            )
+
+    def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
+        blocks = consumers + self.keep + 1  # each reader may pin one, `keep` are held back, one is being written
+        if blocks > MAX_BLOCKS:
+            raise TopologyError(
+                f"channel `{channel}` needs a board of {blocks} blocks; the maximum is {MAX_BLOCKS}",
+                hint="connect it with a smaller keep=...; in a config, lower max_lag",
+            )
+        return [PlanSegment(channel, "board", blocks, self.block_bytes, consumers, self.keep, self.commit_with)]
+
+    def source(self, end: End) -> Line:
+        notify = functools.partial(end.host.notify, end.channel.consumers)
+        return BoardWriter(end.host.views.board(end.channel.segments[0]), notify)
+
+    def target(self, end: End) -> Line:
+        view, position = end.host.views.board(end.channel.segments[0]), end.channel.consumers.index(end.actor)
+        return BoardReader(end.channel.name, view, position, end.waiter)
+
+    def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
+        """Make blocks that it wrote and did not publish void, or remove its pins."""
+        words = memory.views.board(channel.segments[0]).words
+        if actor in channel.producers:
+            words.recover_writer()
+        elif actor in channel.consumers:
+            words.unpin(channel.consumers.index(actor))
+
+    def version(self, channel: PlanChannel, memory: RunMemory) -> int:
+        return memory.views.board(channel.segments[0]).latest
+
+
+class BoardWriter(Line):
     """Writes versions. `notify` wakes the readers."""
 
     def __init__(self, view: BoardView, notify: Callable[[], None]) -> None:
@@ -72,7 +129,7 @@ class BoardWriter:
         return self.view.blocks[block]
 
 
-class BoardReader:
+class BoardReader(Line):
     """Reads versions. Each reader can pin one version at a time."""
 
     def __init__(self, name: str, view: BoardView, reader: int, waiter: Waiter) -> None:

@@ -1,4 +1,4 @@
-"""The message carrier: messages without a fixed layout, from outlet to inlet.
+"""Messages of any type, sent from outlet to inlet over the transport.
 
     producer                                             consumer
     Deliver(channel, incarnation, sequence) + messages -> queue -> receive()
@@ -31,31 +31,95 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
-from hive.errors import HiveError
+from hive.errors import HiveError, TopologyError
+from hive.runtime.carriers.carrier import Account, Carrier, End, Identity, Line, PlanChannel, RunMemory
 from hive.runtime.carriers.waiting import RESCAN_S, Waiter
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT, Status
-from hive.runtime.wire.batches import batch_of
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.batches import batch_of, decode_batch, encode_batch
 from hive.runtime.wire.messages import Message
-from hive.runtime.wire.protocol import Ack
+from hive.runtime.wire.protocol import Ack, Deliver
 
-__all__ = ["ChannelFull", "MessageReceiver", "MessageSender", "Pattern", "WhenFull"]
-
-Pattern = Literal["balance", "broadcast"]
-WhenFull = Literal["wait", "drop_oldest", "fail"]
+__all__ = ["ChannelFull", "MessageReceiver", "MessageSender", "Messages"]
 
 
 class ChannelFull(HiveError):
     """Raised by `send` when a channel with `when_full="fail"` has no room for the message."""
 
 
-Identity = tuple[int, int]  # actor index, incarnation
+@dataclass(frozen=True)
+class Messages(Carrier):
+    """Messages of any type, at most `window` in flight from one producer to one consumer."""
+
+    window: int = 16
+
+    kind: ClassVar[str] = "messages"
+
+    def check(self, channel: str, source: str, message: type[Message], pattern: str, when_full: str) -> None:
+        if self.window < 1:
+            raise TopologyError(f"channel `{channel}` has a window of {self.window} messages", hint="the minimum is 1")
+
+    def may_block(self, channel: PlanChannel) -> bool:
+        return channel.when_full == "wait" and self.window < len(channel.producers)
+
+    def source(self, end: End) -> Line:
+        def deliver(consumer: Identity, sequence: int, messages: Sequence[Message]) -> None:
+            local = end.host.target(end.number, consumer[0])
+            if isinstance(local, MessageReceiver):
+                local.deliver(end.identity, sequence, messages)
+                return
+            envelope = Deliver(end.number, *end.identity, consumer[0], sequence)
+            end.host.send(consumer[0], envelope, encode_batch(messages) if messages else ())
+
+        channel = end.channel
+        sender = MessageSender(channel.name, channel.pattern, channel.when_full, end.waiter, deliver)
+        sender.admit(channel.consumers, self.window, end.host.incarnation)
+        return sender
+
+    def target(self, end: End) -> Line:
+        def acknowledge(producer: Identity, consumed: int, dropped: int, window: int) -> Ack:
+            me, incarnation = end.identity
+            ack = Ack(end.number, producer[0], me, incarnation, producer[1], consumed, dropped, window)
+            local = end.host.source(end.number, producer[0])
+            if local is not None:
+                local.received(ack, ())
+            else:
+                end.host.send(producer[0], ack)
+            return ack
+
+        channel = end.channel
+        receiver = MessageReceiver(channel.name, self.window, channel.when_full, end.waiter, acknowledge)
+        receiver.admit(channel.producers, end.message)
+        return receiver
+
+    def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
+        """Do nothing: the producers count what an exited consumer has not acknowledged as dropped."""
+
+    def drain(self, channel: PlanChannel, memory: RunMemory) -> None:
+        for producer in channel.producers:
+            page = memory.pages.page(producer)
+            in_flight = page.counter(f"{channel.name}:in_flight")
+            if left := page.get(in_flight):
+                page.add_both(page.counter(f"{channel.name}:run_ended"), left, in_flight, -left)
+
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+        return [account_of(channel.name, memory.pages.snapshot(actor)["counters"]) for actor in channel.producers]
+
+    def produced(self, channel: PlanChannel, memory: RunMemory) -> list[int]:
+        counters = [memory.pages.snapshot(actor)["counters"] for actor in channel.producers]
+        return [int(each.get(f"{channel.name}:produced", 0)) for each in counters]
+
+    def capacity(self, channel: PlanChannel) -> int:
+        return self.window * len(channel.consumers)
+
+
 # (consumer, sequence, messages): hands messages to the transport, or to an inlet in this process. The last message has
 # this sequence. Without messages it queries an Ack of all up to that sequence.
-Deliver = Callable[[Identity, int, Sequence[Message]], None]
+HandOver = Callable[[Identity, int, Sequence[Message]], None]
 # (producer, consumed, dropped, window): sends an Ack and returns it
 Acknowledge = Callable[[Identity, int, int, int], Ack]
 
@@ -113,10 +177,10 @@ class _Account:
         return self.status.counter(f"{self.name}:{reason}")
 
 
-class MessageSender:
+class MessageSender(Line):
     """The producer's side of a channel."""
 
-    def __init__(self, name: str, pattern: Pattern, when_full: WhenFull, waiter: Waiter, deliver: Deliver) -> None:
+    def __init__(self, name: str, pattern: str, when_full: str, waiter: Waiter, deliver: HandOver) -> None:
         self.name = name
         self.pattern = pattern
         self.when_full = when_full
@@ -126,8 +190,27 @@ class MessageSender:
         self.consumers: dict[int, _Consumer] = {}
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
         self.queried_s: float | None = None  # loop time of the last query, or of the beginning of this wait
+        self.admitted: Collection[int] = ()  # actors that may become consumers
+        self.window = 0
+        self.incarnation = -1
 
-    def joined(self, consumer: Identity, window: int) -> None:
+    def admit(self, consumers: Collection[int], window: int, incarnation: int) -> None:
+        """Add these actors as consumers when they join. `incarnation`: the producer's, which their Acks must name."""
+        self.admitted, self.window, self.incarnation = consumers, window, incarnation
+
+    def joined(self, members: Mapping[int, int]) -> None:
+        for consumer in self.admitted:
+            if consumer in members:
+                self.add_consumer((consumer, members[consumer]), self.window)
+
+    def received(self, message: Message, frames: Frames) -> None:
+        if not isinstance(message, Ack):
+            super().received(message, frames)
+        elif message.producer_incarnation == self.incarnation:
+            identity = message.consumer, message.incarnation
+            self.acknowledged(identity, message.consumed, message.dropped, message.window)
+
+    def add_consumer(self, consumer: Identity, window: int) -> None:
         """Add a consumer. A later incarnation replaces an earlier one; an earlier one is ignored."""
         known = self.consumers.get(consumer[0])
         if known is not None and known.identity[1] >= consumer[1]:
@@ -227,10 +310,10 @@ class MessageSender:
         return consumers
 
 
-class MessageReceiver:
+class MessageReceiver(Line):
     """The consumer's side of a channel: one queue for all its producers."""
 
-    def __init__(self, name: str, window: int, when_full: WhenFull, waiter: Waiter, acknowledge: Acknowledge) -> None:
+    def __init__(self, name: str, window: int, when_full: str, waiter: Waiter, acknowledge: Acknowledge) -> None:
         self.window = window
         self.when_full = when_full
         self.waiter = waiter
@@ -239,6 +322,23 @@ class MessageReceiver:
         self.totals: dict[Identity, list[int]] = {}  # producer -> [received, consumed, dropped]
         self.owed: set[Identity] = set()  # producers whose current totals have not been acknowledged
         self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+        self.admitted: Collection[int] = ()  # actors that send on this channel
+        self.types: Mapping[str, type[Message]] = {}
+
+    def admit(self, producers: Collection[int], message: type[Message]) -> None:
+        """Accept messages of this type from these actors."""
+        self.admitted, self.types = producers, {message.__hive_name__: message}
+
+    def joined(self, members: Mapping[int, int]) -> None:
+        if not members.keys().isdisjoint(self.admitted):
+            self.acknowledge_all()  # Acks to a producer that had not joined yet were dropped
+
+    def received(self, message: Message, frames: Frames) -> None:
+        if not isinstance(message, Deliver):
+            super().received(message, frames)
+        else:
+            messages = decode_batch(frames, self.types) if frames else ()
+            self.deliver((message.producer, message.incarnation), message.sequence, messages)
 
     def deliver(self, producer: Identity, sequence: int, messages: Sequence[Message]) -> None:
         """Queue messages, or answer a query without messages. Beyond the window the oldest are dropped.

@@ -1,11 +1,11 @@
-"""The slab carrier: messages of one fixed layout, written and read in place.
+"""Slots: messages of one fixed layout, written and read in place in shared memory.
 
 A producer owns one slab of S slots per channel. It reserves a free slot, writes the arrays in place and commits. A
 consumer claims a full slot, reads the arrays in place and retires the slot under a reason: "consumed", or the reason of
 the drop. The native slot words record which actor holds a slot (native/include/hive/slots.hpp). The free slots are the
 producer's credit.
 
-`by="share"` (synchronous and pipelined modes): consumer w of W only claims from producers c with c mod W == w.
+`by_share` (synchronous and pipelined modes): consumer w of W only claims from producers c with c mod W == w.
 
 While the run is paused, a producer that is a source (hive.runtime.actor.actor) reserves no slot. On an `in_step`
 channel it still sends a message that a peer has already committed, so that a pause ends with whole rounds, in whatever
@@ -19,24 +19,119 @@ begun. The producer itself must not begin that one too early (hive.workers.repli
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from hive.errors import TopologyError
-from hive.runtime.carriers.waiting import Waiter, WakeRequest
-from hive.runtime.memory.segments import REASONS, Arrays, SlabView
+from hive.runtime.carriers.carrier import Account, Carrier, End, Line, PlanChannel, PlanSegment, RunMemory
+from hive.runtime.carriers.waiting import WakeRequest
+from hive.runtime.memory.segments import REASONS, Arrays, Layout, SlabView
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
 from hive.runtime.wire.messages import Message
 
-__all__ = ["SlabReceiver", "SlabSender", "Slot"]
+__all__ = ["OnDeath", "Slot", "SlotReceiver", "SlotSender", "Slots"]
 
 COMMITTING, FULL = 2, 3  # values of the native SlotState
 CODES = {reason: code for code, reason in enumerate(REASONS)}
 
-Identity = tuple[int, int]  # actor index, incarnation
+OnDeath = Literal["drop", "reoffer"]
+MAX_SLOTS = 4096  # limit on slots of a slab, native kMaxSlots: readers reject a damaged header that exceeds it
+
+
+@dataclass(frozen=True)
+class Slots(Carrier):
+    """Slots in shared memory, `slots` per producer, each one `layout`.
+
+    by_share: consumer w of W receives only from the producers c with c mod W = w; otherwise any consumer takes any
+    message. on_death: whether the slots that a consumer had claimed when it exited are dropped or offered again. first:
+    the first sequence number. shared: producers read each other's messages. in_step: in a paused run, all producers
+    have sent the same number of messages.
+    """
+
+    layout: Layout
+    slots: int = 2
+    by_share: bool = False
+    on_death: OnDeath = "drop"
+    first: int = 0
+    shared: bool = False
+    in_step: bool = False
+
+    kind: ClassVar[str] = "slots"
+    in_segment: ClassVar[bool] = True  # the slots lie in the segment of their words
+
+    def check(self, channel: str, source: str, message: type[Message], pattern: str, when_full: str) -> None:
+        if (pattern, when_full) != ("balance", "wait"):
+            raise TopologyError(
+                f'`{source}` is carried by {self.kind}, which requires pattern="balance" and when_full="wait"',
+                hint="connect it without a carrier; it then sends messages",
+            )
+        if fault := self.layout.fault(message):
+            raise TopologyError(
+                f"the layout of `{source}` does not fit {message.__name__}: {fault}",
+                hint=f"Layout.of({message.__name__}, ...) makes one that fits",
+            )
+        if self.slots < 2:
+            raise TopologyError(
+                f"channel `{channel}` has {self.slots} slots per producer",
+                hint="the minimum is 2: one to write and one to read",
+            )
+        if self.slots > MAX_SLOTS:
+            raise TopologyError(
+                f"channel `{channel}` needs a slab of {self.slots} slots; the maximum is {MAX_SLOTS}",
+                hint="connect it with fewer slots; in a config, lower slots, max_lag or bootstrap_rounds",
+            )
+
+    def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
+        size = self.layout.bytes if self.in_segment else 0
+        return [PlanSegment(f"{channel}:{name}", "slab", self.slots, size, 0, 0, "", self.first) for name in producers]
+
+    def source(self, end: End) -> Line:
+        return SlotSender(end, self, end.host.views.slab(_own_segment(end)))
+
+    def target(self, end: End) -> Line:
+        return SlotReceiver(end, self, {p: end.host.views.slab(end.channel.segments[p]) for p in self.sources(end)})
+
+    def sources(self, end: End) -> Sequence[int]:
+        """Return the positions of the producers that this consumer may claim from."""
+        position, producers = end.channel.consumers.index(end.actor), range(len(end.channel.producers))
+        return [p for p in producers if position in self.takers(end.channel, p)]
+
+    def takers(self, channel: PlanChannel, producer: int) -> Sequence[int]:
+        """Return the positions of the consumers that may claim from the producer at this position."""
+        everyone = range(len(channel.consumers))
+        return [producer % len(everyone)] if self.by_share else everyone
+
+    def competed(self, channel: PlanChannel) -> bool:
+        """Return whether several consumers compete for each message."""
+        return len(channel.consumers) > 1 and not self.by_share
+
+    def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
+        """Free slots that the actor was filling, complete half transitions, drop or re-offer what it had claimed."""
+        own = [channel.segments[channel.producers.index(actor)]] if actor in channel.producers else []
+        for name in channel.segments if actor in channel.consumers else own:
+            words = memory.views.slab(name).words
+            words.recover(actor, incarnation, self.on_death == "reoffer", REASONS.index(why))
+
+    def drain(self, channel: PlanChannel, memory: RunMemory) -> None:
+        for name in channel.segments:
+            memory.views.slab(name).words.drain(REASONS.index("run_ended"))
+
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+        return [memory.views.slab(name).counts() for name in channel.segments]
+
+    def produced(self, channel: PlanChannel, memory: RunMemory) -> list[int]:
+        return [memory.views.slab(name).words.produced for name in channel.segments]
+
+    def capacity(self, channel: PlanChannel) -> int:
+        return self.slots * len(channel.segments)
+
+
+def _own_segment(end: End) -> str:
+    return end.channel.segments[end.channel.producers.index(end.actor)]
 
 
 class Slot:
@@ -52,34 +147,42 @@ class Slot:
         self.arrays: Arrays = view.slots[index]
 
 
-class SlabSender:
-    """The producer's side of a channel. `notify` wakes the consumers."""
+class SlotSender(Line):
+    """The producer's side of a channel."""
 
-    def __init__(
-        self,
-        name: str,
-        view: SlabView,
-        me: Identity,
-        waiter: Waiter,
-        notify: Callable[[], None],
-        peers: Callable[[], Sequence[SlabView]] = tuple,
-        shared: bool = False,
-        in_step: bool = False,
-    ) -> None:
+    def __init__(self, end: End, carrier: Slots, view: SlabView) -> None:
+        self.end = end
         self.view = view
-        self.me = me
-        self.waiter = waiter
-        self.notify = notify
-        self.shared = shared
-        self.in_step = in_step
-        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
-        self.peer_phase = waiter.status.phase(f"wait peers {name}"[:23], WAIT_IN) if shared else 0
-        self._open_peers = peers
+        self.me = end.identity
+        self.waiter = end.waiter
+        self.notify = self._notifier(carrier)
+        self.shared = carrier.shared
+        self.in_step = carrier.in_step
+        name = end.channel.name
+        self.phase = self.waiter.status.phase(f"wait {name}"[:23], WAIT_OUT)
+        self.peer_phase = self.waiter.status.phase(f"wait peers {name}"[:23], WAIT_IN) if self.shared else 0
+
+    def _notifier(self, carrier: Slots) -> Callable[[], None]:
+        """Return a function that wakes one of several competing consumers, or else all, and peers that read slots."""
+        channel, host = self.end.channel, self.end.host
+        position = channel.producers.index(self.end.actor)
+        peers = [peer for peer in channel.producers if carrier.shared and peer != self.end.actor]
+        consumers = [channel.consumers[taker] for taker in carrier.takers(channel, position)]
+        if not carrier.competed(channel):
+            return functools.partial(host.notify, [*consumers, *peers])
+        first = itertools.count(position)  # the consumer to consider first; it rotates, so that all get messages
+
+        def notify() -> None:
+            host.notify_one(consumers, self.end.number, next(first))
+            if peers:
+                host.notify(peers)
+
+        return notify
 
     @functools.cached_property
     def peers(self) -> Sequence[SlabView]:
         """The slabs of all producers of this channel, including this one's."""
-        return self._open_peers()
+        return [self.end.host.views.slab(segment) for segment in self.end.channel.segments]
 
     @property
     def produced(self) -> int:
@@ -163,30 +266,22 @@ class SlabSender:
             ) from None
 
 
-class SlabReceiver:
-    """The consumer's side of a channel.
+class SlotReceiver(Line):
+    """The consumer's side of a channel. `views`: the slabs to claim from, by their producer's position."""
 
-    `views`: the slabs to claim from, by their producer's position. `notify` wakes the producer at a position.
-    `request`: set if other consumers claim from the same slabs.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        message: type[Message],
-        views: Mapping[int, SlabView],
-        me: Identity,
-        waiter: Waiter,
-        notify: Callable[[int], None],
-        request: WakeRequest | None = None,
-    ) -> None:
-        self.message = message
+    def __init__(self, end: End, carrier: Slots, views: Mapping[int, SlabView]) -> None:
+        self.end = end
+        self.message = end.message
         self.views = views
         self.producers = tuple(views)
-        self.me = me
-        self.waiter = waiter
-        self.notify = notify
-        self.phase = waiter.status.phase(f"wait {name}"[:23], WAIT_IN)
+        self.me = end.identity
+        self.waiter = end.waiter
+        self.phase = self.waiter.status.phase(f"wait {end.channel.name}"[:23], WAIT_IN)
+        request = None
+        if carrier.competed(end.channel):
+            position = end.channel.consumers.index(end.actor)
+            pass_on = functools.partial(end.host.notify_one, end.channel.consumers, end.number, position + 1)
+            request = WakeRequest(end.number, pass_on)
         self._request_any = request
         # A consumer that waits for one producer cannot take the other producers' messages: being picked for one of them
         # would keep it from a consumer that can. So it is woken by every message and never picked.
@@ -202,7 +297,7 @@ class SlabReceiver:
 
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         """Claim a slot as `claim` does, or return None if there is none now."""
-        candidates: Sequence[int] = (producer,) if producer is not None else self._rotation()
+        candidates: Sequence[int] = (producer,) if producer is not None else self.rotation()
         actor, incarnation = self.me
         for position in candidates:
             view = self.views[position]
@@ -212,7 +307,7 @@ class SlabReceiver:
                 return Slot(view, index, position, words.sequence(index))
         return None
 
-    def _rotation(self) -> Sequence[int]:
+    def rotation(self) -> Sequence[int]:
         """Return the producers, beginning with another one each time, so that no producer's slots wait forever."""
         if len(self.producers) < 2:  # with more consumers than producers, a share may be empty
             return self.producers
@@ -225,7 +320,8 @@ class SlabReceiver:
         if (code := CODES.get(reason)) is None:
             raise ValueError(f"unknown reason `{reason}` to retire a slot; use one of {', '.join(REASONS)}")
         slot.view.words.retire(slot.index, *self.me, code)
-        self.notify(slot.producer)  # after the slot is free: the producer may be waiting for it
+        # After the slot is free: the producer may be waiting for it.
+        self.end.host.notify((self.end.channel.producers[slot.producer],))
 
     def waiting(self, producer: int) -> list[int]:
         """Return the unclaimed sequences of this producer, ascending, including one that is being committed."""
@@ -240,6 +336,11 @@ class SlabReceiver:
     async def receive(self) -> Message:
         """Return a copy of the oldest message, whose slot is retired at once; waits for one."""
         return self._copy(await self.claim())
+
+    def receive_nowait(self) -> Message | None:
+        """Return a copy of the oldest message, whose slot is retired at once, or None if there is none."""
+        slot = self.claim_nowait()
+        return None if slot is None else self._copy(slot)
 
     async def receive_many(self, most: int) -> list[Message]:
         """Return copies of the committed messages, at most `most`; waits for the first."""

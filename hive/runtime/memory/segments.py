@@ -20,6 +20,7 @@ This module is the only one that imports mmap.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import functools
 import mmap
@@ -125,6 +126,15 @@ class Layout:
             return next((f"`{name}`: {fault}" for name, fault in faults if fault), "")
         name = min(missing)
         return f"`{name}` is in the {'message' if name in declared else 'layout'} only"
+
+    def as_data(self) -> dict[str, list[Any]]:
+        """Return the fields as a message carries them: name -> [dtype, size, size, ...]."""
+        return {name: [dtype.name, *shape] for name, (dtype, shape) in self.fields.items()}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Sequence[Any]]) -> Layout:
+        """Return the layout that `as_data` was called on."""
+        return cls({name: (dtype, tuple(shape)) for name, (dtype, *shape) in data.items()})
 
     def views(self, block: Bytes) -> Arrays:
         """Return the fields as arrays that share the memory of `block`."""
@@ -232,14 +242,12 @@ class _Slots(Sequence[Arrays]):
     64 producers and 64 consumers have 4096 views of slabs in all, and most consumers use only a few of them.
     """
 
-    def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout) -> None:
-        if layout.bytes > plan.slot_bytes:
-            raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
-        self._memory, self._plan, self._layout = memory, plan, layout
+    def __init__(self, memory: Bytes, count: int, stride: int, layout: Layout) -> None:
+        self._memory, self._count, self._stride, self._layout = memory, count, stride, layout
         self._made: dict[int, Arrays] = {}
 
     def __len__(self) -> int:
-        return self._plan.slots
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Arrays: ...
@@ -251,20 +259,34 @@ class _Slots(Sequence[Arrays]):
         arrays = self._made.get(index)
         if arrays is None:
             number = range(len(self))[index]
-            stride = aligned(self._plan.slot_bytes, PAGE)
-            start = self._plan.offset + number * stride
-            arrays = self._made[index] = self._layout.views(self._memory[start : start + stride])
+            block = self._memory[number * self._stride :][: self._stride]
+            arrays = self._made[index] = self._layout.views(block)
         return arrays
 
 
 class SlabView:
-    """One producer's slab: `words` records which actor holds each slot, `slots[i]` are the arrays of slot i."""
+    """One producer's slab: `words` records which actor holds each slot, `slots[i]` are the arrays of slot i.
+
+    Without a layout there are no arrays, which is enough to count messages and to repair the words.
+    """
 
     Words: ClassVar[type[_native.Slab]] = _native.Slab  # replaced by the simulator to kill processes in a transition
 
     def __init__(self, memory: Bytes, plan: SlabPlan, layout: Layout | None = None) -> None:
         self.words = self.Words(memory[: plan.offset])
-        self.slots: Sequence[Arrays] = _Slots(memory, plan, layout) if layout is not None else ()
+        if layout is not None and layout.bytes > plan.slot_bytes:
+            raise TopologyError(f"a layout of {layout.bytes} bytes does not fit a slot of {plan.slot_bytes}")
+        self.slots: Sequence[Arrays] = ()
+        if layout is not None:
+            self.slots = _Slots(memory[plan.offset :], plan.slots, aligned(plan.slot_bytes, PAGE), layout)
+
+    def with_slots(self, layout: Layout) -> SlabView:
+        """Return a view of the same words whose slots lie in private memory of this process."""
+        view, count = copy.copy(self), self.words.slots
+        stride = max(aligned(layout.bytes, PAGE), PAGE)
+        mapped = mmap.mmap(-1, count * stride, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        view.slots = _Slots(np.frombuffer(mapped, np.uint8), count, stride, layout)
+        return view
 
     def counts(self) -> dict[str, Any]:
         """Return the slab's account as `summary.json` prints it: produced, consumed, dropped by reason, in_flight."""

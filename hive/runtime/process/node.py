@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.actor.actor import Actor, Handle
 from hive.runtime.actor.error_location import describe, place_of
-from hive.runtime.carriers.messages import MessageReceiver, MessageSender
+from hive.runtime.carriers.carrier import Line
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.status import Status
 from hive.runtime.process.binding import bind_ports
@@ -31,7 +31,6 @@ from hive.runtime.process.calls import Calls
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.batches import decode_batch, encode_batch
 from hive.runtime.wire.messages import Frames, Message, Tree, decode, encode
 from hive.runtime.wire.protocol import (
     NODE_TYPES,
@@ -42,6 +41,7 @@ from hive.runtime.wire.protocol import (
     Done,
     Drain,
     Failed,
+    Fetch,
     Hello,
     Joined,
     Left,
@@ -49,6 +49,7 @@ from hive.runtime.wire.protocol import (
     Note,
     Notify,
     Pause,
+    Payload,
     Ready,
     Reply,
     Resume,
@@ -56,11 +57,10 @@ from hive.runtime.wire.protocol import (
 )
 from hive.runtime.wire.transport import Transport
 
-__all__ = ["ActorContext", "Node", "NodeContext"]
+__all__ = ["HANDLERS", "TO_SOURCE", "TO_TARGET", "ActorContext", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # interval of the loop's pulse: below any sensible limit of a phase; it costs 20 us each time
-HANDLERS = {cls: f"_on_{name.lower()}" for name, cls in NODE_TYPES.items() if cls is not Deliver}
-SETTLE_S = 2.0  # deadline of the last acknowledgements, which take microseconds unless the consumer lacks a processor
+TO_TARGET, TO_SOURCE = (Deliver, Payload), (Ack, Fetch)  # messages between the ends of a channel
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,11 @@ class Node:
         self.members: dict[int, Member] = {}
         self.actors: dict[int, Actor] = {}
         self.waiters: dict[int, Waiter] = {}
-        self.senders: dict[tuple[int, int], MessageSender] = {}  # (channel, producer)
-        self.receivers: dict[tuple[int, int], MessageReceiver] = {}  # (channel, consumer)
+        self.sources: dict[tuple[int, int], Line] = {}  # (channel, producer)
+        self.targets: dict[tuple[int, int], Line] = {}  # (channel, consumer)
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.running: set[int] = set()  # actors whose run() has not ended
         self.calls = Calls(self)
-        self.message_types = [channel.source.port.message for channel in context.topology.channels.values()]
-        self.types = [{message.__hive_name__: message} for message in self.message_types]
         self.begun = asyncio.Event()
         self.drain_reason: str | None = None
         self.failure: BaseException | None = None  # the exception of the first background task that raised
@@ -183,7 +181,8 @@ class Node:
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
         actor.device, actor.clock = group.resources.device, c.clock
         actor.status, actor.actor_context, actor.log = status, ActorContext(self, number), c.open_log(planned.name)
-        bind_ports(self, actor, number)
+        for channel, is_source, line in bind_ports(c.topology, self.plan, self, actor, number, self.waiters[number]):
+            (self.sources if is_source else self.targets)[channel, number] = line
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
         try:
             actor.__init__(**parameters)  # type: ignore[misc]
@@ -210,7 +209,7 @@ class Node:
         finally:
             self.running.discard(number)
             await self._guard(number, self.actors[number].teardown)
-            taken = tuple(ack for (_, me), inbox in self.receivers.items() if me == number for ack in inbox.conclude())
+            taken = tuple(ack for (_, me), line in self.targets.items() if me == number for ack in line.conclude())
         if self.failure is None:
             # Settled before it is reported as done: afterwards the supervisor may end this process.
             await self._settle(number)
@@ -219,13 +218,14 @@ class Node:
     async def _settle(self, number: int) -> None:
         """Wait for the acknowledgements of the actor's last messages, so that its account ends with none in flight."""
         waiter = self.waiters[number]
-        mine = [sender for (_, producer), sender in self.senders.items() if producer == number]
-        try:
-            async with asyncio.timeout(SETTLE_S):
-                for sender in mine:
-                    await waiter.until(sender.settled, waiter.status.runtime)
-        except TimeoutError:
-            self.log.info("channel `%s` ends with messages in flight", sender.name)
+        for (channel, producer), line in self.sources.items():
+            if producer != number:
+                continue
+            try:
+                async with asyncio.timeout(line.settle_s):
+                    await waiter.until(line.settled, waiter.status.runtime)
+            except TimeoutError:
+                self.log.info("channel `%s` ends with messages in flight", self.plan.channels[channel].name)
 
     async def _guard(self, number: int, work: Callable[[], Awaitable[None]]) -> None:
         """Await a method of an actor and report an exception to the supervisor before re-raising it."""
@@ -267,10 +267,12 @@ class Node:
             waiter.received += 1
         try:
             message = decode(frames[:1], NODE_TYPES)
-            if isinstance(message, Deliver):
-                self._on_deliver(message, frames[1:])
+            if isinstance(message, TO_TARGET):
+                self.targets[message.channel, message.consumer].received(message, frames[1:])
+            elif isinstance(message, TO_SOURCE):
+                self.sources[message.channel, message.producer].received(message, frames[1:])
             else:
-                getattr(self, HANDLERS[type(message)])(message)
+                HANDLERS[type(message)](self, message)
         except (WireError, IndexError, KeyError) as error:
             self.bad_messages += 1
             self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
@@ -278,27 +280,22 @@ class Node:
     def _on_joined(self, message: Joined) -> None:
         joined = message.members
         self.members |= joined
-        for (channel, _), sender in self.senders.items():
-            planned = self.plan.channels[channel]
-            for consumer in planned.consumers:
-                if consumer in joined:
-                    sender.joined((consumer, joined[consumer].incarnation), planned.window)
-        for (channel, _), receiver in self.receivers.items():
-            if not joined.keys().isdisjoint(self.plan.channels[channel].producers):
-                receiver.acknowledge_all()  # Acks to a producer that had not joined yet were dropped
+        incarnations = {actor: member.incarnation for actor, member in joined.items()}
+        for line in (*self.sources.values(), *self.targets.values()):
+            line.joined(incarnations)
         self._wake_all()
 
     def _on_left(self, message: Left) -> None:
         member = self.members.get(message.actor)
         if member is None or member.incarnation != message.incarnation:
             return
-        # The last Acks first: `sender.left` counts as dropped whatever is unacknowledged by then.
-        for ack in (ack for ack in message.taken if (ack.channel, ack.producer) in self.senders):
-            self._on_ack(ack)
+        # The last Acks first: a sender counts as dropped whatever is unacknowledged when its consumer has left.
+        for ack in message.taken:
+            if (line := self.sources.get((ack.channel, ack.producer))) is not None:
+                line.received(ack, ())
         del self.members[message.actor]
-        for (channel, _), sender in self.senders.items():
-            if message.actor in self.plan.channels[channel].consumers:
-                sender.left(message.actor, "run_ended" if message.with_run else "consumer_died")
+        for line in (*self.sources.values(), *self.targets.values()):
+            line.left(message.actor, "run_ended" if message.with_run else "consumer_died")
         self.calls.left(message.actor, message.reason)
         address_unused = len(self.plan.processes) == len(self.plan.actors) or not any(
             m.address == member.address for m in self.members.values()
@@ -350,40 +347,32 @@ class Node:
             for number in self.running:
                 self.tasks[number].cancel()
 
-    # --- channels
+    # --- what the ends of channels use (hive.runtime.carriers.carrier.Host)
 
-    def deliver(
-        self, channel: int, producer: int, consumer: tuple[int, int], sequence: int, messages: Sequence[Message]
-    ) -> None:
-        """Hand messages, or a query without messages, to an inlet: as objects in this process, else as frames."""
-        local = self.receivers.get((channel, consumer[0]))
-        if local is not None:
-            local.deliver((producer, self.context.incarnation), sequence, messages)
-            return
-        envelope = Deliver(channel, producer, self.context.incarnation, consumer[0], sequence)
-        self.post(consumer[0], [*encode(envelope), *(encode_batch(messages) if messages else ())])
+    @property
+    def incarnation(self) -> int:
+        return self.context.incarnation
 
-    def _on_deliver(self, envelope: Deliver, frames: Frames) -> None:
-        messages = decode_batch(frames, self.types[envelope.channel]) if frames else ()
-        receiver = self.receivers[envelope.channel, envelope.consumer]
-        receiver.deliver((envelope.producer, envelope.incarnation), envelope.sequence, messages)
+    @property
+    def views(self) -> Views:
+        return self.context.views
 
-    def acknowledge(
-        self, channel: int, consumer: int, producer: tuple[int, int], consumed: int, dropped: int, window: int
-    ) -> Ack:
-        ack = Ack(channel, producer[0], consumer, self.context.incarnation, producer[1], consumed, dropped, window)
-        if (channel, producer[0]) in self.senders:
-            self._on_ack(ack)
-        else:
-            self.post(producer[0], encode(ack))
-        return ack
+    @property
+    def draining(self) -> bool:
+        return self.drain_reason is not None
 
-    def _on_ack(self, ack: Ack) -> None:
-        if ack.producer_incarnation == self.context.incarnation:
-            sender = self.senders[ack.channel, ack.producer]
-            sender.acknowledged((ack.consumer, ack.incarnation), ack.consumed, ack.dropped, ack.window)
+    def source(self, channel: int, actor: int) -> Line | None:
+        return self.sources.get((channel, actor))
 
-    # --- shared memory
+    def target(self, channel: int, actor: int) -> Line | None:
+        return self.targets.get((channel, actor))
+
+    def joined(self, actor: int) -> int:
+        member = self.members.get(actor)
+        return -1 if member is None else member.incarnation
+
+    def send(self, actor: int, message: Message, frames: Frames = ()) -> None:
+        self.post(actor, [*encode(message), *frames])
 
     def notify(self, actors: Sequence[int]) -> None:
         """Wake these actors after a change of shared memory."""
@@ -403,3 +392,17 @@ class Node:
 
     def _on_notify(self, message: Notify) -> None:
         self.waiters[message.actor].wake()
+
+
+# The handler of each message from the supervisor or another process that is not for the end of a channel.
+HANDLERS: Mapping[type[Message], Callable[[Node, Any], None]] = {
+    Joined: Node._on_joined,
+    Left: Node._on_left,
+    Begin: Node._on_begin,
+    Drain: Node._on_drain,
+    Pause: Node._on_pause,
+    Resume: Node._on_resume,
+    Notify: Node._on_notify,
+    Call: Node._on_call,
+    Reply: Node._on_reply,
+}

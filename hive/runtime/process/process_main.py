@@ -69,7 +69,7 @@ def host(
             transport=transport,
             clock=RealClock(),
             pages=_native.Status(open_segment("status")),
-            views=Views(plan, open_segment, topology.layouts),
+            views=Views(plan, open_segment),
             open_log=log_of,
         )
         try:

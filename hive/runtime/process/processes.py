@@ -136,7 +136,7 @@ class InlineProcesses:
         self.topology = topology
         self.plan = plan
         self.memory = memory
-        self.views = Views(plan, memory.open, topology.layouts)
+        self.views = Views(plan, memory.open)
         self.transport = transport
         self.clock = clock
         self.supervisor = supervisor

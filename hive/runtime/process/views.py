@@ -6,26 +6,21 @@ Views open nothing themselves: the memory of a segment comes from `open_segment`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from hive.runtime.memory.segments import BoardPlan, BoardView, Bytes, Layout, SlabPlan, SlabView
+from hive.runtime.carriers.slots import Slots
+from hive.runtime.memory.segments import BoardPlan, BoardView, Bytes, SlabPlan, SlabView
 from hive.runtime.topology.plan import Plan
 
 __all__ = ["Views"]
 
 
 class Views:
-    """Slabs and boards by the name of their segment. `layouts` maps a channel's name to the layout of its slots.
+    """Slabs and boards by the name of their segment."""
 
-    Without a layout, a slab's view has its words and counts but no slots, which is enough for the supervisor.
-    """
-
-    def __init__(
-        self, plan: Plan, open_segment: Callable[[str], Bytes], layouts: Mapping[str, Layout] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, open_segment: Callable[[str], Bytes]) -> None:
         self._plan = plan
         self._open = open_segment
-        self._layouts = layouts or {}
         self._slabs: dict[str, SlabView] = {}
         self._boards: dict[str, BoardView] = {}
 
@@ -34,8 +29,10 @@ class Views:
         view = self._slabs.get(segment)
         if view is None:
             size = self._plan.segment[segment].plan
+            carrier = self._plan.channel_of[segment].description
             assert isinstance(size, SlabPlan)
-            layout = self._layouts.get(self._plan.channel_of[segment])
+            assert isinstance(carrier, Slots)
+            layout = carrier.layout if carrier.in_segment else None
             view = self._slabs[segment] = SlabView(self._open(segment), size, layout)
         return view
 

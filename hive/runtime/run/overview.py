@@ -5,10 +5,10 @@ Reading a page costs the actors nothing, and works when they hang.
 
 from __future__ import annotations
 
+from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, read_status
 from hive.runtime.supervise.accounting import channel_accounts
 from hive.runtime.supervise.supervisor import Supervisor
-from hive.runtime.topology.plan import PlanChannel
 from hive.runtime.wire.messages import Tree
 
 __all__ = ["KINDS", "overview"]
@@ -18,7 +18,7 @@ KINDS = ("busy", "wait_in", "wait_out", "runtime")  # kinds of phase, indexed by
 
 def overview(supervisor: Supervisor) -> dict[str, Tree]:
     """Return state, actors, helpers, channels and edges of a run; `hive ps --json` and snapshots are built from it."""
-    plan, pages = supervisor.plan, supervisor.pages
+    plan = supervisor.plan
     helpers = supervisor.processes.facts().items()
     sent = _sent(supervisor)
     return {
@@ -27,26 +27,20 @@ def overview(supervisor: Supervisor) -> dict[str, Tree]:
         "actors": [_actor(supervisor, number) | {"sent": sent[number]} for number in range(len(plan.actors))],
         "helpers": [{"name": name, "pid": pid, "state": state} for name, (pid, state) in helpers],
         "results_actor": plan.results_actor,
-        "channels": channel_accounts(plan, supervisor.memory.views, pages),
+        "channels": channel_accounts(plan, supervisor.memory),
         "edges": {channel.name: _edge(supervisor, channel) for channel in plan.channels},
     }
 
 
 def _edge(supervisor: Supervisor, channel: PlanChannel) -> dict[str, Tree]:
     """Describe a channel: its groups, its capacity in messages (0 for a board), a board's version (-1 before any)."""
-    version, capacity = -1, 0
-    if channel.carrier == "slab":
-        capacity = sum(supervisor.plan.segment[name].count for name in channel.segments)
-    elif channel.carrier == "message":
-        capacity = channel.window * len(channel.consumers)
-    else:
-        version = supervisor.memory.views.board(channel.segments[0]).latest
+    carrier = channel.description
     return {
         "carrier": channel.carrier,
         "source": channel.source.partition(".")[0],
         "targets": list(dict.fromkeys(target.partition(".")[0] for target in channel.targets)),
-        "capacity": capacity,
-        "version": version,
+        "capacity": carrier.capacity(channel),
+        "version": carrier.version(channel, supervisor.memory),
     }
 
 
@@ -80,11 +74,7 @@ def _sent(supervisor: Supervisor) -> list[dict[str, Tree]]:
     """Return, for each actor, channel -> the number of messages it has sent; boards are left out."""
     sent: list[dict[str, Tree]] = [{} for _ in supervisor.plan.actors]
     for channel in supervisor.plan.channels:
-        for position, producer in enumerate(channel.producers if channel.carrier != "board" else ()):
-            if channel.carrier == "slab":
-                produced = supervisor.memory.views.slab(channel.segments[position]).words.produced
-            else:
-                counters = supervisor.pages.snapshot(producer)["counters"]
-                produced = int(counters.get(f"{channel.name}:produced", 0))
-            sent[producer][channel.name] = produced
+        produced = channel.description.produced(channel, supervisor.memory)
+        for producer, count in zip(channel.producers, produced, strict=bool(produced)):
+            sent[producer][channel.name] = count
     return sent

@@ -1,6 +1,6 @@
 """Account for every message of a channel: produced = consumed + dropped (by reason) + in flight.
 
-For slabs the numbers come from the native words and tallies, for message channels from the counters on the producers'
+For slots the numbers come from the native words and tallies, for message channels from the counters on the producers'
 status pages (hive.runtime.carriers.messages maintains them). Both count messages in flight separately instead of
 subtracting, so the identity can fail, and tests check it. It holds at quiescent points; while actors run, a reader sees
 produced >= consumed + dropped. A run's results are counters too, of the actor that the plan names.
@@ -12,28 +12,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from hive import _native
-from hive.runtime.carriers.messages import account_of
-from hive.runtime.process.views import Views
+from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
 __all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
 
 
-def channel_accounts(plan: Plan, views: Views, pages: _native.Status) -> dict[str, dict[str, Any]]:
+def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, Any]]:
     """Return channel name -> {produced, consumed, dropped: {reason: n}, in_flight}, all in messages.
 
     Boards have no account: a newer version replaces the older one, read or not.
     """
-    accounts: dict[str, dict[str, Any]] = {}
-    for channel in plan.channels:
-        if channel.carrier == "slab":
-            parts = [views.slab(name).counts() for name in channel.segments]
-        elif channel.carrier == "message":
-            parts = [account_of(channel.name, pages.snapshot(producer)["counters"]) for producer in channel.producers]
-        else:
-            continue
-        accounts[channel.name] = sum_of_accounts(parts)
-    return accounts
+    parts = {channel.name: channel.description.accounts(channel, memory) for channel in plan.channels}
+    return {name: sum_of_accounts(of_producers) for name, of_producers in parts.items() if of_producers}
 
 
 def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:

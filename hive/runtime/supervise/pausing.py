@@ -85,7 +85,7 @@ class Pausing:
         supervisor, stable = self.supervisor, 0
         before: object = None
         while self.wanted and not supervisor.ending:
-            accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
+            accounts = channel_accounts(supervisor.plan, supervisor.memory)
             at_rest = not self.active_actors() and all(map(holds, accounts.values()))
             stable = stable + 1 if at_rest and accounts == before else 0
             before = accounts

@@ -1,9 +1,12 @@
 """Repair shared memory after an actor has exited, and read results that outlive the actors.
 
-    slab    slots that the actor was filling are freed, half-done transitions are completed, and slots that it had
-            claimed are dropped as `consumer_died` or, if the channel has `reoffer`, offered again
+    slots   slots that the actor was filling are freed, half-done transitions are completed, and slots that it had
+            claimed are dropped as `consumer_died` or, if the channel says so, offered again
+    zmq     likewise, and what it had sent and nobody had claimed is dropped: the contents were in its own memory
     board   its pins are removed; blocks that it wrote and did not publish become void
-    page    a half-written entry in the account of a message channel is completed
+    page    a half-written entry in the account of a channel of messages is completed
+
+The carrier of each channel does its part (hive.runtime.carriers).
 
 Only the supervisor calls this, and only after the exit is confirmed: a stopped process is killed first, because it
 could continue and write into slots that have a new owner.
@@ -13,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 
-from hive.runtime.memory.segments import REASONS
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
@@ -39,28 +41,13 @@ class Recovery:
     def retire(self, actor: int, incarnation: int, why: str = "consumer_died") -> None:
         """Repair only slabs and boards, for a finished actor whose process still runs and writes its page."""
         for channel in self.plan.channels:
-            writes, reads = actor in channel.producers, actor in channel.consumers
-            if channel.carrier == "board" and writes:
-                self.views.board(channel.segments[0]).words.recover_writer()
-            elif channel.carrier == "board" and reads:
-                self.views.board(channel.segments[0]).words.unpin(channel.consumers.index(actor))
-            elif channel.carrier == "slab":
-                own = [channel.segments[channel.producers.index(actor)]] if writes else []
-                for name in channel.segments if reads else own:
-                    words = self.views.slab(name).words
-                    words.recover(actor, incarnation, channel.reoffer, REASONS.index(why))
+            if actor in channel.producers or actor in channel.consumers:
+                channel.description.reclaim(channel, self.memory, actor, incarnation, why)
 
     def drain(self) -> None:
         """Drop all messages still in flight as `run_ended`, after all actors have exited."""
-        pages = self.memory.pages
         for channel in self.plan.channels:
-            for name in channel.segments if channel.carrier == "slab" else ():
-                self.views.slab(name).words.drain(REASONS.index("run_ended"))
-            for producer in channel.producers if channel.carrier == "message" else ():
-                page = pages.page(producer)
-                in_flight = page.counter(f"{channel.name}:in_flight")
-                if left := page.get(in_flight):
-                    page.add_both(page.counter(f"{channel.name}:run_ended"), left, in_flight, -left)
+            channel.description.drain(channel, self.memory)
 
     def digest(self) -> str:
         """Return the sha256, in hex, of the latest version of the plan's digest board; "" if there is none."""

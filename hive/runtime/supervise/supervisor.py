@@ -112,7 +112,7 @@ class Supervisor:
         self.exact = True
         self.changes: dict[str, Tree] = {}  # keys changed while running, which are sent to later incarnations too
         self.bad_messages = 0
-        self.receiving = {c for channel in plan.channels if channel.carrier == "message" for c in channel.consumers}
+        self.receiving = {c for channel in plan.channels if channel.carrier == "messages" for c in channel.consumers}
         self.newcomers: list[ProcessRecord] = []  # processes that listen but are not announced yet
         self.tasks: set[asyncio.Task[None]] = set()
         self.recent: deque[str] = deque(maxlen=REPORTED_EVENTS)
@@ -376,7 +376,7 @@ class Supervisor:
             hint=self.hint,
             exact=self.exact,
             restarts={self.plan.actors[a].name: p.restarts for p in self.table.values() for a in p.actors},
-            channels=channel_accounts(self.plan, self.memory.views, self.pages),
+            channels=channel_accounts(self.plan, self.memory),
             results=results_of(self.plan, self.pages),
             digest=self.recovery.digest(),
             report=self.report,

@@ -39,7 +39,7 @@ async def watch(supervisor: Supervisor) -> None:
                 supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
         await _check_actors(supervisor, diagnostics)
         if check % ACCOUNTS_EVERY == ACCOUNTS_EVERY - 1:
-            accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
+            accounts = channel_accounts(supervisor.plan, supervisor.memory)
             _log(supervisor, diagnostics.of_channels(accounts, supervisor.clock.now_ns()))
 
 

@@ -10,10 +10,11 @@ import functools
 from collections.abc import Iterator
 
 from hive.errors import TopologyError
-from hive.runtime.memory.segments import BoardPlan, SegmentPlan, SlabPlan
+from hive.runtime.carriers import boards, messages, slots, zmq  # noqa: F401  # the kinds of carriers of a plan
+from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Plan", "PlanActor", "PlanChannel", "PlanSegment", "check_cycles"]
+__all__ = ["Plan", "PlanActor", "check_cycles"]
 
 
 class PlanActor(Message):
@@ -28,44 +29,6 @@ class PlanActor(Message):
     serves: bool = False  # it only answers calls: the run ends when all other actors are done
     source: bool = False  # it sends without being sent to: a pause must stop it
     endpoints: tuple[str, ...] = ()  # names of its endpoints, sorted
-
-
-class PlanSegment(Message):
-    """One segment of shared memory: a slab of slots, or a board of blocks. `readers` and `keep` are 0 for a slab."""
-
-    name: str
-    kind: str  # "slab" | "board"
-    count: int  # number of slots or blocks
-    item_bytes: int  # size of a slot or block
-    readers: int  # number of readers of a board, each of which may pin one block
-    keep: int  # number of newest versions that a board does not overwrite
-    commit_with: str  # name of the board segment whose commit word this one shares, or ""
-    first: int = 0  # sequence number of a slab's first commit
-
-    @functools.cached_property
-    def plan(self) -> SegmentPlan:
-        if self.kind == "slab":
-            return SlabPlan(self.count, self.item_bytes, self.first)
-        return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
-
-
-class PlanChannel(Message):
-    """One channel. Producers and consumers are actor numbers; a slab has one segment per producer, a board one."""
-
-    name: str
-    carrier: str
-    pattern: str
-    when_full: str
-    by_share: bool
-    reoffer: bool
-    window: int
-    source: str  # "group.port"
-    targets: tuple[str, ...]
-    producers: tuple[int, ...]
-    consumers: tuple[int, ...]
-    segments: tuple[str, ...]
-    shared: bool = False  # its producers read each other's messages
-    in_step: bool = False  # in a paused run, all its producers have sent the same number of messages
 
 
 class Plan(Message):
@@ -102,9 +65,9 @@ class Plan(Message):
         return {segment.name: segment for segment in self.segments}
 
     @functools.cached_property
-    def channel_of(self) -> dict[str, str]:
-        """Segment name -> the name of its channel."""
-        return {segment: channel.name for channel in self.channels for segment in channel.segments}
+    def channel_of(self) -> dict[str, PlanChannel]:
+        """Segment name -> its channel."""
+        return {segment: channel for channel in self.channels for segment in channel.segments}
 
     @property
     def bytes(self) -> int:
@@ -115,12 +78,12 @@ class Plan(Message):
 def check_cycles(plan: Plan) -> None:
     """Raise TopologyError for a cycle of message channels that can deadlock because all of its actors wait for room.
 
-    A cycle is safe if every actor in it can send once before any receives. Slabs always allow that, because each
-    producer has its own slots. A message channel is required to have a window of at least its number of producers.
+    A cycle is safe if every actor in it can send once before any receives. Slots always allow that, because each
+    producer has its own. A channel of messages is required to have a window of at least its number of producers.
     """
     edges: dict[int, set[int]] = {}
     for channel in plan.channels:
-        if channel.carrier == "message" and channel.when_full == "wait" and channel.window < len(channel.producers):
+        if channel.description.may_block(channel):
             for producer in channel.producers:
                 edges.setdefault(producer, set()).update(channel.consumers)
     for start in edges:

@@ -15,74 +15,32 @@ pickled.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, TypeVar, overload
 
 from hive.errors import TopologyError
-from hive.runtime.actor.actor import Actor, Handle
-from hive.runtime.actor.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
-from hive.runtime.memory.segments import Layout
+from hive.runtime.actor.actor import Actor
+from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription, ports_of
+from hive.runtime.carriers.boards import Board
+from hive.runtime.carriers.carrier import Carrier
+from hive.runtime.carriers.messages import Messages
+from hive.runtime.carriers.slots import Slots
+from hive.runtime.topology.groups import Channel, Group, PortRef
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.planning import make_plan
-from hive.runtime.topology.resources import Resources, resources_of
+from hive.runtime.topology.resources import resources_of
+from hive.runtime.wire.messages import Message
 
-__all__ = ["Group", "PortRef", "Topology"]
+__all__ = ["Topology"]
 
 MAX_NAME_BYTES = 40  # limit on an actor's name: it must fit a status page and a socket path
 MAX_CHANNEL_BYTES = 16  # limit on a channel's name: the counter "<channel>:consumer_died" may have 31 bytes
 
-Carrier = Literal["message", "slab", "board"]
-OnDeath = Literal["drop", "reoffer"]
+BOARD_MODE = ("broadcast", "drop_oldest")  # pattern and `when_full` of a board: every reader may miss versions
 
-
-@dataclass(frozen=True)
-class PortRef:
-    """A port of a group, as an argument of `connect`; its text is "group.port"."""
-
-    group: Group
-    port: Port[Any]
-
-    def __str__(self) -> str:
-        return f"{self.group.key}.{self.port.name}"
-
-
-@dataclass(eq=False)
-class Group:
-    """Actors of one class. Attributes are their ports, as in `group.results`; `group.handle(0)` refers to one actor."""
-
-    key: str
-    cls: type[Actor]
-    names: list[str]
-    processes: list[str]  # process name of each actor
-    restart: bool
-    last: bool
-    parameters: dict[str, Any]
-    resources: Resources
-
-    def __getattr__(self, name: str) -> PortRef:
-        if name.startswith("__"):  # copy.copy looks these up on an object without `cls`
-            raise AttributeError(name)
-        ports = ports_of(self.cls)
-        if name not in ports:
-            raise AttributeError(f"`{self.cls.__name__}` has no port `{name}`; it has: {', '.join(ports) or 'none'}")
-        return PortRef(self, ports[name])
-
-    def handle(self, index: int = 0) -> Handle:
-        """Return a reference to an actor of the group, whose endpoints other actors can call through it."""
-        return Handle(self.names[index], self.cls)
-
-
-@dataclass
-class Channel:
-    """A connection from one port to one or more; `options` are the keyword arguments of `connect`."""
-
-    name: str
-    source: PortRef
-    targets: list[PortRef]
-    carrier: Carrier
-    options: dict[str, Any] = field(default_factory=dict)
+M = TypeVar("M", bound=Message)
 
 
 class Topology:
@@ -91,7 +49,6 @@ class Topology:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.channels: dict[str, Channel] = {}
-        self.layouts: dict[str, Layout] = {}  # channel name -> layout of its slots, for slabs
         self.result_counters: tuple[str, tuple[str, ...]] = ("", ())  # actor name, names of its counters
         self.digest_of: tuple[str, int] = ("", 0)  # "group.port", number of bytes
 
@@ -162,66 +119,52 @@ class Topology:
     def __contains__(self, key: str) -> bool:
         return key in self.groups
 
+    @overload
     def connect(
         self,
-        source: PortRef,
-        target: PortRef,
+        source: PortRef[Outlet[M]],
+        target: PortRef[Inlet[M]],
+        carrier: Messages | Slots | None = None,
         *,
         name: str | None = None,
-        layout: Layout | None = None,
-        slots: int = 2,
-        by_share: bool = False,
-        on_death: OnDeath = "drop",
-        first: int = 0,
-        shared: bool = False,
-        in_step: bool = False,
-        window: int = 16,
-        block_bytes: int = 0,
-        keep: int = 1,
-        commit_with: str = "",
+    ) -> None: ...
+    @overload
+    def connect(
+        self,
+        source: PortRef[Publication[M]],
+        target: PortRef[Subscription[M]],
+        carrier: Board | None = None,
+        *,
+        name: str | None = None,
+    ) -> None: ...
+    def connect(
+        self, source: PortRef[Any], target: PortRef[Any], carrier: Carrier | None = None, *, name: str | None = None
     ) -> None:
         """Connect an outlet to an inlet, or a publication to a subscription. Raises TopologyError if they do not fit.
 
-        Without `layout`, an outlet sends messages, at most `window` in flight from one producer to one consumer. With
-        `layout`, its messages are slots in shared memory, `slots` per producer. Then `by_share` lets consumer w of W
-        receive from the producers c with c mod W = w; `on_death` decides about the slots that a consumer had claimed
-        when it exited; `first` is the first sequence number; producers of a `shared` channel read each other's
-        messages; in a paused run, all producers of an `in_step` channel have sent the same number of messages.
-
-        A publication is a board of blocks of `block_bytes` bytes, which never overwrites its `keep` newest versions;
-        it shares the commit word of the channel `commit_with`, so that one store publishes both.
+        `carrier` moves the messages: `Messages` by default, `Slots` or `Zmq` for messages of one layout, `Board` for a
+        publication. A broadcast or publication that is connected already gets one more target, without a carrier.
         """
         self._check_pair(source, target)
-        if layout is not None:
-            _check_layout(source, layout)
-        carrier: Carrier = "board" if isinstance(source.port, Publication) else "slab" if layout else "message"
         known = self.channels.get(str(source))
-        if known is not None:
-            if carrier == "slab" or (carrier == "message" and getattr(source.port, "pattern", "") == "balance"):
-                raise TopologyError(
-                    f"`{source}` is balanced over one group of consumers and cannot be connected twice",
-                    hint='use pattern="broadcast"',
-                )
-            if any(t.group is target.group for t in known.targets):
-                raise TopologyError(f"`{source}` is connected to `{target.group.key}` twice")
-            known.targets.append(target)
+        if known is None:
+            self._check_carrier(source, carrier)
+            self._check_carrier(target, carrier)  # before the channel is opened: a refused one leaves nothing behind
+            self._open(name, source, carrier).targets.append(target)
             return
-        options = {
-            "slots": slots,
-            "by_share": by_share,
-            "on_death": on_death,
-            "first": first,
-            "shared": shared,
-            "in_step": in_step,
-            "window": window,
-            "block_bytes": block_bytes,
-            "keep": keep,
-            "commit_with": commit_with,
-        }
-        channel = self._open(name, source, carrier, options)
-        channel.targets.append(target)
-        if layout is not None:
-            self.layouts[channel.name] = layout
+        self._check_carrier(target, known.carrier)
+        if carrier is not None and carrier != known.carrier:
+            raise TopologyError(
+                f"`{source}` is connected with another carrier: {known.carrier}", hint="leave this one out"
+            )
+        if isinstance(source.port, Outlet) and source.port.pattern == "balance":
+            raise TopologyError(
+                f"`{source}` is balanced over one group of consumers and cannot be connected twice",
+                hint='use pattern="broadcast"',
+            )
+        if any(t.group is target.group for t in known.targets):
+            raise TopologyError(f"`{source}` is connected to `{target.group.key}` twice")
+        known.targets.append(target)
 
     def replace(self, group: Group | str, cls: type[Actor], **parameters: Any) -> Group:
         """Replace the class of a group, by a subclass or another class that has all connected ports.
@@ -246,51 +189,41 @@ class Topology:
         group.parameters.update(parameters)
         return group
 
-    def insert(self, source: PortRef, group: Group, inlet: str, outlet: str) -> None:
+    def insert(self, source: PortRef[Any], group: Group, inlet: str, outlet: str) -> None:
         """Insert `group` into the channel that begins at `source`; it receives at `inlet` and forwards at `outlet`.
 
-        Both halves have the carrier and options of the channel. The group can observe, change, delay or drop messages.
-        Raises TopologyError if `source` is not connected.
+        Both halves have the carrier of the channel. The group can observe, change, delay or drop messages. Raises
+        TopologyError if `source` is not connected.
         """
         channel = self.channels.get(str(source))
         if channel is None:
             raise TopologyError(f"`{source}` is not connected", hint="connect it before you insert a group")
-        layout = self.layouts.pop(channel.name, None)
-        targets, options = self.disconnect(source), channel.options
-        here, there = PortRef(group, ports_of(group.cls)[inlet]), PortRef(group, ports_of(group.cls)[outlet])
-        self.connect(source, here, name=channel.name, layout=layout, **options)
+        targets: list[Any] = self.disconnect(source)
+        carrier: Any = channel.carrier
+        here, there = group.__getattr__(inlet), group.__getattr__(outlet)
+        self.connect(source, here, carrier, name=channel.name)
+        if isinstance(carrier, Board):  # the forwarding group commits its own versions
+            carrier = dataclasses.replace(carrier, commit_with="")
         for target in targets:
-            self.connect(there, target, layout=layout, **(options | {"commit_with": ""}))
+            self.connect(there, target, carrier)
 
-    def disconnect(self, source: PortRef) -> list[PortRef]:
+    def disconnect(self, source: PortRef[Any]) -> list[PortRef[Any]]:
         """Remove the channel that begins at `source` and return its targets. Raises TopologyError if there is none."""
         channel = self.channels.pop(str(source), None)
         if channel is None:
             raise TopologyError(f"`{source}` is not connected")
-        self.layouts.pop(channel.name, None)
         return channel.targets
 
-    def publish(
-        self, source: PortRef, *, block_bytes: int, keep: int = 1, commit_with: str = "", name: str | None = None
-    ) -> None:
+    def publish(self, source: PortRef[Publication[M]], carrier: Board, *, name: str | None = None) -> None:
         """Give a publication a board without subscribers, for state that only its owner's next incarnation reads.
 
-        The options are those of `connect`. Raises TopologyError if it is not a publication or already connected.
+        Raises TopologyError if it is not a publication or already connected.
         """
-        options = {
-            "slots": 0,
-            "by_share": False,
-            "on_death": "drop",
-            "window": 1,
-            "block_bytes": block_bytes,
-            "keep": keep,
-            "commit_with": commit_with,
-        }
         if not isinstance(source.port, Publication) or str(source) in self.channels:
             raise TopologyError(f"`{source}` is not a publication, or is already connected")
-        self._open(name, source, "board", options)
+        self._open(name, source, carrier)
 
-    def _open(self, name: str | None, source: PortRef, carrier: Carrier, options: dict[str, Any]) -> Channel:
+    def _open(self, name: str | None, source: PortRef[Any], carrier: Carrier | None) -> Channel:
         """Create a channel without targets, named `name`, or after its port, or "group.port" if that name is taken."""
         taken = {"status", *(c.name for c in self.channels.values())}  # "status" is the segment of the status pages
         name = name or (source.port.name if source.port.name not in taken else str(source))
@@ -300,24 +233,29 @@ class Topology:
             raise TopologyError(
                 f"the channel name `{name}` is longer than {MAX_CHANNEL_BYTES} bytes", hint="pass name=... to connect"
             )
-        if carrier == "board" and len(source.group.names) != 1:
+        if isinstance(source.port, Publication) and len(source.group.names) != 1:
             raise TopologyError(
                 f"`{source}` is a publication and has {len(source.group.names)} writers",
                 hint="a board has exactly one writer",
             )
-        if (
-            isinstance(source.port, Outlet)
-            and carrier == "slab"
-            and (source.port.pattern, source.port.when_full) != ("balance", "wait")
-        ):
-            raise TopologyError(
-                f'`{source}` has a layout, which requires pattern="balance" and when_full="wait"',
-                hint="connect it without a layout",
-            )
-        channel = self.channels[str(source)] = Channel(name, source, [], carrier, options)
+        self._check_carrier(source, carrier)
+        carrier = carrier or Messages()
+        port = source.port
+        pattern, when_full = (port.pattern, port.when_full) if isinstance(port, Outlet) else BOARD_MODE
+        carrier.check(name, str(source), port.message, pattern, when_full)
+        channel = self.channels[str(source)] = Channel(name, source, [], carrier)
         return channel
 
-    def _check_pair(self, source: PortRef, target: PortRef) -> None:
+    def _check_carrier(self, ref: PortRef[Any], carrier: Carrier | None) -> None:
+        """Raise TopologyError if messages of this port cannot have the carrier."""
+        if isinstance(carrier or Messages(), ref.port.carriers):
+            return
+        kinds = {Messages: "hive.Messages()", Slots: "hive.Slots(layout)", Board: "hive.Board(block_bytes)"}
+        fitting = " or ".join(text for kind, text in kinds.items() if kind in ref.port.carriers)
+        what = "needs a carrier" if carrier is None else f"cannot be carried by {type(carrier).__name__}"
+        raise TopologyError(f"`{ref}` ({type(ref.port).__name__}) {what}", hint=f"connect it with {fitting}")
+
+    def _check_pair(self, source: PortRef[Any], target: PortRef[Any]) -> None:
         out, into = source.port, target.port
         for ref in (source, target):
             if self.groups.get(ref.group.key) is not ref.group:
@@ -345,13 +283,13 @@ class Topology:
         """Show these counters of the group's first actor in the summary."""
         self.result_counters = (group.names[0], counters)
 
-    def digest(self, source: PortRef, count: int) -> None:
+    def digest(self, source: PortRef[Any], count: int) -> None:
         """Show the sha256 of the first `count` bytes of this publication's latest version in the summary."""
         self.digest_of = (str(source), count)
 
     def plan(self) -> Plan:
         """Check the topology and return it as data. Raises TopologyError."""
-        return make_plan(self)
+        return make_plan(self.groups, self.channels, self.result_counters, self.digest_of)
 
     def actor_of(self, number: int) -> tuple[Group, int]:
         """Return the group of actor `number` of the plan, and its index in the group. Raises IndexError."""
@@ -366,13 +304,3 @@ def _keywords(function: Callable[..., Any]) -> set[str]:
     """Return the names of the parameters that can be passed by keyword."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name for name, parameter in inspect.signature(function).parameters.items() if parameter.kind in kinds}
-
-
-def _check_layout(source: PortRef, layout: Layout) -> None:
-    """Raise TopologyError if the layout has no room for the port's messages."""
-    message = source.port.message
-    if fault := layout.fault(message):
-        raise TopologyError(
-            f"the layout of `{source}` does not fit {message.__name__}: {fault}",
-            hint=f"Layout.of({message.__name__}, ...) makes one that fits",
-        )

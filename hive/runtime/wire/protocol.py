@@ -3,6 +3,7 @@
     process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · EndpointFailed
     supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
     process -> process        Deliver (+ the frames of its messages) · Ack · Notify · Call · Reply
+    process -> process        Payload (+ the frames of its fields) · Fetch
 
 The supervisor calls endpoints too, under the actor number `SUPERVISOR`.
 
@@ -29,6 +30,7 @@ __all__ = [
     "Drain",
     "EndpointFailed",
     "Failed",
+    "Fetch",
     "Hello",
     "Joined",
     "Left",
@@ -36,6 +38,7 @@ __all__ = [
     "Note",
     "Notify",
     "Pause",
+    "Payload",
     "Ready",
     "Reply",
     "Resume",
@@ -192,6 +195,27 @@ class Deliver(Message):
     sequence: int
 
 
+class Payload(Message):
+    """The frames after this one are the fields of the message in this slot of its producer."""
+
+    channel: int
+    producer: int
+    incarnation: int  # the producer's
+    consumer: int
+    slot: int
+    sequence: int
+
+
+class Fetch(Message):
+    """Asks a producer to send the fields of the message in this slot, of which the consumer has none."""
+
+    channel: int
+    producer: int
+    consumer: int
+    slot: int
+    sequence: int
+
+
 class Notify(Message):
     """Shared memory that `actor` may be waiting for has changed. May be lost, repeated or delayed without harm."""
 
@@ -221,4 +245,4 @@ class Reply(Message):
 
 SUPERVISOR = -1  # the `caller` of the supervisor's calls
 SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, EndpointFailed])
-NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Notify, Call, Reply])
+NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Payload, Fetch, Notify, Call, Reply])

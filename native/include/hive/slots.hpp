@@ -19,8 +19,8 @@
 // `recover`. Completing twice is harmless: `produced` is stored, not incremented, and a tally holds the sequence that
 // it counted last in the same 64 bits as the count.
 //
-// Whenever no transition is in progress,  produced == sum of tallies + in flight,  where in flight is counted from the
-// words.
+// Whenever no transition is in progress,  commits == sum of tallies + in flight,  where in flight is counted from the
+// words. The commits are the sequences given out so far, and those that were given out again.
 #pragma once
 #include <array>
 #include <atomic>
@@ -57,6 +57,7 @@ struct alignas(64) SlabHeader {
   std::uint32_t epoch;
   std::uint64_t first;  // the sequence of the first commit: not 0 in a resumed run
   std::atomic<std::uint64_t> produced;
+  std::atomic<std::uint64_t> withdrawn;  // commits whose sequence is given out again (see `withdraw`)
 };
 
 // A view of the slot words of a slab. Does not own the memory.
@@ -89,6 +90,10 @@ class Slab {
   // Supervisor, after the confirmed exit of `owner`: completes its half states, frees its FILLING slot, and makes its
   // CLAIMED slots FULL again (`reoffer`) or retires them under `reason`. Returns the number of its CLAIMED slots.
   int recover(Owner owner, bool reoffer, int reason) noexcept;
+  // Supervisor, after the confirmed exit of the producer of a slab whose messages lie in the producer's own memory:
+  // retires every FULL slot under `reason`, and lets the next commits repeat the sequences at the end that no consumer
+  // had claimed. Returns the number of these slots.
+  int withdraw(int reason) noexcept;
   // Supervisor, when no process uses the slab: retires every slot in flight under `reason`; returns their number.
   int drain(int reason) noexcept;
 

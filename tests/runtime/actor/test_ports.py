@@ -7,7 +7,7 @@ import pytest
 
 from hive.errors import TopologyError
 from hive.runtime.actor.actor import Actor
-from hive.runtime.actor.ports import Inlet, Outlet, Port, Publication, Subscription, ports_of
+from hive.runtime.actor.ports import Inlet, Outlet, Port, Publication, SlotInlet, SlotOutlet, Subscription, ports_of
 from hive.runtime.wire.messages import Message
 
 
@@ -20,8 +20,8 @@ class Weights(Message):
 
 
 class Everything(Actor):
-    numbers = Inlet(Number)
-    doubled = Outlet(Number)
+    numbers = SlotInlet(Number)
+    doubled = SlotOutlet(Number)
     weights = Publication(Weights, optional=True)
     state = Subscription(Weights)
 

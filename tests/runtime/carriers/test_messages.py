@@ -70,7 +70,7 @@ class Channel:
         status = Status(self.pages.page(PRODUCER), "producer-0", 1, self.incarnation)
         self.sender = MessageSender("out", self.pattern, self.when_full, Waiter(status, False), self._post)
         for consumer, incarnation in self.living.items():
-            self.sender.joined((consumer, incarnation), self.window)
+            self.sender.add_consumer((consumer, incarnation), self.window)
 
     def _post(self, consumer: Identity, sequence: int, messages: Sequence[Message]) -> None:
         self.mail[consumer].append((self.incarnation, sequence, messages))
@@ -89,7 +89,7 @@ class Channel:
         self.mail[identity] = []
         self.living[consumer] = incarnation
         self.joined.append(identity)
-        self.sender.joined(identity, self.window)
+        self.sender.add_consumer(identity, self.window)
 
     def leave(self, consumer: int) -> None:
         identity = (consumer, self.living.pop(consumer))
@@ -187,7 +187,7 @@ async def test_a_producer_waits_until_there_is_a_consumer() -> None:
     await settle()
     assert not waiting.done()
     assert channel.account == account(0, 0)
-    channel.sender.joined((1, 0), 1)
+    channel.sender.add_consumer((1, 0), 1)
     channel.mail[1, 0] = []
     await waiting
     assert channel.account == account(1, 0, in_flight=1)
@@ -540,7 +540,7 @@ async def test_a_new_incarnation_begins_with_a_window_and_a_sequence_of_its_own(
 async def test_a_new_incarnation_replaces_one_whose_exit_was_not_reported() -> None:
     channel = Channel(window=4)
     await channel.send(1, 2)
-    channel.sender.joined((1, 1), 4)
+    channel.sender.add_consumer((1, 1), 4)
     assert channel.account == account(2, 0, consumer_died=2)
     channel.sender.acknowledged((1, 0), 2, 0, 4)
     assert channel.account == account(2, 0, consumer_died=2)
@@ -548,11 +548,11 @@ async def test_a_new_incarnation_replaces_one_whose_exit_was_not_reported() -> N
 
 async def test_repeated_and_late_news_change_nothing() -> None:
     channel = Channel(window=4)
-    channel.sender.joined((1, 3), 4)
+    channel.sender.add_consumer((1, 3), 4)
     channel.mail[1, 3] = []
     await channel.send(1)
-    channel.sender.joined((1, 3), 4)
-    channel.sender.joined((1, 2), 4)
+    channel.sender.add_consumer((1, 3), 4)
+    channel.sender.add_consumer((1, 2), 4)
     assert channel.account == account(1, 0, in_flight=1)
     channel.sender.left(1)
     channel.sender.left(1)

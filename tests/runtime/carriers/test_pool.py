@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Topology
+from hive.runtime import Actor, Layout, Message, SlotInlet, SlotOutlet, Slots, Topology
 from hive.runtime.carriers.waiting import RESCAN_S
 from hive.testing import run_inline
 
@@ -21,7 +21,7 @@ Log = list[tuple[int, int]]  # (consumer, what it took or -1 when it looked in v
 
 
 class Producer(Actor):
-    numbers = Outlet(Number)
+    numbers = SlotOutlet(Number)
 
     def __init__(self, bursts: tuple[int, ...], log: Log, marks: list[int]) -> None:
         self.bursts = bursts
@@ -44,7 +44,7 @@ class Producer(Actor):
 
 
 class Consumer(Actor):
-    numbers = Inlet(Number)
+    numbers = SlotInlet(Number)
 
     def __init__(self, log: Log, certain: bool) -> None:
         self.log = log
@@ -71,7 +71,7 @@ def pool(bursts: tuple[int, ...], consumers: int = 4, certain: bool = False) -> 
     t = Topology()
     producer = t.add(Producer, bursts=bursts, log=log, marks=marks)
     t.connect(
-        producer.numbers, t.add(Consumer, count=consumers, log=log, certain=certain).numbers, layout=LAYOUT, slots=8
+        producer.numbers, t.add(Consumer, count=consumers, log=log, certain=certain).numbers, Slots(LAYOUT, slots=8)
     )
     run_inline(t, virtual=True)
     return log, marks

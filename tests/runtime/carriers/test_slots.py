@@ -10,11 +10,12 @@ import pytest
 
 from hive import _native
 from hive.errors import TopologyError
-from hive.runtime.carriers.slots import SlabReceiver, SlabSender
+from hive.runtime.carriers.slots import SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.segments import REASONS, Bytes, Layout, Segment, SlabPlan, SlabView
 from hive.runtime.memory.status import PAGE_BYTES, Status, read_status
 from hive.runtime.wire.messages import Message
+from hive.testing.fakes import LocalHost
 
 
 class Marker(Message):
@@ -50,43 +51,29 @@ def make_view() -> SlabView:
 
 
 class Channel:
-    """Producers and consumers in one process: actor p produces in slab p, actor 100 + c consumes."""
+    """Producers and consumers in one process: actor p produces in slab p, and the actors after them consume."""
 
     def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False, shared: bool = False) -> None:
         actors = producers + consumers
         self.pages = _native.Status(memory(actors * PAGE_BYTES))
         self.waiters = [Waiter(Status(self.pages.page(i), f"actor-{i}", 1, 0), False) for i in range(actors)]
         self.views = [make_view() for _ in range(producers)]
-        notify = [waiter.wake for waiter in self.waiters]
+        self.host = LocalHost({f"rollouts:{p}": view for p, view in enumerate(self.views)})
+        self.host.waiters = dict(enumerate(self.waiters))
+        self.carrier = Slots(LAYOUT, slots=SLOTS, by_share=by_share, shared=shared)
+        self.names = range(producers), range(producers, actors)
+        self.senders = [self.sender(p) for p in range(producers)]
+        self.receivers = [self.receiver(c) for c in range(producers, actors)]
 
-        def ring_consumers() -> None:
-            for wake in notify[producers:]:
-                wake()
+    def sender(self, actor: int) -> SlotSender:
+        line = self.carrier.source(self.host.end(self.carrier, *self.names, actor, Rollout))
+        assert isinstance(line, SlotSender)
+        return line
 
-        def ring_everybody() -> None:
-            for wake in notify:
-                wake()
-
-        self.senders = [
-            SlabSender(
-                *("rollouts", self.views[p], (p, 0), self.waiters[p]),
-                ring_everybody if shared else ring_consumers,
-                lambda: self.views,
-                shared,
-            )
-            for p in range(producers)
-        ]
-        self.receivers = [
-            SlabReceiver(
-                "rollouts",
-                Rollout,
-                {p: self.views[p] for p in range(producers) if not by_share or p % consumers == c},
-                (100 + c, 0),
-                self.waiters[producers + c],
-                lambda producer: notify[producer](),
-            )
-            for c in range(consumers)
-        ]
+    def receiver(self, actor: int) -> SlotReceiver:
+        line = self.carrier.target(self.host.end(self.carrier, *self.names, actor, Rollout))
+        assert isinstance(line, SlotReceiver)
+        return line
 
 
 async def test_a_message_arrives_as_it_was_sent() -> None:
@@ -217,7 +204,7 @@ async def test_a_slot_is_given_back_once_and_by_its_holder() -> None:
     first, second = channel.receivers
     slot = await first.claim()
     for call in (lambda: second.retire(slot), lambda: channel.senders[0].commit(slot)):
-        with pytest.raises(RuntimeError, match=r"cannot \w+ slot 0: it is in state 4, held by actor 100"):
+        with pytest.raises(RuntimeError, match=r"cannot \w+ slot 0: it is in state 4, held by actor 1"):
             call()
     with pytest.raises(ValueError, match="unknown reason `bored` to retire a slot; use one of consumed, stale"):
         first.retire(slot, "bored")
@@ -280,7 +267,8 @@ async def test_a_dead_producer_leaves_its_slot_to_its_successor() -> None:
     assert channel.views[0].words.recover(*sender.me, False, 0) == 0
     with pytest.raises(RuntimeError, match="cannot commit slot"):
         sender.commit(slot)
-    successor = SlabSender("rollouts", sender.view, (0, 1), sender.waiter, sender.notify)
+    channel.host.incarnation = 1
+    successor = channel.sender(0)
     await successor.send(rollout(1))
     assert [(await channel.receivers[0].receive()).version for _ in range(2)] == [0, 1]
     assert channel.views[0].counts()["produced"] == 2

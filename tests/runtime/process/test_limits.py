@@ -7,9 +7,10 @@ import resource
 import pytest
 
 from hive.errors import PlatformError
+from hive.runtime.carriers.carrier import PlanSegment
 from hive.runtime.process import limits
 from hive.runtime.process.limits import PER_PROCESS, PER_SEGMENT, SPARE, check_limits, raise_descriptor_limit
-from hive.runtime.topology.plan import Plan, PlanActor, PlanSegment
+from hive.runtime.topology.plan import Plan, PlanActor
 
 
 def plan_of(processes: int = 1, segments: int = 1, slot_bytes: int = 64) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, Subscription, Topology
+from hive.runtime import Actor, Board, Inlet, Layout, Message, Outlet, Publication, Slots, Subscription, Topology, Zmq
 from hive.runtime.memory.segments import Bytes
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
@@ -39,9 +39,9 @@ class Memory:
     def __init__(self) -> None:
         t = Topology()
         source, sink = t.add(Source), t.add(Sink, count=2)
-        t.connect(source.rows, sink.rows, layout=LAYOUT, slots=3)
-        t.connect(source.weights, sink.weights, block_bytes=64)
-        t.connect(source.moments, sink.moments, block_bytes=64, commit_with="weights")
+        t.connect(source.rows, sink.rows, Slots(LAYOUT, slots=3))
+        t.connect(source.weights, sink.weights, Board(64))
+        t.connect(source.moments, sink.moments, Board(64, commit_with="weights"))
         self.plan: Plan = t.plan()
         self.opened: list[str] = []
         self.areas = LocalMemory(self.plan).areas
@@ -50,13 +50,13 @@ class Memory:
         self.opened.append(name)
         return self.areas[name]
 
-    def views(self, **layouts: Layout) -> Views:
-        return Views(self.plan, self.open, layouts)
+    def views(self) -> Views:
+        return Views(self.plan, self.open)
 
 
 def test_a_view_is_created_on_first_use_and_cached() -> None:
     memory = Memory()
-    views = memory.views(rows=LAYOUT)
+    views = memory.views()
     assert memory.opened == []
     assert views.slab("rows:source-0") is views.slab("rows:source-0")
     assert views.board("weights") is views.board("weights")
@@ -65,17 +65,27 @@ def test_a_view_is_created_on_first_use_and_cached() -> None:
 
 def test_two_processes_see_the_same_memory() -> None:
     memory = Memory()
-    here, there = (memory.views(rows=LAYOUT).slab("rows:source-0") for _ in range(2))
+    here, there = (memory.views().slab("rows:source-0") for _ in range(2))
     here.slots[2]["row"][:] = 7.0
     here.words.commit(here.words.reserve(0, 0), 0, 0)
     assert there.slots[2]["row"].tolist() == [7.0] * 4
     assert there.counts() == {"produced": 1, "consumed": 0, "dropped": {}, "in_flight": 1}
 
 
-def test_without_a_layout_a_view_counts_but_has_no_slots() -> None:
-    view = Memory().views().slab("rows:source-0")
-    assert len(view.slots) == 0
-    assert view.words.slots == 3
+def test_slots_whose_contents_travel_have_only_words_in_the_segment() -> None:
+    t = Topology()
+    t.connect(t.add(Source).rows, t.add(Sink).rows, Zmq(LAYOUT, slots=3))
+    t.publish(t["source"].weights, Board(64))
+    t.publish(t["source"].moments, Board(64))
+    t.connect(t["source"].weights, t["sink"].weights)
+    t.connect(t["source"].moments, t["sink"].moments)
+    view = Views(t.plan(), LocalMemory(t.plan()).open).slab("rows:source-0")
+    assert (len(view.slots), view.words.slots) == (0, 3)
+    mine, theirs = view.with_slots(LAYOUT), view.with_slots(LAYOUT)
+    mine.slots[1]["row"][:] = 7.0
+    assert theirs.slots[1]["row"].tolist() == [0.0] * 4
+    mine.words.commit(mine.words.reserve(0, 0), 0, 0)
+    assert theirs.counts()["produced"] == 1
 
 
 def test_a_board_shares_the_commit_word_that_its_plan_names() -> None:

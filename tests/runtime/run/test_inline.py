@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from hive.errors import EnvironmentFailed, RemoteError, TopologyError, VersionGone
+from hive.runtime import Board, Messages, SlotInlet, SlotOutlet, Slots
 from hive.runtime.actor.actor import Actor, Handle, endpoint
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.carriers.messages import ChannelFull
@@ -140,7 +141,7 @@ def failing(topology: Topology, error: type[BaseException], **options: Any) -> t
     with pytest.raises(error) as caught:
         run(topology, watch=seen.append, **options)
     assert seen[0].ending == "failed"
-    accounts = channel_accounts(seen[0].plan, seen[0].memory.views, seen[0].pages)
+    accounts = channel_accounts(seen[0].plan, seen[0].memory)
     assert all(holds(account) for account in accounts.values()), accounts
     return caught.value, seen[0]
 
@@ -238,7 +239,7 @@ def test_a_slow_listener_loses_the_oldest_and_the_loss_is_counted() -> None:
 
     t = Topology()
     source = t.add(like(Source, out=Outlet(Number, pattern="broadcast")), stays=True)
-    t.connect(source.out, t.add(Slow).inn, window=4)
+    t.connect(source.out, t.add(Slow).inn, Messages(window=4))
     outcome = run(t, virtual=True)
     assert seen == [6, 7, 8, 9]
     assert outcome.channels["out"] == account(10, 4, overflow=6)
@@ -247,7 +248,7 @@ def test_a_slow_listener_loses_the_oldest_and_the_loss_is_counted() -> None:
 def test_a_full_channel_may_fail() -> None:
     t = Topology()
     source, deaf = t.add(like(Source, out=Outlet(Number, when_full="fail"))), t.add(like(Idle, inn=Inlet(Number)))
-    t.connect(source.out, deaf.inn, window=3)
+    t.connect(source.out, deaf.inn, Messages(window=3))
     error, supervisor = failing(t, ChannelFull)
     assert str(error) == "channel `out` has no room"
     assert named(supervisor, "source-0", "channel `out` has no room")
@@ -283,7 +284,7 @@ def test_only_actors_of_one_process_pass_the_object_itself(process: str | None) 
 
 
 class Collector(Actor):
-    rollouts = Outlet(Rollout)
+    rollouts = SlotOutlet(Rollout)
 
     async def run(self) -> None:
         for version in range(6):
@@ -298,7 +299,7 @@ def test_a_slab_is_written_and_read_in_place() -> None:
     seen: list[tuple[int, int, float]] = []
 
     class Learner(Actor):
-        rollouts = Inlet(Rollout)
+        rollouts = SlotInlet(Rollout)
 
         async def run(self) -> None:
             while len(seen) < 12:
@@ -308,7 +309,7 @@ def test_a_slab_is_written_and_read_in_place() -> None:
             self.end_run("enough")
 
     t = Topology()
-    t.connect(t.add(Collector, count=2).rollouts, t.add(Learner).rollouts, layout=LAYOUT)
+    t.connect(t.add(Collector, count=2).rollouts, t.add(Learner).rollouts, Slots(LAYOUT))
     outcome = run(t)
     for producer in (0, 1):
         mine = [entry[1:] for entry in seen if entry[0] == producer]
@@ -337,7 +338,7 @@ def test_a_slab_takes_whole_messages_too() -> None:
                     self.end_run("taken")
 
     t = Topology()
-    t.connect(t.add(Maker).out, t.add(Taker).inn, layout=LAYOUT)
+    t.connect(t.add(Maker).out, t.add(Taker).inn, Slots(LAYOUT))
     outcome = run(t)
     assert received == sent
     assert outcome.channels["out"] == account(5, 5)
@@ -347,7 +348,7 @@ def test_a_share_is_claimed_by_its_owner_only() -> None:
     claimed: dict[int, set[int]] = {0: set(), 1: set()}
 
     class Learner(Actor):
-        rollouts = Inlet(Rollout)
+        rollouts = SlotInlet(Rollout)
 
         async def run(self) -> None:
             for _ in range(12):
@@ -362,7 +363,7 @@ def test_a_share_is_claimed_by_its_owner_only() -> None:
             self.end_run("seen")
 
     t = Topology()
-    t.connect(t.add(Collector, count=4).rollouts, t.add(Learner, count=2).rollouts, layout=LAYOUT, by_share=True)
+    t.connect(t.add(Collector, count=4).rollouts, t.add(Learner, count=2).rollouts, Slots(LAYOUT, by_share=True))
     t.add(Watcher)
     run(t)
     assert claimed == {0: {0, 2}, 1: {1, 3}}
@@ -370,7 +371,7 @@ def test_a_share_is_claimed_by_its_owner_only() -> None:
 
 def test_unconsumed_messages_are_dropped_as_run_ended() -> None:
     class Maker(Actor):
-        rollouts = Outlet(Rollout)
+        rollouts = SlotOutlet(Rollout)
 
         async def run(self) -> None:
             for _ in range(2):
@@ -379,7 +380,7 @@ def test_unconsumed_messages_are_dropped_as_run_ended() -> None:
             await self.rollouts.reserve()
 
     t = Topology()
-    t.connect(t.add(Maker).rollouts, t.add(like(Idle, inn=Inlet(Rollout))).inn, layout=LAYOUT, slots=2)
+    t.connect(t.add(Maker).rollouts, t.add(like(Idle, inn=Inlet(Rollout))).inn, Slots(LAYOUT, slots=2))
     assert run(t).channels["rollouts"] == account(2, 0, run_ended=2)
 
 
@@ -432,7 +433,7 @@ def test_the_latest_version_wins_and_is_never_torn() -> None:
 
     t = Topology()
     publisher = t.add(Publisher, versions=100)
-    t.connect(publisher.weights, t.add(Reader).weights, block_bytes=100)
+    t.connect(publisher.weights, t.add(Reader).weights, Board(100))
     t.digest(publisher.weights, 100)
     outcome = run(t, virtual=True)
     assert seen == sorted(set(seen))
@@ -457,7 +458,7 @@ def test_a_reader_waits_for_a_version_and_misses_one_that_is_gone() -> None:
             self.end_run("seen")
 
     t = Topology()
-    t.connect(t.add(Publisher, versions=9).weights, t.add(Reader).weights, block_bytes=8)
+    t.connect(t.add(Publisher, versions=9).weights, t.add(Reader).weights, Board(8))
     run(t, virtual=True)
     assert seen == [0, 7, "version 1 has been overwritten; the latest is 7"]
 
@@ -735,8 +736,8 @@ def test_an_actor_that_ends_early_leaves_the_others_alone() -> None:
 
     t = Topology()
     source = t.add(like(Source, out=Outlet(Number, pattern="broadcast", when_full="wait")), total=30)
-    t.connect(source.out, t.add(Brief).inn, window=2)
-    t.connect(source.out, t.add(Sink, seen=seen, total=30).inn, window=2)
+    t.connect(source.out, t.add(Brief).inn, Messages(window=2))
+    t.connect(source.out, t.add(Sink, seen=seen, total=30).inn, Messages(window=2))
     outcome = run(t)
     assert outcome.state == "finished"
     assert early == [0, 1, 2]
@@ -868,25 +869,25 @@ def test_messages_of_a_failed_consumer_are_accounted_for() -> None:
             raise ValueError("enough")
 
     t = Topology()
-    t.connect(t.add(Source, total=100).out, t.add(Fussy).inn, window=8)
+    t.connect(t.add(Source, total=100).out, t.add(Fussy).inn, Messages(window=8))
     _, supervisor = failing(t, ValueError)
-    out = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["out"]
+    out = channel_accounts(supervisor.plan, supervisor.memory)["out"]
     assert out["in_flight"] == 0
     assert out["produced"] == out["consumed"] + sum(out["dropped"].values())
 
 
 def test_a_failed_consumer_of_a_slab_had_claimed_one() -> None:
     class Fussy(Actor):
-        inn = Inlet(Rollout)
+        inn = SlotInlet(Rollout)
 
         async def run(self) -> None:
             await self.inn.claim()
             raise ValueError("enough")
 
     t = Topology()
-    t.connect(t.add(Collector).rollouts, t.add(Fussy).inn, layout=LAYOUT)
+    t.connect(t.add(Collector).rollouts, t.add(Fussy).inn, Slots(LAYOUT))
     _, supervisor = failing(t, ValueError)
-    rollouts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["rollouts"]
+    rollouts = channel_accounts(supervisor.plan, supervisor.memory)["rollouts"]
     assert rollouts["dropped"]["consumer_died"] == 1
     assert (rollouts["consumed"], rollouts["in_flight"]) == (0, 0)
 
@@ -911,7 +912,7 @@ def test_a_request_stops_the_run() -> None:
     supervisors: list[Supervisor] = []
     t = Topology()
     t.add(Worker, work=endless)
-    t.connect(t.add(Source, total=10**6).out, t.add(like(Idle, inn=Inlet(Number))).inn, window=4)
+    t.connect(t.add(Source, total=10**6).out, t.add(like(Idle, inn=Inlet(Number))).inn, Messages(window=4))
     outcome = run(t, virtual=True, watch=supervisors.append)
     assert (outcome.state, outcome.reason, outcome.error) == ("stopped", "somebody asked", "")
     assert outcome.channels["out"]["produced"] == 4
@@ -1039,7 +1040,7 @@ def test_virtual_runs_repeat_themselves() -> None:
                     story.append((self.name, number.value, round(asyncio.get_running_loop().time(), 6)))
 
         t = Topology()
-        t.connect(t.add(Source, count=3, total=20).out, t.add(Busy, count=2).inn, window=2)
+        t.connect(t.add(Source, count=3, total=20).out, t.add(Busy, count=2).inn, Messages(window=2))
         outcome = run(t, virtual=True, seconds=5)
         return story, outcome.channels
 
@@ -1080,7 +1081,7 @@ def posting(messages: Callable[[Supervisor], list[tuple[str, Frames]]]) -> Outco
     t = Topology()
     counter = t.add(Counter)
     t.add(Worker, work=post, counter=counter.handle())
-    t.connect(t.add(Source, stays=True).out, t.add(like(Idle, inn=Inlet(Number))).inn, window=1)
+    t.connect(t.add(Source, stays=True).out, t.add(like(Idle, inn=Inlet(Number))).inn, Messages(window=1))
     return run(t, virtual=True, watch=supervisors.append)
 
 
@@ -1235,14 +1236,14 @@ class ReceivesMany(Actor):
 
 @same_or_apart
 @pytest.mark.parametrize(
-    ("options", "least"), [({"window": 64}, 32), ({"layout": Layout({"value": ("int64", ())}), "slots": 8}, 1)]
+    ("carrier", "least"), [(Messages(window=64), 32), (Slots(Layout({"value": ("int64", ())}), slots=8), 1)]
 )
-def test_many_arrive_in_order_and_in_portions(process: str | None, options: dict[str, Any], least: int) -> None:
+def test_many_arrive_in_order_and_in_portions(process: str | None, carrier: Messages | Slots, least: int) -> None:
     portions: list[list[int]] = []
     t = Topology()
     sends = t.add(Many, process=process)
     receives = t.add(ReceivesMany, process=process, portions=portions)
-    t.connect(sends.out, receives.inn, **options)
+    t.connect(sends.out, receives.inn, carrier)
     outcome = run(t)
     assert outcome.reason == "all actors are done"
     assert [value for portion in portions for value in portion] == [*range(500)]

@@ -16,6 +16,7 @@ import pytest
 from hive.config import Config, load_config, render
 from hive.errors import ConfigError, UsageError
 from hive.records import RunDirectory
+from hive.runtime import Slots
 from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.memory.segments import Layout
@@ -168,7 +169,7 @@ def test_the_memory_of_a_stage_is_released_before_the_next() -> None:
             os.close(descriptors.pop())
         topology = Topology()
         producers, consumer = topology.add(Producer, count=2), topology.add(Consumer)
-        topology.connect(producers.out, consumer.inn, layout=Layout({"x": ("uint8", (1 << 20,))}), slots=2)
+        topology.connect(producers.out, consumer.inn, Slots(Layout({"x": ("uint8", (1 << 20,))}), slots=2))
         return topology.plan()
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hive import _native
+from hive.runtime import Board, Slots
 from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.memory.segments import REASONS, Layout, SlabView
@@ -50,9 +51,9 @@ class Run:
     def __init__(self) -> None:
         t = Topology()
         producers, consumer = t.add(Producer, count=2), t.add(Consumer)
-        t.connect(producers.rollouts, consumer.rollouts, layout=Layout({"rewards": ("float32", (4,))}), slots=2)
+        t.connect(producers.rollouts, consumer.rollouts, Slots(Layout({"rewards": ("float32", (4,))}), slots=2))
         t.connect(producers.reports, consumer.reports)
-        t.connect(consumer.weights, producers.weights, block_bytes=64)
+        t.connect(consumer.weights, producers.weights, Board(64))
         self.plan: Plan = t.plan()
         self.memory = SharedMemory(self.plan)
         self.pages = _native.Status(self.memory.open("status"))
@@ -63,7 +64,7 @@ class Run:
 
     @property
     def accounts(self) -> dict[str, dict[str, Any]]:
-        return channel_accounts(self.plan, self.memory.views, self.pages)
+        return channel_accounts(self.plan, self.memory)
 
 
 @pytest.fixture

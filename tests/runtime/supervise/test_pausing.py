@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hive.errors import UsageError
+from hive.runtime import Inlet, Messages, Outlet, SlotInlet, SlotOutlet, Slots
 from hive.runtime.actor.actor import Actor, endpoint
-from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.memory.segments import Layout
 from hive.runtime.supervise.accounting import channel_accounts, holds
 from hive.runtime.supervise.outcome import Outcome
@@ -49,7 +49,7 @@ class Source(Actor):
 class Collector(Actor):
     """The same, with slots."""
 
-    out = Outlet(Block)
+    out = SlotOutlet(Block)
 
     async def run(self) -> None:
         while True:
@@ -70,7 +70,7 @@ class Sink(Actor):
 class Rounds(Actor):
     """Takes one message of every producer per round."""
 
-    inn = Inlet(Block)
+    inn = SlotInlet(Block)
 
     async def run(self) -> None:
         number = 0
@@ -111,7 +111,7 @@ async def until(supervisor: Supervisor, state: RunState) -> None:
 
 
 def produced(supervisor: Supervisor) -> dict[str, int]:
-    accounts = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)
+    accounts = channel_accounts(supervisor.plan, supervisor.memory)
     assert all(map(holds, accounts.values()))
     return {name: account["produced"] for name, account in accounts.items()}
 
@@ -124,7 +124,7 @@ def numbers(sources: int = 2) -> Topology:
 
 def rounds(*, in_step: bool = True) -> Topology:
     t = Topology()
-    t.connect(t.add(Collector, count=3).out, t.add(Rounds).inn, layout=LAYOUT, slots=3, by_share=True, in_step=in_step)
+    t.connect(t.add(Collector, count=3).out, t.add(Rounds).inn, Slots(LAYOUT, slots=3, by_share=True, in_step=in_step))
     return t
 
 
@@ -161,7 +161,7 @@ def test_a_paused_run_has_whole_rounds() -> None:
                 await asyncio.sleep(0)
             supervisor.pausing.pause()
             await until(supervisor, RunState.paused)
-            account = channel_accounts(supervisor.plan, supervisor.memory.views, supervisor.pages)["out"]
+            account = channel_accounts(supervisor.plan, supervisor.memory)["out"]
             assert account["in_flight"] == 0
             assert account["produced"] == account["consumed"] > 0
             assert account["produced"] % 3 == 0
@@ -325,7 +325,7 @@ def test_busy_actors_are_named() -> None:
 
     free = asyncio.Event()
     t = Topology()
-    t.connect(t.add(Source, count=1).out, t.add(Busy, free=free).inn, window=1)
+    t.connect(t.add(Source, count=1).out, t.add(Busy, free=free).inn, Messages(window=1))
     directed(t, script)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from hive import _native
 from hive.clock import VirtualClock, VirtualLoop
+from hive.runtime import Messages
 from hive.runtime.memory.segments import PAGE, Bytes
 from hive.runtime.memory.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
 from hive.runtime.supervise.diagnostics import Diagnostic, Diagnostics
@@ -38,8 +39,8 @@ class Watched:
         self.table["both"] = ProcessRecord("both", [2, 3])
         self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
         self.processes = self.journal = self
-        self.memory = SimpleNamespace(views=None)  # message channels have no segments
-        message = SimpleNamespace(name="gradients", carrier="message", producers=[0])
+        self.memory = SimpleNamespace(pages=self.pages)  # channels of messages have no segments
+        message = SimpleNamespace(name="gradients", description=Messages(), producers=[0])
         self.plan = SimpleNamespace(segments=[], channels=[message])
         self.told: list[tuple[float, str, str, dict[str, str]]] = []
         self.still: list[str] = []  # processes in state T

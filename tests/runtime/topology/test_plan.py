@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from hive.errors import TopologyError
+from hive.runtime import Board, Layout, Messages, Slots
 from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet
+from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
 from hive.runtime.memory.segments import BoardPlan, SlabPlan
-from hive.runtime.topology.plan import Plan, PlanActor, PlanChannel, PlanSegment, check_cycles
+from hive.runtime.topology.plan import Plan, PlanActor, check_cycles
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message, decode, encode, type_set
 
@@ -21,9 +23,10 @@ def actors(*processes: str) -> tuple[PlanActor, ...]:
 
 
 def channel(producers: tuple[int, ...], consumers: tuple[int, ...], window: int = 1, **changes: Any) -> PlanChannel:
-    values: dict[str, Any] = {"carrier": "message", "pattern": "balance", "when_full": "wait", **changes}
+    carrier = changes.pop("carrier", Messages(window=window))
+    values: dict[str, Any] = {"pattern": "balance", "when_full": "wait", **changes}
     return PlanChannel(
-        name="c", by_share=False, reoffer=False, window=window, source="a.out", targets=("a.inn",),
+        name="c", carrier=carrier.kind, options=carrier.options(), source="a.out", targets=("a.inn",),
         producers=producers, consumers=consumers, segments=(), **values,
     )  # fmt: skip
 
@@ -93,8 +96,8 @@ def test_a_cycle_that_does_not_begin_at_the_first_actor() -> None:
         channel((2, 3), (0,), window=2),
         channel((2, 3), (0,), when_full="drop_oldest"),
         channel((2, 3), (0,), when_full="fail"),
-        channel((2, 3), (0,), carrier="slab"),
-        channel((2, 3), (0,), carrier="board"),
+        channel((2, 3), (0,), carrier=Slots(Layout({}))),
+        channel((2, 3), (0,), carrier=Board(8)),
     ],
 )
 def test_one_channel_with_room_breaks_the_cycle(way_out: PlanChannel) -> None:
@@ -119,8 +122,8 @@ def test_a_topology_refuses_a_cycle_with_a_hint() -> None:
     def notify(window: int) -> Topology:
         t = Topology()
         one, other = t.add(Relay, group="one", count=2), t.add(Relay, group="other", count=2)
-        t.connect(one.out, other.inn, window=window)
-        t.connect(other.out, one.inn, window=window)
+        t.connect(one.out, other.inn, Messages(window=window))
+        t.connect(other.out, one.inn, Messages(window=window))
         return t
 
     with pytest.raises(TopologyError, match=r"relay-0 -> relay-[23] -> relay-0") as caught:

@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 
 from hive.errors import TopologyError
+from hive.runtime import Board, Messages, SlotInlet, SlotOutlet, Slots, Zmq
 from hive.runtime.actor.actor import Actor, Handle, endpoint
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
+from hive.runtime.carriers.boards import MAX_BLOCKS
+from hive.runtime.carriers.carrier import PlanChannel, PlanSegment
+from hive.runtime.carriers.slots import MAX_SLOTS
 from hive.runtime.memory.segments import BoardPlan, Layout, SlabPlan
-from hive.runtime.topology.plan import PlanActor, PlanChannel, PlanSegment
-from hive.runtime.topology.planning import MAX_ACTORS, MAX_BLOCKS, MAX_SLOTS
-from hive.runtime.topology.topology import Group, Topology
-from hive.runtime.wire.messages import Message
+from hive.runtime.topology.groups import Group
+from hive.runtime.topology.plan import Plan, PlanActor
+from hive.runtime.topology.planning import MAX_ACTORS
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.messages import Message, decode, encode, type_set
 
 
 class Rollout(Message):
@@ -74,11 +79,11 @@ def trainer() -> Topology:
     collectors = t.add(Collector, count=3, size=5)
     learner = t.add(Learner, restart=False)
     loggers = t.add(Logger, count=2, process="logs", last=True)
-    t.connect(collectors.rollouts, learner.rollouts, layout=LAYOUT, slots=3, by_share=True, on_death="reoffer")
-    t.connect(learner.weights, collectors.weights, block_bytes=100, keep=2)
+    t.connect(collectors.rollouts, learner.rollouts, Slots(LAYOUT, slots=3, by_share=True, on_death="reoffer"))
+    t.connect(learner.weights, collectors.weights, Board(100, keep=2))
     t.connect(learner.weights, loggers.weights)
-    t.publish(learner.moments, block_bytes=200, commit_with="weights")
-    t.connect(collectors.reports, loggers.reports, window=4)
+    t.publish(learner.moments, Board(200, commit_with="weights"))
+    t.connect(collectors.reports, loggers.reports, Messages(window=4))
     return t
 
 
@@ -292,7 +297,7 @@ def test_refused_arguments_of_connect() -> None:
 def test_a_board_has_one_writer() -> None:
     t = Topology()
     learners, logger = t.add(Learner, count=2), t.add(Logger)
-    assert refusal(lambda: t.connect(learners.weights, logger.weights, block_bytes=8)) == (
+    assert refusal(lambda: t.connect(learners.weights, logger.weights, Board(8))) == (
         "`learners.weights` is a publication and has 2 writers",
         "a board has exactly one writer",
     )
@@ -306,9 +311,9 @@ def test_a_slab_balances_and_waits(outlet: Outlet[Rollout]) -> None:
     t = Topology()
     source = t.add(type("Maker", (Actor,), {"rollouts": outlet}))
     learner = t.add(Learner)
-    assert refusal(lambda: t.connect(source.rollouts, learner.rollouts, layout=LAYOUT)) == (
-        '`maker.rollouts` has a layout, which requires pattern="balance" and when_full="wait"',
-        "connect it without a layout",
+    assert refusal(lambda: t.connect(source.rollouts, learner.rollouts, Slots(LAYOUT))) == (
+        '`maker.rollouts` is carried by slots, which requires pattern="balance" and when_full="wait"',
+        "connect it without a carrier; it then sends messages",
     )
     t.connect(source.rollouts, learner.rollouts)
 
@@ -337,12 +342,11 @@ def test_publishing_without_subscribers() -> None:
     t = Topology()
     learner = t.add(Learner)
     refused = "`learner.{}` is not a publication, or is already connected"
-    assert refusal(lambda: t.publish(learner.rollouts, block_bytes=8))[0] == refused.format("rollouts")
-    t.publish(learner.moments, block_bytes=8)
-    assert refusal(lambda: t.publish(learner.moments, block_bytes=8))[0] == refused.format("moments")
+    assert refusal(lambda: t.publish(learner.rollouts, Board(8)))[0] == refused.format("rollouts")
+    t.publish(learner.moments, Board(8))
+    assert refusal(lambda: t.publish(learner.moments, Board(8)))[0] == refused.format("moments")
     assert (
-        refusal(lambda: t.publish(learner.weights, block_bytes=8, name="moments"))[0]
-        == "two channels are called `moments`"
+        refusal(lambda: t.publish(learner.weights, Board(8), name="moments"))[0] == "two channels are called `moments`"
     )
 
 
@@ -368,13 +372,13 @@ def test_the_plan_of_a_trainer() -> None:
     }
     slabs = ("rollouts:collector-0", "rollouts:collector-1", "rollouts:collector-2")
     assert plan.channels == (
-        PlanChannel("rollouts", "slab", "balance", "wait", True, True, 16, "collectors.rollouts", ("learner.rollouts",),
-                    (0, 1, 2), (3,), slabs),
-        PlanChannel("weights", "board", "broadcast", "drop_oldest", False, False, 16, "learner.weights",
-                    ("collectors.weights", "loggers.weights"), (3,), (0, 1, 2, 4, 5), ("weights",)),
-        PlanChannel("moments", "board", "broadcast", "drop_oldest", False, False, 1, "learner.moments", (), (3,), (),
-                    ("moments",)),
-        PlanChannel("reports", "message", "broadcast", "drop_oldest", False, False, 4, "collectors.reports",
+        PlanChannel("rollouts", "slots", Slots(LAYOUT, 3, by_share=True, on_death="reoffer").options(), "balance",
+                    "wait", "collectors.rollouts", ("learner.rollouts",), (0, 1, 2), (3,), slabs),
+        PlanChannel("weights", "board", {"block_bytes": 100, "keep": 2, "commit_with": ""}, "broadcast", "drop_oldest",
+                    "learner.weights", ("collectors.weights", "loggers.weights"), (3,), (0, 1, 2, 4, 5), ("weights",)),
+        PlanChannel("moments", "board", {"block_bytes": 200, "keep": 1, "commit_with": "weights"}, "broadcast",
+                    "drop_oldest", "learner.moments", (), (3,), (), ("moments",)),
+        PlanChannel("reports", "messages", {"window": 4}, "broadcast", "drop_oldest", "collectors.reports",
                     ("loggers.reports",), (0, 1, 2), (4, 5), ()),
     )  # fmt: skip
     assert plan.segments == (
@@ -403,10 +407,14 @@ def test_numbers_lead_back_to_groups() -> None:
         t.actor_of(6)
 
 
-def test_layouts_are_found_by_channel() -> None:
-    t = Topology()
-    t.connect(t.add(Collector).rollouts, t.add(Learner).rollouts, name="r", layout=LAYOUT)
-    assert t.layouts == {"r": LAYOUT}
+def test_a_carrier_in_a_plan_is_the_one_that_was_connected() -> None:
+    """Also after the plan has travelled as a message, as it does to the supervisor."""
+    t = trainer()
+    plan = decode(encode(t.plan()), type_set([Plan]))
+    assert isinstance(plan, Plan)
+    for channel, connected in zip(plan.channels, t.channels.values(), strict=True):
+        assert type(channel.description) is type(connected.carrier)
+        assert channel.description.options() == connected.carrier.options()
 
 
 def test_results_and_digest() -> None:
@@ -424,7 +432,7 @@ def test_a_digest_may_be_set_before_the_connection() -> None:
     learner = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
     t.digest(learner.weights, 8)
     assert refusal(t.plan)[0] == "port `weights` (Publication) of `lone` is not connected"
-    t.publish(learner.weights, block_bytes=8, name="state")
+    t.publish(learner.weights, Board(8), name="state")
     assert t.plan().digest_segment == "state"
 
 
@@ -454,33 +462,82 @@ def test_every_port_is_connected_or_optional() -> None:
     assert len(t.plan().actors) == 1, "a group of nobody needs no connection"
 
 
-def connected(**options: Any) -> Topology:
+def connected(carrier: Any = None, **options: Any) -> Topology:
     t = Topology()
-    t.connect(t.add(Source).out, t.add(Sink).inn, **options)
+    t.connect(t.add(Source).out, t.add(Sink).inn, carrier, **options)
     return t
 
 
 def test_sizes_are_checked() -> None:
-    assert refusal(slab_of(1).plan) == (
+    assert refusal(lambda: slab_of(1)) == (
         "channel `rollouts` has 1 slots per producer",
         "the minimum is 2: one to write and one to read",
     )
-    assert refusal(connected(window=0).plan) == ("channel `out` has a window of 0 messages", "the minimum is 1")
-    assert connected(window=1).plan().channels[0].window == 1
+    refused = refusal(lambda: connected(Messages(window=0)))
+    assert refused == ("channel `out` has a window of 0 messages", "the minimum is 1")
+    assert connected(Messages(window=1)).plan().channels[0].options == {"window": 1}
     board = Topology()
     lone = board.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
-    board.connect(lone.weights, board.add(Logger).weights)
-    assert refusal(board.plan) == (
-        "the publication `lone.weights` has no block size",
-        "pass block_bytes=... to connect",
+    logger = board.add(Logger)
+    assert refusal(lambda: board.connect(lone.weights, logger.weights, Board(0))) == (
+        "the publication `lone.weights` has blocks of 0 bytes",
+        "pass hive.Board(block_bytes) with the size of its data",
     )
+
+
+class InPlace(Actor):
+    written = SlotOutlet(Rollout, optional=True)
+    read = SlotInlet(Rollout, optional=True)
+    sent = Outlet(Rollout, optional=True)
+
+
+@pytest.mark.parametrize(
+    ("port", "carrier", "text", "hint"),
+    [
+        ("written", None, "(SlotOutlet) needs a carrier", "connect it with hive.Slots(layout)"),
+        ("written", Messages(), "(SlotOutlet) cannot be carried by Messages", "connect it with hive.Slots(layout)"),
+        (
+            "sent",
+            Board(8),
+            "(Outlet) cannot be carried by Board",
+            "connect it with hive.Messages() or hive.Slots(layout)",
+        ),
+    ],
+)
+def test_a_carrier_that_does_not_fit_the_port_is_refused_with_the_way_out(
+    port: str, carrier: Any, text: str, hint: str
+) -> None:
+    t = Topology()
+    one, other = t.add(InPlace, group="one"), t.add(InPlace, group="other")
+    assert refusal(lambda: t.connect(getattr(one, port), other.read, carrier)) == (f"`one.{port}` {text}", hint)
+    assert refusal(lambda: t.connect(one.sent, other.read)) == (
+        "`other.read` (SlotInlet) needs a carrier",
+        "connect it with hive.Slots(layout)",
+    )
+    assert t.channels == {}, "what was refused leaves nothing behind"
+
+
+def test_shared_slots_cannot_travel() -> None:
+    t = Topology()
+    one, other = t.add(InPlace, group="one"), t.add(InPlace, group="other")
+    assert refusal(lambda: t.connect(one.written, other.read, Zmq(LAYOUT, shared=True))) == (
+        "`one.written` is shared, so its producers read each other's slots in place, which zmq cannot carry",
+        "connect it with hive.Slots",
+    )
+
+
+def test_a_second_target_has_the_carrier_of_the_first() -> None:
+    t = trainer()
+    late = t.add(Logger, group="late")
+    assert refusal(lambda: t.connect(t["learner"].weights, late.weights, Board(99)))[1] == "leave this one out"
+    t.connect(t["learner"].weights, late.weights)
 
 
 def slab_of(slots: int) -> Topology:
     t = Topology()
     maker = t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)}))
     taker = t.add(type("Taker", (Actor,), {"rollouts": Inlet(Rollout)}))
-    t.connect(maker.rollouts, taker.rollouts, layout=LAYOUT, slots=slots)
+    t.connect(maker.rollouts, taker.rollouts, Slots(LAYOUT, slots=slots))
     return t
 
 
@@ -491,15 +548,15 @@ def test_the_limit_on_slots_is_that_of_the_native_part() -> None:
     plan.segments[0].plan.format(memory)
     with pytest.raises(ValueError, match=f"a slab has 1 to {MAX_SLOTS} slots"):
         SlabPlan(MAX_SLOTS + 1, 64).format(np.zeros(SlabPlan(MAX_SLOTS + 1, 64).bytes, np.uint8))
-    text, hint = refusal(slab_of(MAX_SLOTS + 1).plan)
+    text, hint = refusal(lambda: slab_of(MAX_SLOTS + 1))
     assert text == "channel `rollouts` needs a slab of 4097 slots; the maximum is 4096"
-    assert hint == "connect it with a smaller slots=...; in a config, lower slots, max_lag or bootstrap_rounds"
+    assert hint == "connect it with fewer slots; in a config, lower slots, max_lag or bootstrap_rounds"
 
 
 def board_of(keep: int) -> Topology:
     t = Topology()
     lone = t.add(type("Lone", (Actor,), {"weights": Publication(Weights)}))
-    t.connect(lone.weights, t.add(Logger).weights, block_bytes=8, keep=keep)
+    t.connect(lone.weights, t.add(Logger).weights, Board(8, keep=keep))
     return t
 
 
@@ -511,13 +568,13 @@ def test_the_limit_on_blocks_is_that_of_the_native_part() -> None:
         BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).format(np.zeros(BoardPlan(MAX_BLOCKS + 1, 8, 1, 1).offset, np.uint8))
     text, hint = refusal(board_of(MAX_BLOCKS - 1).plan)
     assert text == "channel `weights` needs a board of 65537 blocks; the maximum is 65536"
-    assert hint == "connect it with a smaller keep=...; in a config, lower slots, max_lag or bootstrap_rounds"
+    assert hint == "connect it with a smaller keep=...; in a config, lower max_lag"
 
 
 @pytest.mark.parametrize("other", ["missing", "rollouts", "reports"])
 def test_a_board_commits_with_a_board(other: str) -> None:
     t = trainer()
-    t.publish(t.add(type("Lone", (Actor,), {"state": Publication(Weights)})).state, block_bytes=8, commit_with=other)
+    t.publish(t.add(type("Lone", (Actor,), {"state": Publication(Weights)})).state, Board(8, commit_with=other))
     assert refusal(t.plan)[0] == f"channel `state` commits with `{other}`, which is not a board of this topology"
 
 
@@ -536,7 +593,7 @@ def test_a_digest_needs_a_connected_publication() -> None:
     t = Topology()
     learner = t.add(Learner)
     t.digest(learner.moments, 8)
-    t.connect(learner.weights, t.add(Logger).weights, block_bytes=8)
+    t.connect(learner.weights, t.add(Logger).weights, Board(8))
     t.connect(t.add(type("Maker", (Actor,), {"rollouts": Outlet(Rollout)})).rollouts, learner.rollouts)
     assert refusal(t.plan)[0] == "the digest needs `learner.moments`, which is not connected"
 
@@ -567,7 +624,7 @@ class Between(Actor):
 def pair() -> Topology:
     t = Topology()
     source, target = t.add(Feeder), t.add(Eater, count=2)
-    t.connect(source.out, target.inn, window=5)
+    t.connect(source.out, target.inn, Messages(window=5))
     return t
 
 
@@ -597,17 +654,18 @@ def test_a_class_without_a_connected_port_is_refused(port: Any) -> None:
 def test_an_actor_can_be_inserted_into_a_channel() -> None:
     t = pair()
     t.insert(t["feeder"].out, t.add(Between), "inn", "out")
-    ways = {channel.source: (channel.targets, channel.window) for channel in t.plan().channels}
-    assert ways == {"feeder.out": (("between.inn",), 5), "between.out": (("eaters.inn",), 5)}
+    ways = {channel.source: (channel.targets, channel.description) for channel in t.plan().channels}
+    five = Messages(window=5)
+    assert ways == {"feeder.out": (("between.inn",), five), "between.out": (("eaters.inn",), five)}
 
 
 def test_an_actor_can_be_inserted_into_a_channel_with_a_layout() -> None:
     t = pair()
     assert [str(ref) for ref in t.disconnect(t["feeder"].out)] == ["eaters.inn"]
-    t.connect(t["feeder"].out, t["eaters"].inn, layout=Layout({"value": ("int64", ())}), slots=3)
+    t.connect(t["feeder"].out, t["eaters"].inn, Slots(Layout({"value": ("int64", ())}), slots=3))
     t.insert(t["feeder"].out, t.add(Between), "inn", "out")
     plan = t.plan()
-    assert {channel.carrier for channel in plan.channels} == {"slab"}
+    assert {channel.carrier for channel in plan.channels} == {"slots"}
     assert {(segment.name, segment.count) for segment in plan.segments} == {
         ("out:feeder-0", 3),
         ("between.out:between-0", 3),

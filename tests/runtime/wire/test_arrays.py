@@ -176,7 +176,7 @@ class Takes(hive.Actor):
 
 def test_such_messages_lie_in_slots() -> None:
     t = hive.Topology()
-    t.connect(t.add(Sends).out, t.add(Takes).into, layout=hive.Layout.of(Fixed, H=2, W=2))
+    t.connect(t.add(Sends).out, t.add(Takes).into, hive.Slots(hive.Layout.of(Fixed, H=2, W=2)))
     outcome = hive.testing.run_inline(t)
     assert outcome.reason == "84 1 0.5 True"
 
@@ -194,7 +194,7 @@ def test_a_layout_that_does_not_fit_is_refused_where_it_is_connected(fields: dic
     t = hive.Topology()
     sends, takes = t.add(Sends), t.add(Takes)
     with pytest.raises(TopologyError) as caught:
-        t.connect(sends.out, takes.into, layout=hive.Layout(good | fields))
+        t.connect(sends.out, takes.into, hive.Slots(hive.Layout(good | fields)))
     assert str(caught.value).startswith(f"the layout of `sends.out` does not fit Fixed: {text}")
     assert caught.value.hint == "Layout.of(Fixed, ...) makes one that fits"
 
@@ -204,4 +204,4 @@ def test_a_layout_without_one_of_the_fields_is_refused() -> None:
     sends, takes = t.add(Sends), t.add(Takes)
     layout = hive.Layout({"picture": ("uint8", (2, 2, 3)), "weight": ("float64", ()), "seen": ("bool", ())})
     with pytest.raises(TopologyError, match="`label` is in the message only"):
-        t.connect(sends.out, takes.into, layout=layout)
+        t.connect(sends.out, takes.into, hive.Slots(layout))

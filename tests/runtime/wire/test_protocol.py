@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.errors import WireError
-from hive.runtime.process.node import Node
+from hive.runtime.process.node import HANDLERS, TO_SOURCE, TO_TARGET
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire import protocol
 from hive.runtime.wire.batches import decode_batch, encode_batch
@@ -73,10 +73,13 @@ def test_the_drawing_names_the_messages_of_each_direction() -> None:
     assert drawn == {"supervisor": set(SUPERVISOR_TYPES), "process": set(NODE_TYPES)}
 
 
-@pytest.mark.parametrize(("types", "host"), [(NODE_TYPES, Node), (SUPERVISOR_TYPES, Supervisor)])
-def test_its_reader_handles_every_message_it_may_get(types: dict[str, type[Message]], host: type) -> None:
-    handlers = {name for name in vars(host) if name.startswith("_on_") and name != "_on_exit"}
-    assert handlers == {f"_on_{name.lower()}" for name in types}
+def test_a_process_handles_every_message_it_may_get() -> None:
+    assert {*HANDLERS, *TO_SOURCE, *TO_TARGET} == {*NODE_TYPES.values()}
+
+
+def test_the_supervisor_handles_every_message_it_may_get() -> None:
+    handlers = {name for name in vars(Supervisor) if name.startswith("_on_")}
+    assert handlers == {f"_on_{name.lower()}" for name in SUPERVISOR_TYPES}
 
 
 @pytest.mark.parametrize("name", sorted(SOCKETS))
