@@ -121,7 +121,7 @@ class LocalHost:
     def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
         self.notify(actors)
 
-    def send(self, actor: int, message: Message, frames: Frames = ()) -> None:
+    def send(self, actor: int, message: Message, frames: Frames = (), *, stable: bool = False) -> None:
         self.sent.append((actor, message, [bytes(frame) for frame in frames]))
 
     def joined(self, actor: int) -> int:
@@ -216,7 +216,7 @@ class SimulatedTransport:
     def bind(self, address: str, receive: Receive) -> None:
         self.boxes[address] = receive, contextvars.copy_context()
 
-    def post(self, address: str, frames: Frames) -> bool:
+    def post(self, address: str, frames: Frames, *, stable: bool = False) -> bool:
         process = current_process()
         if address not in self.boxes or (process is not None and process.dead):
             return False

@@ -118,9 +118,17 @@ class Asker(hive.Actor):
 
 
 def arrays(config: hive.Config) -> hive.Topology:
+    return _arrays(hive.Slots(PICTURE, slots=SLOTS))
+
+
+def arrays_over_zmq(config: hive.Config) -> hive.Topology:
+    return _arrays(hive.Zmq(PICTURE, slots=SLOTS))
+
+
+def _arrays(carrier: hive.Slots) -> hive.Topology:
     t = hive.Topology()
     artist, viewer = t.add(Artist), t.add(Viewer)
-    t.connect(artist.pictures, viewer.pictures, hive.Slots(PICTURE, slots=SLOTS))
+    t.connect(artist.pictures, viewer.pictures, carrier)
     return t
 
 
@@ -304,6 +312,7 @@ def zmq_call(seconds: float) -> dict[str, float]:
 
 WAYS: dict[str, Callable[[float], dict[str, float]]] = {
     "arrays/hive": lambda s: _by_hive(arrays, viewer={"seconds": s}),
+    "arrays/hive over ZeroMQ": lambda s: _by_hive(arrays_over_zmq, viewer={"seconds": s}),
     "arrays/bare ring": bare_ring,
     "arrays/pyzmq": zmq_arrays,
     "arrays/multiprocessing.Queue": queue_arrays,

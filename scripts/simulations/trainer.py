@@ -45,6 +45,7 @@ ROUNDS = 2
 MOST = 64  # maximum number of collectors, and of gradient workers
 FLOATS = 16  # number of parameters of the network
 WITH_TARGET = 0.3  # share of schedules with a target network
+OVER_ZMQ = 0.5  # share of schedules whose rollouts and gradients travel over ZeroMQ, of those that allow it
 STEP = 0.5  # value of every gradient element: not 0, so that each update moves the weights and targets differ
 PER_COLLECTOR = 1 << 16  # rollout r of collector c has number c * PER_COLLECTOR + r, which float32 represents exactly
 
@@ -109,6 +110,8 @@ def schedule(seed: int, most: int = MOST) -> Schedule:
         sets += ["algorithm.name=nstep-q", f"algorithm.target_interval={chance.randint(1, 3)}"]
         if chance.random() < 0.5:
             sets.append("algorithm.target_rate=0.25")
+    if "gradients.decentralised=true" not in sets and chance.random() < OVER_ZMQ:
+        sets.append("run.carrier=zmq")
     return Schedule(seed, tuple(sets), per_round, moments, faults)
 
 

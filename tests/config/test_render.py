@@ -112,10 +112,11 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:10] == [
+    assert lines[:11] == [
         "[run]",
         f'name = "x"                          # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
+        f'carrier = "slots"                   # default        {docs["run.carrier"]}',
         f"seed = 7                            # --set          {docs['run.seed']}",
         f"# topology is not set               # default        {docs['run.topology']}",
         f"# init_from is not set              # default        {docs['run.init_from']}",

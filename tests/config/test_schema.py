@@ -22,6 +22,7 @@ KEYS = {f"{section}.{name}": key for section, table in TABLES for name, key in k
 DEFAULTS = {
     "run.name": "cartpole",
     "run.scheme": "a2c",
+    "run.carrier": "slots",
     "run.seed": 1,
     "run.topology": None,
     "run.init_from": None,

@@ -109,8 +109,11 @@ class Host(Protocol):
     def notify_one(self, actors: Sequence[int], channel: int, first: int) -> None:
         """Wake one of these actors for a message of `channel`: the first from position `first` that requested it."""
 
-    def send(self, actor: int, message: Message, frames: Frames = ()) -> None:
-        """Send a message, and frames after it, to the process of an actor; dropped while the actor has not joined."""
+    def send(self, actor: int, message: Message, frames: Frames = (), *, stable: bool = False) -> None:
+        """Send a message, and frames after it, to the process of an actor; dropped while the actor has not joined.
+
+        `stable`: as for Transport.post.
+        """
 
     def joined(self, actor: int) -> int:
         """Return the incarnation of an actor that has joined, or -1."""

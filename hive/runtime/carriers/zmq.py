@@ -121,7 +121,8 @@ class ZmqSender(SlotSender):
             local.received(payload, frames)
         elif self.end.host.joined(consumer) >= 0:
             self.waiter.status.add(self.sent_bytes, sum(map(len, frames)))
-            self.end.host.send(consumer, payload, frames)
+            # Stable: the slot changes only after it was claimed, and by then another Payload of it is not wanted.
+            self.end.host.send(consumer, payload, frames, stable=True)
 
     def joined(self, members: Mapping[int, int]) -> None:
         """Send consumers that have joined the slots that are still unclaimed: predecessors had got them, or nobody."""

@@ -250,9 +250,10 @@ class Node:
         """Send a message to the supervisor."""
         self.context.transport.post(self.context.supervisor, encode(message))
 
-    def post(self, actor: int, frames: Frames) -> None:
+    def post(self, actor: int, frames: Frames, *, stable: bool = False) -> None:
         """Send frames to the process of an actor. Without a joined incarnation of the actor they are dropped."""
-        if (member := self.members.get(actor)) is not None and self.context.transport.post(member.address, frames):
+        member, transport = self.members.get(actor), self.context.transport
+        if member is not None and transport.post(member.address, frames, stable=stable):
             self.pages.mailed(actor)  # it may be asleep on its notifier, where it does not see the transport
 
     def _on_call(self, message: Call) -> None:
@@ -371,8 +372,8 @@ class Node:
         member = self.members.get(actor)
         return -1 if member is None else member.incarnation
 
-    def send(self, actor: int, message: Message, frames: Frames = ()) -> None:
-        self.post(actor, [*encode(message), *frames])
+    def send(self, actor: int, message: Message, frames: Frames = (), *, stable: bool = False) -> None:
+        self.post(actor, [*encode(message), *frames], stable=stable)
 
     def notify(self, actors: Sequence[int]) -> None:
         """Wake these actors after a change of shared memory."""

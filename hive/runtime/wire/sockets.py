@@ -21,7 +21,7 @@ import os
 import zmq
 
 from hive.errors import WireError
-from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frames
+from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frame, Frames
 from hive.runtime.wire.transport import Receive
 
 __all__ = ["ZmqTransport"]
@@ -74,7 +74,7 @@ class ZmqTransport:
             if number == 1 and not int(self.inbox.get(zmq.EVENTS)) & zmq.POLLIN:
                 return True
             try:
-                frames = self.inbox.recv_multipart(zmq.NOBLOCK, copy=True)
+                frames = _received(self.inbox)
             except zmq.Again:
                 return True
             self.receive(frames)
@@ -84,7 +84,7 @@ class ZmqTransport:
         while not self._read(PORTION):
             pass
 
-    def post(self, address: str, frames: Frames) -> bool:
+    def post(self, address: str, frames: Frames, *, stable: bool = False) -> bool:
         peer = self.peers.get(address)
         if peer is None:
             _check(address)
@@ -94,7 +94,7 @@ class ZmqTransport:
             peer.connect(address)
             self.peers[address] = peer
         try:
-            peer.send_multipart(frames, zmq.NOBLOCK, copy=True)
+            peer.send_multipart(frames, zmq.NOBLOCK, copy=not stable)  # pyzmq copies short frames in any case
         except zmq.Again:
             return False
         return True
@@ -117,6 +117,15 @@ class ZmqTransport:
             peer.close(linger=int(linger_s * 1000))
         self.peers.clear()
         self.context.term()
+
+
+def _received(inbox: zmq.Socket[bytes]) -> list[Frame]:
+    """Return the frames of the next message; long ones in the memory of ZeroMQ. Raises zmq.Again without a message."""
+    frames: list[Frame] = [inbox.recv(zmq.NOBLOCK)]
+    while inbox.get(zmq.RCVMORE):
+        frame = inbox.recv(zmq.NOBLOCK, copy=False)
+        frames.append(frame.buffer if len(frame) >= zmq.COPY_THRESHOLD else frame.bytes)
+    return frames
 
 
 def _check(address: str) -> None:
