@@ -187,9 +187,8 @@ int Slab::withdraw(int reason) noexcept {
     if (newest < 0) return dropped;
     const auto half = pack(SlotState::retiring, reason, owner_of(newest_word), header_->epoch, sequence_of(newest_word));
     if (!swap(newest, newest_word, half)) continue;  // a consumer claimed it first
-    // Not complete_retire: the same sequence may be withdrawn again, and would not be counted twice.
-    auto& tally = slot_[newest].tally[static_cast<std::size_t>(reason)];
-    tally.store(((tally.load(std::memory_order_acquire) >> 32) + 1) << 32, std::memory_order_release);
+    // Not complete_retire, which counts a sequence once: this one may be committed and withdrawn again.
+    slot_[newest].tally[static_cast<std::size_t>(reason)].fetch_add(std::uint64_t{1} << 32, std::memory_order_acq_rel);
     swap(newest, half, 0);
     ++dropped;
     if (((next - 1) & 0xffffffff) == sequence_of(newest_word)) {

@@ -185,6 +185,32 @@ void recovery_and_draining_by_state() {
   }
 }
 
+// The contents of unclaimed slots are lost with their producer: they count as drops, and their numbers come again.
+void withdrawing_gives_numbers_out_again() {
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{5}, kWrap - 3, kWrap - 1, kWrap, 5 * kWrap - 2}) {
+    Memory memory(4, first);
+    Slab slab = memory.slab();
+    const auto commit = [&] { return slab.commit(slab.reserve(kMe), kMe); };
+    for (std::uint64_t n = 0; n < 4; ++n) CHECK(commit() == first + n);
+    const int held = slab.claim(kOther, static_cast<std::int64_t>((first + 1) % kWrap));
+    CHECK(held >= 0 && slab.withdraw(kDied) == 3 && slab.withdraw(kDied) == 0);
+    CHECK(slab.produced() == first + 2 && slab.first_left() == first + 2);
+    CHECK(commit() == first + 2 && commit() == first + 3);
+    CHECK(slab.withdraw(kDied) == 2 && slab.produced() == first + 2);
+    slab.retire(held, kOther, 0);
+    const auto counts = slab.counts();
+    CHECK(counts.retired[kDied] == 5 && counts.retired[0] == 1 && counts.in_flight == 0);
+    CHECK(counts.produced == first + 6 && commit() == first + 2);
+  }
+  for (const SlotState state : kStates) {
+    OneSlot memory(state);
+    Slab slab = memory.slab();
+    const auto before = memory.lines;
+    CHECK(slab.withdraw(kDied) == (state == SlotState::full));
+    if (state != SlotState::full) CHECK(memory.equals(before));
+  }
+}
+
 // A transition is three stores: half state, count, completion. The process may have died before or after each.
 void death_at_every_point_counts_once() {
   for (const std::uint64_t sequence :
@@ -493,6 +519,7 @@ int main(int argc, char** argv) {
   the_legal_transitions_and_no_others();
   wrong_arguments_change_nothing();
   recovery_and_draining_by_state();
+  withdrawing_gives_numbers_out_again();
   death_at_every_point_counts_once();
   sequences_wrap();
   a_commit_during_the_look_does_not_overtake();

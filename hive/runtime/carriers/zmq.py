@@ -200,11 +200,6 @@ class ZmqReceiver(SlotReceiver):
             incarnation = self.end.host.joined(producer)
         return bool(held.incarnation % INCARNATIONS == incarnation % INCARNATIONS)
 
-    def left(self, actor: int, why: str) -> None:
-        """Forget the contents of slots that were withdrawn when their producer exited."""
-        if actor in self.positions:
-            self.held[self.positions[actor]].clear()
-
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         candidates: Sequence[int] = (producer,) if producer is not None else self.rotation()
         for position in candidates:
