@@ -59,8 +59,9 @@ def tenants(folder: Path) -> list[str]:
 
 
 @pytest.mark.full(reason="half a minute of kills; test_death.py kills each once")
-def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House) -> None:
-    run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1")
+@pytest.mark.parametrize("carrier", ["slots", "zmq"])
+def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House, carrier: str) -> None:
+    run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1", "--set", f"run.carrier={carrier}")
     assert {strike["role"] for strike in run["strikes"]} == ROLES
     assert {strike["signal"] for strike in run["strikes"]} == {"SIGKILL", "SIGSTOP"}
     assert run["summary"]["env_steps"] >= run["target_steps"]
@@ -69,12 +70,14 @@ def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_targ
 
 
 @pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once")
-@pytest.mark.parametrize("scheme", ["a2c", "nstep-q"])
+@pytest.mark.parametrize(
+    "sets", [("scheme=a2c",), ("scheme=nstep-q",), ("scheme=nstep-q", "carrier=zmq")], ids=" ".join
+)
 def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(
-    house: House, scheme: str
+    house: House, sets: tuple[str, ...]
 ) -> None:
     killed = ("--only", "learner", "--kills", "10", "--pause", "0.2", "0.5")
-    run = chaos(house, house.cartpole(), *killed, "--beside", "--set", f"run.scheme={scheme}")
+    run = chaos(house, house.cartpole(), *killed, "--beside", *(f"--set=run.{one}" for one in sets))
     assert [strike["role"] for strike in run["strikes"]] == ["learner"] * 10
     assert run["summary"]["restarts"]["learner-0"] == 10
     assert len(run["lost_updates"]) >= 5  # those of which both sides were seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 FAST = "[supervision]\nrestarts = 50\n"
 
 
-def started(house: House, **config: Any) -> None:
-    done = house.hive("up", house.cartpole(**config), "-d")
+def started(house: House, words: Sequence[str] = (), **config: Any) -> None:
+    done = house.hive("up", house.cartpole(**config), "-d", *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "cart-1"
     house.until_steps("cart-1", 1_000)
@@ -28,8 +29,9 @@ def death_of(house: House, name: str) -> dict[str, Any] | None:
     )
 
 
-def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House) -> None:
-    started(house, more=FAST)
+@pytest.mark.parametrize("carrier", ["slots", "zmq"])
+def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House, carrier: str) -> None:
+    started(house, more=FAST, words=[f"--set=run.carrier={carrier}"])
     for name in ("collector-0", "gradient-worker-0", "learner-0", "recorder"):
         before = house.ps("cart-1")
         os.kill(before[name]["pid"], signal.SIGKILL)
@@ -48,6 +50,9 @@ def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House) -> 
     assert summary["restarts"] == {"collector-0": 1, "gradient-worker-0": 1, "learner-0": 1, "recorder": 1}, (
         house.events("cart-1")
     )
+    for account in summary["channels"].values():
+        assert account["produced"] == account["consumed"] + sum(account["dropped"].values())
+        assert account["in_flight"] == 0
 
 
 def test_a_stopped_actor_is_found_named_and_replaced(house: House) -> None:

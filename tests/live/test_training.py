@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import TYPE_CHECKING
 
 import gymnasium
 import pytest
 
 import hive
+from hive.config import load_config
+from hive.records import RunDirectory
 from hive.records.weights import load_weights
+from hive.workers import Blueprint
 
 if TYPE_CHECKING:
     from conftest import House
@@ -94,6 +98,26 @@ def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House, p
         assert done.returncode == 0, done.stderr
         digests[name] = house.ended(f"{name}-1")["weights_sha256"]
     assert digests["placed"] == digests["inline"] != digests["other"]
+
+
+def test_rollouts_and_gradients_travel_over_zeromq_and_change_no_weight(house: House) -> None:
+    sets = ["run.scheme=nstep-q", "collection.workers=2", "gradients.workers=2"]
+    summaries = []
+    for carrier in ("slots", "zmq"):
+        words = [f"--set={one}" for one in (*sets, f"run.carrier={carrier}")]
+        done = house.hive("up", house.cartpole(steps=12_000), "--name", carrier, *words)
+        assert done.returncode == 0, done.stderr
+        summaries.append(house.ended(f"{carrier}-1"))
+    slots, zmq = summaries
+    assert slots["weights_sha256"] == zmq["weights_sha256"]
+    config = load_config(RunDirectory.open(house.home / "zmq-1").resolved_file)
+    layouts = {"rollouts": Blueprint(config).rollout_layout, "gradients": Blueprint(config).gradient_layout(1)}
+    for name, layout in layouts.items():
+        account = zmq["channels"][name]
+        size = sum(dtype.itemsize * prod(shape) for dtype, shape in layout.fields.values())
+        assert account["produced"] > 0
+        assert account["sent_bytes"] >= account["produced"] * size
+        assert "sent_bytes" not in slots["channels"][name]
 
 
 def test_two_collectors_feed_one_gradient_worker(house: House) -> None:

@@ -38,7 +38,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hive.errors import TopologyError, WireError
-from hive.runtime.carriers.carrier import End, Line, PlanChannel, RunMemory
+from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, RunMemory
 from hive.runtime.carriers.slots import FULL, Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S
 from hive.runtime.memory.segments import REASONS, SlabView
@@ -74,6 +74,13 @@ class Zmq(Slots):
     def target(self, end: End) -> Line:
         views = {p: end.host.views.slab(end.channel.segments[p]) for p in self.sources(end)}
         return ZmqReceiver(end, self, {p: view.with_slots(self.layout) for p, view in views.items()})
+
+    def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
+        """Return the accounts of slots, with the bytes that each producer has sent."""
+        counters = [memory.pages.snapshot(actor)["counters"] for actor in channel.producers]
+        sent = [int(each.get(f"{channel.name}:sent_bytes", 0)) for each in counters]
+        pairs = zip(super().accounts(channel, memory), sent, strict=True)
+        return [account | {"sent_bytes": count} for account, count in pairs]
 
     def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
         super().reclaim(channel, memory, actor, incarnation, why)

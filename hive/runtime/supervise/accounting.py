@@ -37,18 +37,12 @@ def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
 
 
 def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up several accounts, of a channel's producers or of a run's stages."""
+    """Add up several accounts with the same keys, of a channel's producers or of a run's stages."""
     dropped: dict[str, int] = {}
     for part in parts:
         for reason, count in part["dropped"].items():
             dropped[reason] = dropped.get(reason, 0) + count
-    total = {key: sum(part[key] for part in parts) for key in ("produced", "consumed", "in_flight")}
-    return {
-        "produced": total["produced"],
-        "consumed": total["consumed"],
-        "dropped": dropped,
-        "in_flight": total["in_flight"],
-    }
+    return {key: dropped if key == "dropped" else sum(part[key] for part in parts) for key in parts[0]}
 
 
 def holds(account: dict[str, Any]) -> bool:

@@ -75,8 +75,8 @@ class Channel:
         """Repair the slots of an actor that was killed, and announce that it has left."""
         host = self.hosts.pop(actor)
         channel = host.end(self.carrier, *self.names, actor, Rollout).channel
-        views: Any = type("Memory", (), {"views": host})
-        self.carrier.reclaim(channel, views, actor, host.incarnation, "consumer_died")
+        memory: Any = type("Memory", (), {"views": host})
+        self.carrier.reclaim(channel, memory, actor, host.incarnation, "consumer_died")
         for other in self.hosts.values():
             other.members.pop(actor, None)
             for line in other.lines.values():
@@ -120,12 +120,14 @@ class Channel:
         return number
 
     def account(self) -> dict[str, Any]:
-        (found,) = self.carrier.accounts(self.hosts[1].end(self.carrier, *self.names, 1, Rollout).channel, self.memory)
+        channel = self.hosts[1].end(self.carrier, *self.names, 1, Rollout).channel
+        (found,) = self.carrier.accounts(channel, self.memory)
+        self.sent_bytes = found.pop("sent_bytes")
         return found
 
     @property
     def memory(self) -> Any:
-        return type("Memory", (), {"views": next(iter(self.hosts.values()))})
+        return type("Memory", (), {"views": next(iter(self.hosts.values())), "pages": self.pages})
 
 
 async def test_contents_are_copied_once_into_the_memory_of_the_consumer() -> None:
@@ -136,6 +138,7 @@ async def test_contents_are_copied_once_into_the_memory_of_the_consumer() -> Non
         assert channel.carry() == 1
         assert channel.claim() == number
     assert channel.account() == {"produced": 10, "consumed": 10, "dropped": {}, "in_flight": 0}
+    assert channel.sent_bytes == 10 * (32 + 8)
     sent, received = channel.sender().view.slots[0]["rewards"], channel.receiver().views[0].slots[0]["rewards"]
     assert not np.shares_memory(sent, received)
     assert received.ctypes.data % 64 == 0
