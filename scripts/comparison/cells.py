@@ -99,18 +99,22 @@ def value_of(kind: Any, text: str) -> Any:
     return {"int": int, "float": float}.get(str(kind), str)(text)
 
 
-def missing(trainers: Sequence[str], tasks: Sequence[str], seeds: int, rows: Sequence[Row]) -> Iterator[Cell]:
+MOST_SEEDS = 10  # seeds of a task: a comparison that these leave undecided remains undecided
+
+
+def missing(trainers: Sequence[str], tasks: Sequence[str], seeds: int | None, rows: Sequence[Row]) -> Iterator[Cell]:
     """The cells that have no row yet: one seed of every task first, then the next seed.
 
-    Only hive trains a SchemeTask.
+    seeds: 1..N of each task; None: as many as the task names. Only hive trains a SchemeTask.
     """
     ended = {(row.trainer, row.task, row.seed) for row in rows}
-    for seed in range(1, seeds + 1):
+    for seed in range(1, (seeds or MOST_SEEDS) + 1):
         for task in tasks:
             for trainer in trainers:
                 if isinstance(TASKS[task], SchemeTask) and trainer.partition(":")[0] != "hive":
                     continue
-                if seed <= (1 if trainer == "random" else TASKS[task].seeds) and (trainer, task, seed) not in ended:
+                most = 1 if trainer == "random" else seeds or TASKS[task].seeds
+                if seed <= most and (trainer, task, seed) not in ended:
                     yield Cell(trainer, task, seed)
 
 

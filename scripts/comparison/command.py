@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         help='"hive", "hive:VARIANT", "sb3" or "random" (repeat; default: hive, sb3, random)',
     )
     run.add_argument("--task", action="append", default=[], choices=list(TASKS), help="default: each of them")
-    run.add_argument("--seeds", type=int, default=5, help="seeds 1..N of each task (default %(default)s)")
+    run.add_argument("--seeds", type=int, help="seeds 1..N of each task (default: as many as the task names)")
     run.add_argument("--at-once", type=int, default=MOST_AT_ONCE, help="cells side by side (default %(default)s)")
     run.add_argument("--minutes", type=float, default=float("inf"), help="start no cell after this time")
     run.set_defaults(run=run_cells)
