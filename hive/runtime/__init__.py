@@ -30,11 +30,14 @@ __all__ = [
     "Actor",
     "Board",
     "Bytes",
+    "Carrier",
     "ChannelFull",
+    "End",
     "Group",
     "Handle",
     "Inlet",
     "Layout",
+    "Line",
     "Message",
     "Messages",
     "Outlet",
@@ -46,6 +49,7 @@ __all__ = [
     "SlotInlet",
     "SlotOutlet",
     "SlotReceiver",
+    "SlotSender",
     "Slots",
     "Status",
     "Subscription",
@@ -59,11 +63,14 @@ _HOMES = {
     "BUSY": "hive.runtime.memory.status",
     "Board": "hive.runtime.carriers.boards",
     "Bytes": "hive.runtime.memory.segments",
+    "Carrier": "hive.runtime.carriers.carrier",
     "ChannelFull": "hive.runtime.carriers.messages",
+    "End": "hive.runtime.carriers.carrier",
     "Group": "hive.runtime.topology.groups",
     "Handle": "hive.runtime.actor.actor",
     "Inlet": "hive.runtime.actor.ports",
     "Layout": "hive.runtime.memory.segments",
+    "Line": "hive.runtime.carriers.carrier",
     "Message": "hive.runtime.wire.messages",
     "Messages": "hive.runtime.carriers.messages",
     "Outlet": "hive.runtime.actor.ports",
@@ -76,6 +83,7 @@ _HOMES = {
     "SlotInlet": "hive.runtime.actor.ports",
     "SlotOutlet": "hive.runtime.actor.ports",
     "SlotReceiver": "hive.runtime.carriers.slots",
+    "SlotSender": "hive.runtime.carriers.slots",
     "Slots": "hive.runtime.carriers.slots",
     "Status": "hive.runtime.memory.status",
     "Subscription": "hive.runtime.actor.ports",
@@ -91,8 +99,9 @@ if TYPE_CHECKING:  # the lazy names of `__getattr__` below, for type checkers an
     from hive.runtime.actor.actor import Actor, Handle, endpoint
     from hive.runtime.actor.ports import Inlet, Outlet, Publication, SlotInlet, SlotOutlet, Subscription
     from hive.runtime.carriers.boards import Board
+    from hive.runtime.carriers.carrier import Carrier, End, Line
     from hive.runtime.carriers.messages import ChannelFull, Messages
-    from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots
+    from hive.runtime.carriers.slots import Slot, SlotReceiver, Slots, SlotSender
     from hive.runtime.carriers.zmq import Zmq
     from hive.runtime.memory.segments import Bytes, Layout
     from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, Status

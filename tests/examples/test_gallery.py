@@ -18,8 +18,8 @@ PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 every_program = pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 
 
-def test_there_are_eight_topologies_and_five_plain_scripts() -> None:
-    assert len(PROGRAMS) == 8 + len(PLAIN_SCRIPTS)
+def test_there_are_nine_topologies_and_five_plain_scripts() -> None:
+    assert len(PROGRAMS) == 9 + len(PLAIN_SCRIPTS)
     assert {path.stem for path in PROGRAMS} > PLAIN_SCRIPTS
 
 

@@ -32,7 +32,7 @@ class Views:
             carrier = self._plan.channel_of[segment].description
             assert isinstance(size, SlabPlan)
             assert isinstance(carrier, Slots)
-            layout = carrier.layout if carrier.in_segment else None
+            layout = carrier.layout if size.slot_bytes else None  # else the contents lie elsewhere
             view = self._slabs[segment] = SlabView(self._open(segment), size, layout)
         return view
 

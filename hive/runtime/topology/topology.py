@@ -207,6 +207,21 @@ class Topology:
         for target in targets:
             self.connect(there, target, carrier)
 
+    def carrier_of(self, source: PortRef[Any]) -> Carrier:
+        """Return the carrier of the channel that begins at `source`. Raises TopologyError if there is none."""
+        if str(source) not in self.channels:
+            raise TopologyError(f"`{source}` is not connected")
+        return self.channels[str(source)].carrier
+
+    def carry(self, source: PortRef[Any], carrier: Carrier) -> None:
+        """Replace the carrier of the channel that begins at `source`. Raises TopologyError if it does not fit."""
+        self.carrier_of(source)
+        channel = self.channels[str(source)]
+        for ref in (source, *channel.targets):
+            self._check_carrier(ref, carrier)
+        self._check_sizes(channel.name, source, carrier)
+        channel.carrier = carrier
+
     def disconnect(self, source: PortRef[Any]) -> list[PortRef[Any]]:
         """Remove the channel that begins at `source` and return its targets. Raises TopologyError if there is none."""
         channel = self.channels.pop(str(source), None)
@@ -240,11 +255,14 @@ class Topology:
             )
         self._check_carrier(source, carrier)
         carrier = carrier or Messages()
+        self._check_sizes(name, source, carrier)
+        channel = self.channels[str(source)] = Channel(name, source, [], carrier)
+        return channel
+
+    def _check_sizes(self, name: str, source: PortRef[Any], carrier: Carrier) -> None:
         port = source.port
         pattern, when_full = (port.pattern, port.when_full) if isinstance(port, Outlet) else BOARD_MODE
         carrier.check(name, str(source), port.message, pattern, when_full)
-        channel = self.channels[str(source)] = Channel(name, source, [], carrier)
-        return channel
 
     def _check_carrier(self, ref: PortRef[Any], carrier: Carrier | None) -> None:
         """Raise TopologyError if messages of this port cannot have the carrier."""
