@@ -1,7 +1,8 @@
 """The learner's actor: claims gradients, lets the learner apply them, commits, publishes and retires.
 
 One store commits a turn: the version of the optimizer state, published once weights and optimizer state are written.
-hive.workers.actors explains which actor uses which version, and how a turn is recovered when its learner is killed.
+hive.workers.schedule decides which gradients a turn takes and which version is due. hive.workers.actors explains how a
+turn is recovered when its learner is killed.
 """
 
 from __future__ import annotations
@@ -56,17 +57,10 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.async_gradients = config.gradients.communication == "asynchronous"
-        self.async_collection = config.collection.communication == "asynchronous"
-        self.per_turn = config.gradients.bootstrap_rounds
-        self.per_version = blueprint.per_version
-        # A worker without a collector makes gradients of zero samples, or asynchronously none at all.
-        self.collecting_workers = range(min(blueprint.gradient_workers, blueprint.collectors))
-        self.unfinished = list(self.collecting_workers)  # workers still in a round of the next behaviour version
+        self.schedule = blueprint.schedule()
         self.algorithm = blueprint.algorithm()
-        self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
-        self.saves = SaveSchedule(config, blueprint.barriers, self.clock)
+        self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
         self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
@@ -98,55 +92,60 @@ class LearnerActor(Actor):
         self._update_totals()
 
     async def run(self) -> None:
-        lines = self.gradients.lines
-        # A learner killed between commit and retire has left gradients that are already applied. Retire them first:
-        # claimed again, they would be applied twice.
-        for worker in lines.producers:
-            for sequence in lines.waiting(worker):
-                if sequence < self._optimizer_state()["applied"][worker]:
-                    lines.retire(await self.gradients.claim(worker, sequence))
+        await self._retire_applied()
         self._publish_behaviour([])  # the gradients just retired may have been the last of a round
         claimed: list[Slot] = []
         stop_reason = self._stop_reason()
         while stop_reason is None:
-            await (self._claim_any(claimed) if self.async_gradients else self._claim_all(claimed))
-            if len(claimed) == self.per_turn * (1 if self.async_gradients else len(lines.producers)):
-                # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
-                claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
-                self._turn(claimed)  # commits
-                for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
-                    lines.retire(slot)
-                claimed.clear()
-                self._check_finite()  # after the retire: an error leaves no slot claimed
-                # With synchronous gradients a run ends at the end of a round, so the last round is a whole one too.
-                ends_round = self.async_gradients or self.turn * self.per_turn % self.per_round == 0
-                stop_reason = self._stop_reason() if ends_round else None
-                await self._checkpoint()  # pins the blocks before the next turn can overwrite them
-                await self._evaluate()  # likewise
-                if ends_round:
-                    await self._offer_best()
-                await self._report(force=stop_reason is not None)
+            await self._claim(claimed)
+            if len(claimed) == self.schedule.gradients.turn_size:
+                self._apply(claimed)
+                stop_reason = self._stop_reason() if self.schedule.gradients.may_end(self.turn) else None
+                await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
             self._publish_behaviour(claimed)
         self._check_updates()
         self.end_run(stop_reason)
 
-    async def _claim_all(self, claimed: list[Slot]) -> None:
-        """Claim the next gradient of every worker."""
-        workers = self.gradients.producers
-        sequence = self.turn * self.per_turn + len(claimed) // len(workers)
-        claimed += [await self.gradients.claim(worker, sequence) for worker in workers]
+    async def _retire_applied(self) -> None:
+        """Retire the gradients that a learner killed between commit and retire has left.
 
-    async def _claim_any(self, claimed: list[Slot]) -> None:
-        """Claim the oldest gradient of any worker, and drop it if it is too old."""
-        slot = await self.gradients.claim()
-        lag = self.turn - int(slot.arrays["header"][VERSION])
-        if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
-            self.status.count("stale")
-            self.gradients.retire(slot, "stale")
-        else:
-            claimed.append(slot)
+        They are already applied. Claimed again, they would be applied twice.
+        """
+        lines = self.gradients.lines
+        for worker in lines.producers:
+            for sequence in lines.waiting(worker):
+                if sequence < self._optimizer_state()["applied"][worker]:
+                    lines.retire(await self.gradients.claim(worker, sequence))
+
+    async def _claim(self, claimed: list[Slot]) -> None:
+        """Claim the gradients that are next, and drop those that are too old."""
+        for wanted in self.schedule.gradients.claims(self.turn, len(claimed)):
+            slot = await self.gradients.claim(wanted.producer, wanted.sequence)
+            if wanted.max_lag is not None and self.turn - slot.arrays["header"][VERSION] > wanted.max_lag:
+                self.status.count("stale")
+                self.gradients.retire(slot, "stale")
+            else:
+                claimed.append(slot)
+
+    def _apply(self, claimed: list[Slot]) -> None:
+        """Make one turn of the claimed gradients, commit it and retire them."""
+        # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
+        claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
+        self._turn(claimed)  # commits
+        for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
+            self.gradients.retire(slot)
+        claimed.clear()
+        self._check_finite()  # after the retire: an error leaves no slot claimed
+
+    async def _hand_over(self, *, force: bool) -> None:
+        """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
+        await self._checkpoint()
+        await self._evaluate()
+        if self.schedule.gradients.may_end(self.turn):
+            await self._offer_best()
+        await self._report(force=force)
 
     def _turn(self, claimed: list[Slot]) -> None:
         """Make one turn of the claimed gradients and commit it."""
@@ -161,7 +160,7 @@ class LearnerActor(Actor):
             optimizer_state.read(self.turn),
             weights_out,
             optimizer_state_out,
-            [self._factor(lag) for lag in lags],
+            [self.schedule.gradients.factor(lag) for lag in lags],
         )
         after = self.learner.views(optimizer_state_out)
         for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
@@ -299,38 +298,21 @@ class LearnerActor(Actor):
             self.note("skipped", f"evaluation {self.turn} was skipped: the previous one is still running")
         self.evaluation_skipped = True
 
-    def _factor(self, lag: int) -> float:
-        """Return the factor that a gradient of this lag is multiplied by."""
-        gradients = self.config.gradients
-        stale = self.async_gradients and gradients.stale == "scale" and lag > gradients.max_lag
-        return 1.0 / (1.0 + lag) if stale else 1.0
-
     def _publish_behaviour(self, claimed: list[Slot]) -> None:
         """Publish the newest behaviour version that is due, if it is not published yet.
 
-        In deterministic modes collectors wait for a version by its number. It is due when every worker has finished the
-        round, whether its gradients were applied or dropped, so no collector waits forever. In asynchronous collection
-        a version is due after every `per_version` rollouts, including those of the `claimed` gradients.
+        `claimed`: the gradients that wait for the next turn. Their rollouts are consumed, too.
         """
-        board = self.behaviour.board
-        if not self.async_collection:
-            due = self._version_due(self.per_round * self.config.collection.broadcast_interval)
-        else:
+
+        def rollouts() -> int:
             pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in claimed)
-            due = (int(self._optimizer_state()["counters"][Count.rollouts]) + pending) // self.per_version
+            return int(self._optimizer_state()["counters"][Count.rollouts]) + pending
+
+        board = self.behaviour.board
+        due = self.schedule.collection.version_due(board.latest, self.gradients.lines.first_left, rollouts)
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
-
-    def _version_due(self, gradients: int) -> int:
-        """Return the newest behaviour version whose rounds all workers have finished, at `gradients` per version."""
-        lines, latest = self.gradients.lines, self.behaviour.board.latest
-        while self.unfinished and lines.first_left(self.unfinished[-1]) >= (latest + 1) * gradients:
-            self.unfinished.pop()  # a worker never goes back, so the next call need not look at it again
-        if self.unfinished:
-            return latest
-        self.unfinished = list(self.collecting_workers)
-        return min(lines.first_left(worker) for worker in self.collecting_workers) // gradients
 
     def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
         return self.learner.views(self.optimizer_state.board.read(self.turn))

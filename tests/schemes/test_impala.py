@@ -15,6 +15,7 @@ from hive.runtime import Slot, Topology
 from hive.schemes import impala
 from hive.storage import Rollout
 from hive.workers import Blueprint, GradientWorkerActor
+from hive.workers.schedule import Claim
 
 FREE = "asynchronous"
 
@@ -76,8 +77,8 @@ class Picky(GradientWorkerActor):
         super().__init__(blueprint, directory)
         self.seen = seen
 
-    async def _claim_fresh(self) -> Slot:
-        slot = await super()._claim_fresh()
+    async def _claim(self, wanted: Claim) -> Slot:
+        slot = await super()._claim(wanted)
         self.seen.append(self.behaviour.latest - Rollout(slot.arrays).version)
         return slot
 
