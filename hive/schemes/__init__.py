@@ -2,8 +2,9 @@
 
     topology = hive.schemes.build(config)
 
-`run.scheme` names one of the files here, or a user-defined function as "package.module:function". `run.topology` names
-a user-defined function that takes the config and returns a topology, either the scheme's with changes or a new one.
+`run.scheme` names a scheme of `hive.config.SCHEMES`, or a user-defined function as "package.module:function".
+`run.topology` names a user-defined function that takes the config and returns a topology, either the scheme's with
+changes or a new one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from hive.config import Config, load_config, load_reference
+from hive.config import SCHEMES, Config, load_config, load_reference
 from hive.errors import TopologyError
 from hive.records import RunDirectory
 from hive.runtime import Topology
@@ -34,20 +35,19 @@ def build(config: Config, directory: Path | None = None) -> Topology:
     cannot be loaded or does not return a topology.
     """
     directory = directory or _DIRECTORY.get()
-    module, _, function = config.run.scheme.partition(":")
-    if not function:
-        module, function = f"hive.schemes.{module.replace('-', '_')}", "topology"
+    name = config.run.scheme
+    module, _, function = (SCHEMES[name].topology if name in SCHEMES else name).partition(":")
     try:
         scheme = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise TopologyError(
-            f"the scheme `{config.run.scheme}` cannot be loaded: {error}",
+            f"the scheme `{name}` cannot be loaded: {error}",
             hint="expected the name of a scheme, or package.module:function on the Python path",
         ) from None
     topology = scheme(config, directory) if callable(scheme) else None
     if not isinstance(topology, Topology):
         raise TopologyError(
-            f"the scheme `{config.run.scheme}` did not return a hive.Topology",
+            f"the scheme `{name}` did not return a hive.Topology",
             hint="a scheme is a function of (config, directory) that returns one",
         )
     return topology
