@@ -19,20 +19,14 @@ from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
-from hive.networks import (
-    ActionDistribution,
-    FlatParameters,
-    NetworkWrapper,
-    Spaces,
-    StateLayout,
-    aligned_block,
-    buffers_that_training_changes,
-    build_network,
-    copy_arrays,
-    distribution_for,
-    network_parameters,
-    observed_elements,
-)
+from hive.networks.configured import copy_arrays, network_parameters
+from hive.networks.distributions import ActionDistribution, distribution_for
+from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.network import buffers_that_training_changes, build_network
+from hive.networks.normalization import observed_elements
+from hive.networks.spaces import Spaces
+from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES

@@ -40,8 +40,10 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
-from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
-from hive.networks.normalization import OBSERVATIONS, REWARDS
+from hive.networks.normalization import OBSERVATIONS, REWARDS, merge
+from hive.networks.optimizers import OptimizerSettings
+from hive.networks.shared_network import SharedNetwork, Version
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
