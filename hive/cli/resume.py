@@ -87,7 +87,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
 
 
 def _go_back_to(directory: RunDirectory, chosen: Checkpoint) -> None:
-    """Remove what was written after the checkpoint, because the resumed run will write it again."""
+    """Remove the files and lines written after the checkpoint, because the resumed run will write them again."""
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
             remove_folder(later.path)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,10 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, LearnerStep, deviation_of_returns, mean_return, mean_statistics
+from hive.workers.learner import Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
+from hive.workers.turn_metrics import StepRecord, TurnMetrics
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -64,8 +65,7 @@ class LearnerActor(Actor):
         self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
-        self.window: list[StepRecord] = []  # turns since the last Metrics
-        self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last Metrics
+        self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
@@ -75,9 +75,6 @@ class LearnerActor(Actor):
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
-        self.hook_metrics: dict[str, float] = {}  # metrics that the hook returned since the last Metrics
-        self.compression_errors: list[float] = []  # errors of the compressed gradients since the last Metrics
-        self.sent_bytes = 0  # size of one compressed gradient
 
     async def setup(self) -> None:
         """Publish the first version of every board, or continue from the last committed turn."""
@@ -175,7 +172,7 @@ class LearnerActor(Actor):
         optimizer_state.publish(self.turn)  # the commit: a learner killed before it leaves the state unchanged
         weights.notify()  # after the commit: a reader woken earlier would not find the version yet
         record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
-        self.window.append(record)
+        self.report.window.append(record)
         self._update_totals()
         if self.hook is not None and step.applied:
             self._call_hook(self.hook, record)
@@ -192,8 +189,8 @@ class LearnerActor(Actor):
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
         if not self.learner.codec.in_place:
             coded = [slot.arrays["coding"] for slot, header in zip(claimed, headers, strict=True) if header[SAMPLES]]
-            self.compression_errors += [float(coding[ERROR]) for coding in coded]
-            self.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
+            self.report.compression_errors += [float(coding[ERROR]) for coding in coded]
+            self.report.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
         parts = [
             (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
         ]
@@ -216,16 +213,15 @@ class LearnerActor(Actor):
         for array in weights.values():
             array.flags.writeable = False
         counts = int(totals["updates"]), int(totals["env_steps"]), totals["mean_return_100"]
-        self.hook_metrics.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
+        self.report.of_hook.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
 
     def _check_finite(self) -> None:
         """Raise NotFinite at the first turn that is not finite, or after MOST_SKIPPED in a row, as configured."""
         stops = self.config.supervision.non_finite == "stop"
         if self.skipped >= (1 if stops else MOST_SKIPPED):
-            cause = self.window[-1].step.cause
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
-                f"the {cause} of turn {self.turn} was not finite ({why})",
+                f"the {self.last_cause} of turn {self.turn} was not finite ({why})",
                 hint=NOT_FINITE_HINT,
             )
 
@@ -352,58 +348,16 @@ class LearnerActor(Actor):
 
         Nothing that affects training reads this clock.
         """
-        totals = self.totals
-        since = totals["train_s"] - self.reported_s
-        if not force and since < self.config.record.every_s:
+        totals, report = self.totals, self.report
+        if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
-        window = [record for record in self.window if record.counts]
-        if not window:
-            return
-        values = {
-            "return/mean_100": totals["mean_return_100"],
-            "return/deviation_100": deviation_of_returns(self._optimizer_state()["returns"], int(totals["episodes"])),
-            "episodes": totals["episodes"],
-            "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
-            "learner/learning_rate": window[-1].step.learning_rate,
-            **lag_values("gradient", [record.gradient_lag for record in window]),
-            **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
-            "learner/skipped": totals["skipped"],
-            "rate/env_steps_per_s": (totals["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(record.step.applied for record in window) / since if since > 0 else 0.0,
-        }
-        means = finite_means([record.statistics for record in window])
-        values |= {f"learner/{name}": mean for name, mean in zip(self.algorithm.statistics, means, strict=False)}
-        if self.compression_errors:
-            values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
-            values["gradients/compression_error"] = float(np.mean(self.compression_errors))
-            self.compression_errors.clear()
-        values |= self.hook_metrics
-        self.hook_metrics = {}
-        self.window.clear()
-        self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
-        await self.metrics.send(Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values))
+        if values := report.take(totals, self._optimizer_state()["returns"]):
+            await self.metrics.send(
+                Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
+            )
 
     async def teardown(self) -> None:
         await self._report(force=True)
-
-
-class StepRecord(NamedTuple):
-    """One turn and the quantities that metrics report of it."""
-
-    step: LearnerStep
-    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient, averaged only if reported
-    gradient_lag: int  # largest lag of a gradient with samples, in turns
-    policy_lag: int | None  # largest lag of the rollouts that this turn was the first to use, in behaviour versions
-
-    @property
-    def counts(self) -> bool:
-        """Whether the turn is part of the means: not so if its gradients had zero samples or carried only moments."""
-        return self.step.applied or bool(self.step.cause)
-
-    @property
-    def statistics(self) -> NDArray[np.float64]:
-        """float64 [statistics of the algorithm]: means over the samples of the turn."""
-        return mean_statistics(self.parts)
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
@@ -416,24 +370,3 @@ def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
         return f"its {step.cause} is not finite, though every gradient is"
     slot = claimed[step.bad]
     return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
-
-
-def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Return the mean of each column over its finite values; NaN for a column without any.
-
-    Statistics of skipped turns may be NaN, and a statistic may be undefined for some turns.
-    """
-    columns = np.stack(rows, axis=1)
-    return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
-
-
-LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags
-
-
-def lag_values(name: str, lags: list[int]) -> dict[str, float]:
-    """Return a histogram of lags as metrics: the shares lag/policy_0 ... lag/policy_8, their mean and maximum."""
-    if not lags:
-        return {}
-    counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
-    shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
-    return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

@@ -214,7 +214,7 @@ class TurnsInOrder(GradientSchedule):
         return 1.0
 
     def may_end(self, turn: int) -> bool:
-        return self.barriers.ends_round(turn)  # so the last round is a whole one too
+        return self.barriers.ends_round(turn)  # a run ends with a whole round
 
 
 class GradientsAsReady(GradientSchedule):

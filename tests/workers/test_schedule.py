@@ -212,7 +212,7 @@ def unread(*_: int) -> int:
 
 def test_a_version_is_due_when_every_worker_with_collectors_has_finished_its_rounds() -> None:
     collection = schedule_of(collectors=2, workers=3, per_round=2, collection__broadcast_interval=2).collection
-    done = {0: 0, 1: 0}  # of worker 2 nothing is read: it has no collector
+    done = {0: 0, 1: 0}  # worker 2 has no collector, so its count is not read
 
     def due(latest: int, *finished: int) -> int:
         done.update(enumerate(finished))
