@@ -108,7 +108,7 @@ class Stepper(hive.Actor):
 
 def topology(config: hive.Config) -> hive.Topology:
     t = hive.schemes.build(config)
-    player = t.add(Player, blueprint=t["collectors"].parameters["blueprint"])
+    player = t.add(Player, blueprint=hive.schemes.blueprint_of(t))
     t.connect(t["learner"].behaviour, player.behaviour)
     t.replace("collectors", Stepper, player=player.handle())
     return t

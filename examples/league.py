@@ -99,7 +99,7 @@ class Player(CollectorActor):
 
 def topology(config: hive.Config) -> hive.Topology:
     t = hive.schemes.build(config)
-    league = t.add(League, blueprint=t["collectors"].parameters["blueprint"])
+    league = t.add(League, blueprint=hive.schemes.blueprint_of(t))
     t.replace("collectors", Player)
     t.connect(t["learner"].metrics, league.metrics)
     t.connect(t["learner"].behaviour, league.behaviour)

@@ -382,6 +382,20 @@ def test_the_built_in_schemes_use_public_names_only() -> None:
     assert not report(violation for path in (HIVE / "schemes").glob("*.py") for violation in private_uses(path))
 
 
+# --- what packages export
+
+
+def test_production_code_imports_networks_from_their_modules() -> None:
+    """hive.networks exports only what users write with, see tests/networks/test_exports.py."""
+    assert not report(
+        (path, node.lineno, "imports from hive.networks instead of the module that defines the name")
+        for path in MODULES
+        if package_of(name_of(path)) != "networks"
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom) and node.module == "hive.networks"
+    )
+
+
 # --- tests
 
 

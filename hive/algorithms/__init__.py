@@ -22,7 +22,7 @@ from hive.config import (
     load_reference,
 )
 from hive.errors import TopologyError
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 
 __all__ = [
     "A2C",

@@ -23,7 +23,7 @@ from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
 from hive.losses import VALUE_FIT, A2CLoss, Floats
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["A2C"]

@@ -29,7 +29,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from hive.approximation import GradientReceiver, TargetNetwork
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["Algorithm", "AnyOptimizer", "Gradients", "Moments"]

@@ -25,7 +25,7 @@ from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import IMPALAConfig
 from hive.losses import VALUE_FIT, Floats, VTraceLoss
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["IMPALA"]

@@ -23,19 +23,13 @@ from numpy.typing import NDArray
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import NetworkError, RecordError
-from hive.networks import (
-    HEADS,
-    ActionDistribution,
-    Categorical,
-    EpsilonGreedy,
-    FlatParameters,
-    NetworkWrapper,
-    Spaces,
-    aligned_block,
-    copy_arrays,
-    distribution_for,
-    network_parameters,
-)
+from hive.networks.configured import copy_arrays, network_parameters
+from hive.networks.distributions import ActionDistribution, Categorical, distribution_for
+from hive.networks.exploration import EpsilonGreedy
+from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.head_kinds import HEADS
+from hive.networks.spaces import Spaces
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import checkpoint_at
 
 __all__ = ["Policy", "describe_policy", "load"]

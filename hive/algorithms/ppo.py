@@ -31,7 +31,7 @@ from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
 from hive.losses import VALUE_FIT, PPOLoss, acted_rows, value_fit
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["PPO"]

@@ -27,7 +27,7 @@ from hive.algorithms.q_learning import QLearning
 from hive.algorithms.rows import flat, input_rows, minibatches, sizes
 from hive.config import PQNConfig
 from hive.losses import QLoss, acted_rows
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
 __all__ = ["PQN"]

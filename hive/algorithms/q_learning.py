@@ -14,7 +14,8 @@ from hive.algorithms.algorithm import AnyOptimizer
 from hive.approximation import QNetwork, SingleOutput, TargetNetwork
 from hive.config import QLearningConfig
 from hive.errors import TopologyError
-from hive.networks import ActionDistribution, Categorical, EpsilonGreedy
+from hive.networks.distributions import ActionDistribution, Categorical
+from hive.networks.exploration import EpsilonGreedy
 
 __all__ = ["QLearning"]
 

@@ -20,6 +20,7 @@ result is one gradient too, and `samples` is required.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -61,21 +62,22 @@ def jointly(
             receiver.reinforce([], 0, ())
         return approximations
     if receiver is None:
-        for approximation in approximations:
-            approximation.refuse_untrainable()
-    made: list[tuple[Approximation, Tensor, Part]] = []
+        _refuse_untrainable(approximations)
+    values: defaultdict[Approximation, list[Tensor]] = defaultdict(list)
+    passes: list[Part] = []
     reported: list[float] = []
     for approximation, loss in parts:
         value = approximation.value_of(loss)
-        made.append((approximation, value, approximation.part_of(value, groups[approximation])))
+        values[approximation].append(value)
+        passes.append(approximation.part_of(value, groups[approximation]))
         reported += approximation.statistics
     if receiver is not None:
-        receiver.reinforce([part for *_, part in made], samples, statistics or reported)
+        receiver.reinforce(passes, samples, statistics or reported)
         return approximations
-    for *_, part in made:
+    for part in passes:
         torch.autograd.backward(part.loss, inputs=list(part.parameters or ()))
     for approximation in approximations:
-        approximation.finish_backward(*[value for owner, value, _ in made if owner is approximation])
+        approximation.finish_backward(*values[approximation])
     return approximations
 
 
@@ -115,10 +117,10 @@ def accumulate_jointly(losses: Losses, features: Sequence[Approximation] = (), w
     """
     _refuse_unpaired(losses, features)
     refuse_weight(weight)
-    for approximation in (*_heads(losses), *features):
-        approximation.refuse_untrainable()
+    everyone = (*_heads(losses), *features)
+    _refuse_untrainable(everyone)
     torch.autograd.backward(_total(losses))
-    for approximation in (*_heads(losses), *features):
+    for approximation in everyone:
         approximation.count_backward(weight)
 
 
@@ -142,8 +144,7 @@ def reinforce_jointly(
         receiver.reinforce([Part(_total(losses), inputs)] if samples != 0 else [], samples, statistics)
     if receiver is not None or samples == 0:
         return everyone
-    for approximation in everyone:
-        approximation.refuse_untrainable()
+    _refuse_untrainable(everyone)
     torch.autograd.backward(_total(losses))
     for approximation in features:
         approximation.pass_on()
@@ -152,6 +153,12 @@ def reinforce_jointly(
     for approximation in features:
         approximation.finish_backward()
     return everyone
+
+
+def _refuse_untrainable(approximations: Iterable[Approximation]) -> None:
+    """Raises NetworkError if one of them has no optimizer: before the backward pass, so that no gradients are left."""
+    for approximation in approximations:
+        approximation.refuse_untrainable()
 
 
 def _total(losses: Losses) -> Tensor:

@@ -107,24 +107,28 @@ def _tensor_in(tensor: Tensor, path: str, arrays: Arrays) -> JSON:
 def _decoded(node: Any, arrays: Mapping[str, npt.NDArray[Any]], depth: int) -> Any:
     if depth < 0:
         raise RecordError(f"the record nests deeper than {MAX_DEPTH} levels")
-    if node is None or isinstance(node, bool | int | float | str):
-        return node
-    if isinstance(node, list):
-        return [_decoded(item, arrays, depth - 1) for item in node]
-    if isinstance(node, dict) and "tensor" in node:
-        return _tensor_of(node, arrays)
-    if isinstance(node, dict) and len(node) == 1:
-        kind, items = next(iter(node.items()))
-        if isinstance(items, list) and kind == "tuple":
+    match node:
+        case None | bool() | int() | float() | str():
+            return node
+        case list():
+            return [_decoded(item, arrays, depth - 1) for item in node]
+        case {"tensor": _}:
+            return _tensor_of(node, arrays)
+        case {"tuple": list(items), **rest} if not rest:
             return tuple(_decoded(item, arrays, depth - 1) for item in items)
-        if isinstance(items, list) and kind in ("dict", "counter") and all(map(_is_entry, items)):
-            found = {key: _decoded(item, arrays, depth - 1) for key, item in items}
-            return Counter(found) if kind == "counter" else found
+        case {"dict": list(items), **rest} if not rest and all(map(_is_entry, items)):
+            return {key: _decoded(item, arrays, depth - 1) for key, item in items}
+        case {"counter": list(items), **rest} if not rest and all(map(_is_entry, items)):
+            return Counter({key: _decoded(item, arrays, depth - 1) for key, item in items})
     raise RecordError(f"the record contains {str(node)[:40]!r}, which is not the form of a state")
 
 
 def _is_entry(item: Any) -> bool:
     return isinstance(item, list) and len(item) == 2 and isinstance(item[0], bool | int | float | str)
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**63 for size in shape)
 
 
 def _tensor_of(node: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Tensor:
@@ -134,14 +138,13 @@ def _tensor_of(node: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) 
     values = torch.from_numpy(arrays[name])
     if dtype is None:
         return values
-    sizes_are_whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**63 for size in shape)
     is_bytes = values.dtype == torch.uint8 and values.dim() == 1
-    if not isinstance(dtype, str) or dtype not in AS_BYTES or not sizes_are_whole or not is_bytes:
+    if not (isinstance(dtype, str) and dtype in AS_BYTES and _is_shape(shape) and is_bytes):
         raise RecordError(f"`{name}` is written as {str(dtype)[:40]!r} {str(shape)[:40]}, which is not a valid tensor")
     try:
         # Any byte but 0 is true, and torch cannot view an empty tensor as a wider dtype.
         wide = dtype != "bool" and len(values) > 0
         typed = values.view(AS_BYTES[dtype]) if wide else (values != 0).to(AS_BYTES[dtype])
-        return typed.reshape(torch.Size(shape or ()))
+        return typed.reshape(torch.Size(shape))  # type: ignore[arg-type]  # checked above
     except RuntimeError as error:
         raise RecordError(f"`{name}` does not hold {dtype} {shape}") from error

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.cli.select_run import chosen_run
 from hive.errors import HiveError, PlatformError
@@ -40,6 +40,9 @@ from hive.records.documents import json_text
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.run.folders import live_owners, socket_root
+
+if TYPE_CHECKING:
+    from hive.monitor.snapshot import Snapshot
 
 __all__ = ["Finding", "add_doctor", "machine_findings", "run_findings"]
 
@@ -297,12 +300,21 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
         return
     if snapshot.supervisor:
         yield Finding(BAD, "supervisor", snapshot.supervisor, f"kill -CONT {facts.pid}")
+    for check in LIVE:
+        yield from check(directory, snapshot)
+
+
+def _progress(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
     done = f"{snapshot.env_steps:,} of {snapshot.goal_steps:,} steps"
-    hint = f"hive resume {directory.name}" if snapshot.state == "paused" else ""
-    yield Finding(WARN if snapshot.state == "paused" else OK, "state", f"{snapshot.state}, {done}", hint)
+    paused = snapshot.state == "paused"
+    hint = f"hive resume {directory.name}" if paused else ""
+    yield Finding(WARN if paused else OK, "state", f"{snapshot.state}, {done}", hint)
     yield from _warned(snapshot.warnings)
     if snapshot.bound_by and snapshot.state == "running":
         yield Finding(OK, "bound by", snapshot.bound_by)
+
+
+def _actors_at_work(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
     for row in snapshot.actors:
         if row.state != "running":
             yield Finding(WARN, row.name, f"is {row.state}", f"hive history {directory.name} {row.name}")
@@ -312,11 +324,22 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
         if row.restarts:
             words = f": {row.last_words}" if row.last_words else ""
             yield Finding(WARN, row.name, f"was restarted {row.restarts} times{words}", "hive logs")
+
+
+def _dropped(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
     for name, channel in snapshot.channels.items():
         if lost := sum(channel.dropped.values()):
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in channel.dropped.items() if n)
             yield Finding(WARN, name, f"{lost:,} of {channel.produced:,} messages were dropped: {reasons}")
+
+
+def _disk(directory: RunDirectory, snapshot: Snapshot) -> Iterator[Finding]:
     free = shutil.disk_usage(directory.path).free / 2**30
     if free < DISK_GIB:
         hint = "free some space: checkpoints cannot be written to a full disk"
         yield Finding(WARN, "disk", f"{free:.1f} GiB free", hint)
+
+
+LIVE: tuple[Callable[[RunDirectory, Snapshot], Iterator[Finding]], ...] = (
+    *(_progress, _actors_at_work, _dropped, _disk),
+)

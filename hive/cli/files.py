@@ -22,15 +22,24 @@ DEFAULT_SCHEME = "ppo"  # the safest first choice for an environment without tun
 def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
-        description="Write a short config for an environment: tuned settings if hive has some, with their source, "
+        description="Write a short config for an environment: tuned settings if hive has some, with their source,\n"
         "otherwise settings chosen by its observations and actions. Each key has a comment with the reason.",
-        epilog="example: hive init CartPole-v1 -o cartpole.toml",
+        epilog="\n".join(
+            [
+                "schemes:",
+                *(f"  {name:8} {scheme.text}" for name, scheme in SCHEMES.items()),
+                "",
+                "example: hive init CartPole-v1 -o cartpole.toml",
+            ]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     init.add_argument("env", nargs="?", help="a Gymnasium environment id, or package.module:Class")
     init.add_argument(
         "--scheme",
         metavar="NAME",
-        help=f"{', '.join(SCHEMES)} or package.module:function (default: the best one that has tuned settings, or ppo)",
+        help="a scheme of the list below, or package.module:function (default: the best one that has tuned settings, "
+        "or ppo)",
     )
     init.add_argument(
         "-o",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hive.config import Config
+from hive.errors import TopologyError
 from hive.runtime import Topology
 
 if TYPE_CHECKING:  # imports torch
@@ -49,10 +50,11 @@ class Lag:
 
 def lags_of(topology: Topology) -> list[Lag] | None:
     """Return the lags of the built-in trainer, [] if all use the newest weights; None for other topologies."""
-    from hive.workers import Blueprint  # imports torch, without which the command line loads
+    from hive.schemes import blueprint_of  # imports torch, without which the command line loads
 
-    blueprint = topology["learner"].parameters.get("blueprint") if "learner" in topology else None
-    if not isinstance(blueprint, Blueprint):
+    try:
+        blueprint = blueprint_of(topology)
+    except TopologyError:
         return None
     return [lag for lag in (_rollout_lag(blueprint), _gradient_lag(blueprint)) if lag.age]
 

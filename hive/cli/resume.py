@@ -76,11 +76,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     if changes:
         write_bytes(directory.resolved_file, render(after).encode())
     unharmed = _is_undisturbed(directory, chosen)
-    for later in list_checkpoints(directory.checkpoints):
-        if later.update > chosen.update:
-            remove_folder(later.path)  # the resumed run will write other checkpoints at these updates
-    _keep_lines(directory.metrics_file, chosen)
-    _keep_lines(directory.evaluations_file, chosen)
+    _go_back_to(directory, chosen)
     same = chosen.scheduled and unharmed and not breaking
     write_json(directory.resume_file, {"update": chosen.update, "exact": same})
     where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
@@ -88,6 +84,15 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     for key, change in changes.items():
         print(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""), file=sys.stderr)
     return directory
+
+
+def _go_back_to(directory: RunDirectory, chosen: Checkpoint) -> None:
+    """Remove the files and lines written after the checkpoint, because the resumed run will write them again."""
+    for later in list_checkpoints(directory.checkpoints):
+        if later.update > chosen.update:
+            remove_folder(later.path)
+    _keep_lines(directory.metrics_file, chosen)
+    _keep_lines(directory.evaluations_file, chosen)
 
 
 def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ from hive.config.schema import (
     RunConfig,
     SupervisionConfig,
 )
-from hive.config.schemes import SCHEMES
+from hive.config.schemes import SCHEMES, Scheme
 from hive.config.template import Setting, reasoned, template
 from hive.config.tuned import TUNED, Tuned, tuned
 from hive.config.values import shown
@@ -74,6 +74,7 @@ __all__ = [
     "QLearningConfig",
     "RecordConfig",
     "RunConfig",
+    "Scheme",
     "Setting",
     "SupervisionConfig",
     "TargetConfig",

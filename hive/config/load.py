@@ -120,7 +120,8 @@ class _Loader:
 
     def build(self) -> Config:
         """Return the config; it is only valid if `problems` is empty afterwards."""
-        self.defaults.update(SCHEMES.get(self._choice("run.scheme"), {}))
+        if scheme := SCHEMES.get(self._choice("run.scheme")):
+            self.defaults.update(scheme.defaults)
         sections = {**SECTIONS, "algorithm": self._algorithm(self._choice("algorithm.name"))}
         tables = {section: table(**self._table(section, table)) for section, table in sections.items()}
         for section, name, source in self.named:
@@ -159,7 +160,7 @@ class _Loader:
                 self.origins[full] = given.source.origin((section, name))
                 continue
             scheme = self._choice("run.scheme")
-            is_scheme = full in SCHEMES.get(scheme, {})
+            is_scheme = scheme in SCHEMES and full in SCHEMES[scheme].defaults
             self.origins[full] = f"scheme {scheme}" if is_scheme else "default"
             values[name] = self.defaults.get(full, key.default)
             if values[name] is REQUIRED and key.limits.resolve is not None:

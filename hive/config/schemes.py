@@ -1,75 +1,119 @@
-"""The defaults that each named scheme sets.
+"""The named schemes: what each is, the defaults that it sets, and the function that builds its topology.
 
-A value in the file or in `--set` overrides the scheme's default, which overrides the default of the key. `hive.schemes`
-builds the topologies of the schemes. A custom scheme (`package.module:function`) changes no default.
+A value in the file or in `--set` overrides the scheme's default, which overrides the default of the key. A custom
+scheme (`package.module:function`) changes no default. All named schemes build the same topology, whose config differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SCHEMES"]
+__all__ = ["SCHEMES", "Scheme"]
 
-SCHEMES: Mapping[str, Mapping[str, Any]] = {
-    "a2c": {},
-    "a3c": {
-        "collection.workers": 0,
-        "collection.ownership": "gradient_worker",
-        "collection.communication": "asynchronous",
-        "collection.slots": 2,
-        "gradients.workers": 2,
-        "gradients.communication": "asynchronous",
-    },
-    "ppo": {
-        "gradients.communication": "synchronous",
-        "algorithm.name": "ppo",
-    },
-    "dd-ppo": {
-        "collection.workers": 0,
-        "collection.ownership": "gradient_worker",
-        "collection.communication": "synchronous",
-        "collection.fraction_workers": 0.6,
-        "collection.fraction_samples": 0.25,
-        "gradients.workers": 3,
-        "gradients.communication": "synchronous",
-        "gradients.decentralised": True,
-        "algorithm.name": "ppo",
-    },
-    "impala": {
-        "collection.communication": "asynchronous",
-        "gradients.communication": "asynchronous",
-        "algorithm.name": "impala",
-    },
-    "nstep-q": {
-        "collection.envs": 8,
-        "collection.rollout": 16,
-        "gradients.communication": "synchronous",
-        "algorithm.name": "nstep-q",
-        "network.activation": "relu",
-        "network.layer_norm": True,
-    },
-    "pqn": {
-        "collection.envs": 8,
-        "collection.rollout": 32,
-        "gradients.communication": "synchronous",
-        "algorithm.name": "pqn",
-        "network.activation": "relu",
-        "network.layer_norm": True,
-    },
-    "rapid": {
-        "collection.workers": 4,
-        "collection.ownership": "gradient_worker",
-        "collection.communication": "asynchronous",
-        "gradients.workers": 2,
-        "gradients.communication": "synchronous",
-        "algorithm.name": "ppo",
-    },
-    "single": {
-        "collection.workers": 0,
-        "collection.communication": "synchronous",
-        "gradients.workers": 0,
-        "gradients.communication": "synchronous",
-    },
+
+@dataclass(frozen=True)
+class Scheme:
+    """A named scheme.
+
+    text: one line for users, with the source. defaults: full name of a key -> its default in this scheme. topology:
+    "package.module:function", a function of (config, directory), as users name their own schemes.
+    """
+
+    text: str
+    defaults: Mapping[str, Any]
+    topology: str = "hive.schemes.trainer:trainer"
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "a2c": Scheme(
+        "A2C: parallel collectors and one synchronous gradient per round (Mnih et al. 2016)",
+        {},
+    ),
+    "a3c": Scheme(
+        "A3C: workers collect for themselves; gradients are applied as they arrive (Mnih et al. 2016)",
+        {
+            "collection.workers": 0,
+            "collection.ownership": "gradient_worker",
+            "collection.communication": "asynchronous",
+            "collection.slots": 2,
+            "gradients.workers": 2,
+            "gradients.communication": "asynchronous",
+        },
+    ),
+    "ppo": Scheme(
+        "PPO: a clipped loss and several epochs of minibatches per round (Schulman et al. 2017)",
+        {
+            "gradients.communication": "synchronous",
+            "algorithm.name": "ppo",
+        },
+    ),
+    # As in the paper: when 60 % of the collectors have finished a rollout, the others end theirs as soon as they have
+    # 25 % of it.
+    "dd-ppo": Scheme(
+        "DD-PPO: workers collect for themselves and apply all gradients, without stragglers (Wijmans et al. 2020)",
+        {
+            "collection.workers": 0,
+            "collection.ownership": "gradient_worker",
+            "collection.communication": "synchronous",
+            "collection.fraction_workers": 0.6,
+            "collection.fraction_samples": 0.25,
+            "gradients.workers": 3,
+            "gradients.communication": "synchronous",
+            "gradients.decentralised": True,
+            "algorithm.name": "ppo",
+        },
+    ),
+    "impala": Scheme(
+        "IMPALA: asynchronous collectors and gradients, corrected by V-trace (Espeholt et al. 2018)",
+        {
+            "collection.communication": "asynchronous",
+            "gradients.communication": "asynchronous",
+            "algorithm.name": "impala",
+        },
+    ),
+    "nstep-q": Scheme(
+        "n-step Q-learning with a target network (Mnih et al. 2016)",
+        {
+            "collection.envs": 8,
+            "collection.rollout": 16,
+            "gradients.communication": "synchronous",
+            "algorithm.name": "nstep-q",
+            "network.activation": "relu",
+            "network.layer_norm": True,
+        },
+    ),
+    "pqn": Scheme(
+        "PQN: Q(lambda) with LayerNorm, without a target network and a replay buffer (Gallici et al. 2025)",
+        {
+            "collection.envs": 8,
+            "collection.rollout": 32,
+            "gradients.communication": "synchronous",
+            "algorithm.name": "pqn",
+            "network.activation": "relu",
+            "network.layer_norm": True,
+        },
+    ),
+    "rapid": Scheme(
+        "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",
+        {
+            "collection.workers": 4,
+            "collection.ownership": "gradient_worker",
+            "collection.communication": "asynchronous",
+            "gradients.workers": 2,
+            "gradients.communication": "synchronous",
+            "algorithm.name": "ppo",
+        },
+    ),
+    "single": Scheme(
+        "A2C, or any other algorithm, in one training process",
+        {
+            "collection.workers": 0,
+            "collection.communication": "synchronous",
+            "gradients.workers": 0,
+            "gradients.communication": "synchronous",
+        },
+    ),
 }
-"""Name of a scheme -> full name of a key -> its default in this scheme."""
+"""Name of a scheme -> the scheme."""

@@ -24,7 +24,7 @@ def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
     settings = []
     if scheme == "ppo":
         settings += _image_rounds() if _is_image(spec) else _vector_rounds()
-    algorithm = ALGORITHMS[SCHEMES[scheme].get("algorithm.name", "a2c")]
+    algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
     if isinstance(spec.action, Box) and issubclass(algorithm, ActorCriticConfig):
         reason = "the deviation of continuous actions explores without it"
         settings.append(Setting("algorithm.entropy_weight", 0.0, reason))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from hive.algorithms import update_parameter
 from hive.config import Config
 from hive.errors import TopologyError
-from hive.networks import aligned_block
+from hive.networks.flat import aligned_block
 from hive.runtime import Actor, Board, Publication, Slot, SlotInlet, Slots, Topology
 from hive.runtime.run.inline_run import InlineRun
 from hive.storage import Rollout

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from hive.losses.loss import Floats, LossValue, acted_rows, value_fit, weighted_mean
-from hive.networks import ActionDistribution
+from hive.networks.distributions import ActionDistribution
 
 __all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
 

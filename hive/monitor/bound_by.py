@@ -64,8 +64,7 @@ def bound_by(snapshot: Snapshot) -> str:
         return NOTHING_YET
     if snapshot.state != "running":
         return f"nothing, the run {_ended(snapshot.state)}"
-    groups = {name: [row for row in rows if row.state != "finished"] for name, rows in snapshot.groups.items()}
-    groups = {name: rows for name, rows in groups.items() if rows}
+    groups = _unfinished(snapshot)
     if snapshot.window_s < LEAST_S or not groups:
         return NOTHING_YET
     reached = _reached(snapshot, groups, _start(snapshot, groups))
@@ -79,6 +78,12 @@ def bound_by(snapshot: Snapshot) -> str:
     if first.own < HALF:
         return _alternating(snapshot, groups, reached) or NOTHING_YET
     return _at_work(snapshot, name, rows, first)
+
+
+def _unfinished(snapshot: Snapshot) -> dict[str, list[ActorRow]]:
+    """Return the actors of each group that have not finished, without groups that have."""
+    groups = {name: [row for row in rows if row.state != "finished"] for name, rows in snapshot.groups.items()}
+    return {name: rows for name, rows in groups.items() if rows}
 
 
 def _ended(state: str) -> str:

@@ -22,6 +22,7 @@ from hive.monitor.drawing import (
     TITLE,
     WARN,
     Line,
+    Span,
     amount,
     bar,
     beside,
@@ -189,27 +190,30 @@ def _topology(snapshot: Snapshot, width: int) -> list[Line]:
 
 def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
     """Draw ` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%` and a cell for each actor."""
-    alive = [row for row in rows if row.state in ("running", "draining")]
     name = f"{clean(group)} ×{len(rows)}" if len(rows) > 1 else clean(group)
     line: Line = [(f" {name:<{NAME}}", BOLD)]
     busy = _mean([row.busy for row in rows])
-    if busy is not None:
-        line += [(f" {bar(busy, BAR)}", GOOD), (f" {share(busy):>4}", BOLD)]
-        line.append((f"  in {share(_mean([r.wait_in for r in rows])):>4}", PLAIN))
-        line.append((f"  out {share(_mean([r.wait_out for r in rows])):>4} ", PLAIN))
-    missing = [row for row in rows if row not in alive and row.state != "finished"]
-    if missing and busy is not None:
-        states = ", ".join(f"{row.name} {row.state}" for row in missing[:2])
-        line.append((f" {states}{f' and {len(missing) - 2} more' if len(missing) > 2 else ''}", BAD))
-    elif busy is None:
-        line.append((f" {', '.join(dict.fromkeys(row.state for row in rows))}", DIM))
-    else:
-        phases = _phases(rows)
-        line.append((f" {' '.join(f'{name} {share(part)}' for name, part in phases)}", DIM))
-    room = width - width_of(line) - 2
-    if 1 < len(rows) <= room and busy is not None:
+    if busy is None:
+        return [*line, (f" {', '.join(dict.fromkeys(row.state for row in rows))}", DIM)]
+    line += [
+        (f" {bar(busy, BAR)}", GOOD),
+        (f" {share(busy):>4}", BOLD),
+        (f"  in {share(_mean([r.wait_in for r in rows])):>4}", PLAIN),
+        (f"  out {share(_mean([r.wait_out for r in rows])):>4} ", PLAIN),
+        _missing(rows) or (f" {' '.join(f'{name} {share(part)}' for name, part in _phases(rows))}", DIM),
+    ]
+    if 1 < len(rows) <= width - width_of(line) - 2:
         line.append((f"  {''.join(level(row.busy) for row in rows)}", SECOND))
     return line
+
+
+def _missing(rows: Sequence[ActorRow]) -> Span | None:
+    """Return the names and states of actors that should run and do not, at most two; None if there are none."""
+    missing = [row for row in rows if row.state not in ("running", "draining", "finished")]
+    if not missing:
+        return None
+    more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+    return f" {', '.join(f'{row.name} {row.state}' for row in missing[:2])}{more}", BAD
 
 
 def _phases(rows: Sequence[ActorRow]) -> list[tuple[str, float]]:

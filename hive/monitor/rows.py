@@ -107,14 +107,12 @@ class BoardRow:
     rate: float | None = None
 
 
-def actor_row(
-    actor: Mapping[str, Any], history: History | None, process: ProcessFacts | None, last_words: str
-) -> ActorRow:
+def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts | None, last_words: str) -> ActorRow:
     """Make the row of one actor from its entry in the supervisor's document.
 
-    history: gives shares of the last seconds and the rate; None: shares since the incarnation started, no rate.
+    history: gives shares of the last seconds and the rate; if empty: shares since the incarnation started, no rate.
     """
-    spent = history.spent(actor["name"]) if history else None
+    spent = history.spent(actor["name"])
     counted, rate = _rate(actor, history)
     state = actor["state"]
     if process is not None and process.state == STOPPED and state == "running":
@@ -159,12 +157,12 @@ def _shares(actor: Mapping[str, Any], spent: Spent | None) -> dict[str, Any]:
     return shares | {"phases": {name: s / total for name, s in spent.items()}}
 
 
-def _rate(actor: Mapping[str, Any], history: History | None) -> tuple[str, float | None]:
+def _rate(actor: Mapping[str, Any], history: History) -> tuple[str, float | None]:
     """Return (name, rate per second) of the actor's first counter of its own, else of its first channel's messages."""
     own = [name for name in actor["counters"] if ":" not in name]
     sent = list(actor.get("sent", {}))
     counted = next(iter([*own, *sent]), "")
-    return counted, history.actor_rate(actor["name"], counted) if history and counted else None
+    return counted, history.actor_rate(actor["name"], counted) if counted else None
 
 
 def helper_row(name: str, pid: int, state: str, process: ProcessFacts | None) -> ActorRow:

@@ -106,15 +106,13 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
 
     Raises KeyError where the document lacks a part.
     """
-    extras = extras or Extras()
+    history, extras = history or History(), extras or Extras()
     reports = _exit_reports(extras.events)
     rows = tuple(
         actor_row(actor, history, extras.processes.get(actor["pid"]), reports.get(actor["name"], ""))
         for actor in status["actors"]
     )
-    results: Mapping[str, float] = next(
-        (actor["counters"] for actor in status["actors"] if actor["name"] == status.get("results_actor")), {}
-    )
+    results = _results(status)
     mean_return = results.get("mean_return_100", math.nan)
     edges = status.get("edges", {})
     snapshot = Snapshot(
@@ -133,17 +131,15 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         t=extras.t,
         pid=status.get("pid", 0),
         started=status.get("started", 0.0),
-        steps_per_s=history.rate("env_steps") if history else None,
-        rates=history.rates() if history else {},
-        window_s=history.window_s if history else 0.0,
+        steps_per_s=history.rate("env_steps"),
+        rates=history.rates() if history.documents else {},
+        window_s=history.window_s,
         cores=extras.cores,
         cores_busy=extras.cores_busy,
         results_actor=status.get("results_actor", ""),
         helpers=tuple(_helpers(status, extras.processes)),
         boards={
-            name: BoardRow(
-                edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name) if history else None
-            )
+            name: BoardRow(edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name))
             for name, edge in edges.items()
             if edge["carrier"] == "board"
         },
@@ -154,9 +150,13 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
 
 
-def _channel(
-    name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History | None
-) -> ChannelRow:
+def _results(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the counters of the actor whose results are the run's; none if no actor is marked so."""
+    name = status.get("results_actor")
+    return next((actor["counters"] for actor in status["actors"] if actor["name"] == name), {})
+
+
+def _channel(name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History) -> ChannelRow:
     edge = edge or {}
     return ChannelRow(
         produced=account["produced"],
@@ -167,7 +167,7 @@ def _channel(
         source=edge.get("source", ""),
         targets=tuple(edge.get("targets", ())),
         capacity=edge.get("capacity", 0),
-        rate=history.channel_rate(name) if history else None,
+        rate=history.channel_rate(name),
     )
 
 

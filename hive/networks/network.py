@@ -184,19 +184,24 @@ def from_module(module: nn.Module, spaces: Spaces, heads: Sequence[Head] | None 
             hint="it is called with the spaces and must return the network",
         )
     outputs = _probed(module, spaces, training=False)
-    expected = [(head.settings.name, (PROBE_ROWS, *head.output_shape)) for head in heads]
-    kind = type(module).__name__
-    shapes = [f"{name} [{', '.join(map(str, ('N', *shape[1:])))}]" for name, shape in expected]
-    hint = f"for N observations return ({', '.join(shapes)})"
-    if not isinstance(outputs, tuple) or len(outputs) < len(expected):
+    if fault := _fault_of(outputs, heads):
+        shapes = [f"{head.settings.name} [{', '.join(map(str, ('N', *head.output_shape)))}]" for head in heads]
+        hint = f"for N observations return ({', '.join(shapes)})"
+        raise NetworkError(f"`{type(module).__name__}` returns {fault}", hint=hint)
+    return module
+
+
+def _fault_of(outputs: Any, heads: Sequence[Head]) -> str:
+    """Returns what a module returns instead of an output for each head; "" if it fulfils the contract."""
+    if not isinstance(outputs, tuple) or len(outputs) < len(heads):
         found = f"{len(outputs)} outputs" if isinstance(outputs, tuple) else type(outputs).__name__
-        names = ", ".join(name for name, _ in expected)
-        raise NetworkError(f"`{kind}` returns {found}, expected a tuple ({names})", hint=hint)
-    for (name, shape), output in zip(expected, outputs, strict=False):
+        return f"{found}, expected a tuple ({', '.join(head.settings.name for head in heads)})"
+    for head, output in zip(heads, outputs, strict=False):
+        shape = (PROBE_ROWS, *head.output_shape)
         if not isinstance(output, Tensor) or output.dtype != torch.float32 or output.shape != shape:
             found = f"{output.dtype} {list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-            raise NetworkError(f"`{kind}` returns a {name} of {found} for {PROBE_ROWS} observations", hint=hint)
-    return module
+            return f"a {head.settings.name} of {found} for {PROBE_ROWS} observations"
+    return ""
 
 
 def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str]:

@@ -29,26 +29,32 @@ def predict_in_parallel(network_input_tuples: Sequence[tuple[Architecture, Input
     Raises NetworkError for an entry that is not a pair, and as `Architecture.predict`.
     """
     pairs = list(network_input_tuples)
+    results: dict[int, tuple[Array, ...]] = {}
+    for indices in _calls(pairs):
+        network, inputs = pairs[indices[0]][0], [pairs[index][1] for index in indices]
+        results.update(zip(indices, _outputs(network, inputs), strict=True))
+    return tuple(output for index in range(len(pairs)) for output in results[index])
+
+
+def _calls(pairs: Sequence[tuple[Architecture, Inputs]]) -> list[list[int]]:
+    """Returns the positions of the pairs that share a call, for each call."""
     calls: dict[Any, list[int]] = {}
     for index, pair in enumerate(pairs):
         is_pair = isinstance(pair, Sequence) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], Architecture) or not isinstance(pair[1], Mapping):
             raise NetworkError(f"entry {index} is not a pair of a network and its inputs")
         calls.setdefault(_key(*pair, index), []).append(index)
-    results: dict[int, tuple[Array, ...]] = {}
-    for indices in calls.values():
-        network, first = pairs[indices[0]]
-        if len(indices) == 1:
-            results[indices[0]] = network.predict(first, squeeze_output=False)
-            continue
-        parts = [pairs[index][1] for index in indices]
-        ends = np.cumsum([_rows(part) for part in parts])[:-1]
-        outputs = network.predict(
-            {name: np.concatenate([part[name] for part in parts]) for name in first}, squeeze_output=False
-        )
-        split = [np.split(output, ends) for output in outputs]
-        results |= {index: tuple(each[n] for each in split) for n, index in enumerate(indices)}
-    return tuple(output for index in range(len(pairs)) for output in results[index])
+    return list(calls.values())
+
+
+def _outputs(network: Architecture, inputs: Sequence[Inputs]) -> list[tuple[Array, ...]]:
+    """Returns the outputs for each of the inputs, of one call with the rows of all of them."""
+    if len(inputs) == 1:
+        return [network.predict(inputs[0], squeeze_output=False)]
+    ends = np.cumsum([_rows(part) for part in inputs])[:-1]
+    batch = {name: np.concatenate([part[name] for part in inputs]) for name in inputs[0]}
+    split = [np.split(output, ends) for output in network.predict(batch, squeeze_output=False)]
+    return list(zip(*split, strict=True))
 
 
 def _key(network: Architecture, inputs: Inputs, index: int) -> Any:

@@ -141,9 +141,9 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
             raise UsageError(f"no run in `{home}` yet", hint="start one: `hive up config.toml`")
         return runs[-1]
     runs = [*elsewhere, *runs]
-    for run in reversed(runs):
-        if run.name == text:
-            return run
+    named = {run.name: run for run in runs}
+    if text in named:
+        return named[text]
     try:
         return RunDirectory.open(Path(text))
     except RecordError:
@@ -152,11 +152,16 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     if len(matches) > 1:
         raise UsageError(f"`{text}` matches {_list(matches, ' and ')}")
     if not matches:
-        live = [run for run in runs if _alive(run)]
-        near = difflib.get_close_matches(text, [run.name for run in runs], n=1)
-        known = f"; live: {_list(live)}" if live else f"; newest: {_list(runs)}" if runs else ""
-        raise UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
+        raise _no_match(text, runs)
     return matches[0]
+
+
+def _no_match(text: str, runs: Sequence[RunDirectory]) -> UsageError:
+    """Return the error for a text that names no run. It names the runs that the user may have meant."""
+    live = [run for run in runs if _alive(run)]
+    near = difflib.get_close_matches(text, [run.name for run in runs], n=1)
+    known = f"; live: {_list(live)}" if live else f"; newest: {_list(runs)}" if runs else ""
+    return UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
 
 
 def _alive(directory: RunDirectory) -> bool:

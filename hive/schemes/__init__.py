@@ -1,9 +1,11 @@
 """Schemes are named topologies: functions of a config that build a topology with the public API only.
 
     topology = hive.schemes.build(config)
+    blueprint = hive.schemes.blueprint_of(topology)
 
-`run.scheme` names one of the files here, or a user-defined function as "package.module:function". `run.topology` names
-a user-defined function that takes the config and returns a topology, either the scheme's with changes or a new one.
+`run.scheme` names a scheme of `hive.config.SCHEMES`, or a user-defined function as "package.module:function".
+`run.topology` names a user-defined function that takes the config and returns a topology, either the scheme's with
+changes or a new one.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hive.config import Config, load_config, load_reference
+from hive.config import SCHEMES, Config, load_config, load_reference
 from hive.errors import TopologyError
 from hive.records import RunDirectory
 from hive.runtime import Topology
 from hive.schemes.custom import apply_custom
 
-__all__ = ["assemble", "build", "load"]
+if TYPE_CHECKING:
+    from hive.workers import Blueprint
+
+__all__ = ["assemble", "blueprint_of", "build", "load"]
 
 FUNCTION = "topology"  # name of the function if `run.topology` names only a module or file
 
@@ -34,23 +40,38 @@ def build(config: Config, directory: Path | None = None) -> Topology:
     cannot be loaded or does not return a topology.
     """
     directory = directory or _DIRECTORY.get()
-    module, _, function = config.run.scheme.partition(":")
-    if not function:
-        module, function = f"hive.schemes.{module.replace('-', '_')}", "topology"
+    name = config.run.scheme
+    module, _, function = (SCHEMES[name].topology if name in SCHEMES else name).partition(":")
     try:
         scheme = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise TopologyError(
-            f"the scheme `{config.run.scheme}` cannot be loaded: {error}",
+            f"the scheme `{name}` cannot be loaded: {error}",
             hint="expected the name of a scheme, or package.module:function on the Python path",
         ) from None
     topology = scheme(config, directory) if callable(scheme) else None
     if not isinstance(topology, Topology):
         raise TopologyError(
-            f"the scheme `{config.run.scheme}` did not return a hive.Topology",
+            f"the scheme `{name}` did not return a hive.Topology",
             hint="a scheme is a function of (config, directory) that returns one",
         )
     return topology
+
+
+def blueprint_of(topology: Topology) -> Blueprint:
+    """Return the blueprint of a topology that `build` made: its layouts and factories, for more actors of the run.
+
+    Raises TopologyError for a topology without the actors of the built-in trainer.
+    """
+    from hive.workers import Blueprint  # here, because it imports torch, which a custom scheme may not need
+
+    made = (group.parameters.get("blueprint") for group in topology.groups.values())
+    if found := next((blueprint for blueprint in made if isinstance(blueprint, Blueprint)), None):
+        return found
+    raise TopologyError(
+        "this topology has no blueprint: none of its groups belongs to the built-in trainer",
+        hint="`hive.schemes.build(config)` makes one; a custom scheme can make `hive.workers.Blueprint(config)`",
+    )
 
 
 def assemble(

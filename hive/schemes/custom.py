@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
@@ -68,22 +68,29 @@ def _fits(kind: Any, value: Any) -> bool:
     return any(_fits_one(option, value) for option in _options(kind) if option is not NoneType)
 
 
+# Type -> whether a TOML value (bool, int, float, str, list or table) is valid for it.
+FITS: Mapping[Any, Callable[[Any], bool]] = {
+    Any: lambda value: True,
+    bool: lambda value: type(value) is bool,
+    int: lambda value: type(value) is int,
+    float: lambda value: type(value) in (int, float),
+    str: lambda value: type(value) is str,
+    Path: lambda value: type(value) is str,
+}
+
+
 def _fits_one(kind: Any, value: Any) -> bool:
-    """Return whether a TOML value (bool, int, float, str, list or table) is valid for one type."""
+    """Return whether a TOML value is valid for one type."""
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin is Any:
-        return True
-    if origin is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if origin in (bool, int, str):
-        return type(value) is origin
-    if origin is Path:
-        return isinstance(value, str)
+    if origin in FITS:
+        return FITS[origin](value)
     if origin is typing.Literal:
         return value in inner
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if not isinstance(origin, type):
+        return False
+    if issubclass(origin, Mapping):
         return isinstance(value, dict) and (len(inner) < 2 or all(_fits(inner[1], item) for item in value.values()))
-    if (isinstance(origin, type) and issubclass(list, origin)) or origin is tuple:
+    if issubclass(list, origin) or origin is tuple:
         return isinstance(value, list) and (not inner or all(_fits(inner[0], item) for item in value))
     return False
 

@@ -5,17 +5,14 @@
         ^  behaviour (board, one version a round)                 │ │
         └─────────────────────────────────────────────────────────┘ └── state (board, one version a turn) -> workers
 
-In the deterministic modes each actor computes from numbers alone, never from timing, which version it uses. Let r be
-the number of a rollout, g of a gradient, S the gradients that an algorithm makes of a round, K = bootstrap_rounds:
+    collector           reserve a slot for rollout r, pin the behaviour version that r is made with, collect, commit
+    gradient worker     claim its share of a round; for each gradient g of the round: reserve a slot, pin the state
+                        version that g is made on, compute, commit; then retire the share
+    learner             claim the gradients of a turn, reduce them, step the optimizer, commit, retire them, and publish
+                        the behaviour version that is due
 
-    rollout r    is made with behaviour version  max(c, r // broadcast_interval - collection lag)
-    gradient g   is made of the rollouts r = g // S of its share, on state version  max(t, g // K - gradients lag)
-    turn t       reduces the gradients t K ... (t + 1) K - 1 of every worker, in (worker, sequence) order
-
-c and t are the versions at the last resume barrier (resume_barriers.py), 0 before the first. A lag of 0 is synchronous.
-A lag of k >= 1 is pipelined: all actors work at the same time, and every run is bit-identical. Asynchronous actors use
-what is ready: the latest version, the oldest rollout of any collector, the first K gradients. Rollouts and gradients
-more than `max_lag` versions old are dropped and counted as `stale`; gradients may also be scaled down or accepted.
+Which version, rollouts and gradients these are follows from the mode of communication: hive.workers.schedule decides
+it. Rollouts and gradients that are too old are dropped and counted as `stale`.
 
 Every actor can be killed at any instruction. A collector's successor makes the first rollout that was never committed.
 A gradient worker's successor makes every gradient that its predecessor owed: of the rollouts that are left of a round,
@@ -28,8 +25,7 @@ learner's weights then serve the behaviour policy, checkpoints and successors.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -48,14 +44,13 @@ from hive.workers.g_worker import GWorker
 from hive.workers.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.workers.numerics import Finding
 from hive.workers.replica import Replica
+from hive.workers.schedule import Claim
 
 __all__ = ["CollectorActor", "GradientWorkerActor"]
 
-LATEST = -1  # requests the newest version of a board
-
 
 class CollectorActor(Actor):
-    """Collects one rollout after another, each with the behaviour version that its number determines."""
+    """Collects one rollout after another, each with the behaviour version that the schedule names."""
 
     role = "collector"
     source = True
@@ -66,13 +61,9 @@ class CollectorActor(Actor):
         """`first_source`: the number, within the run, of the first collector of this group."""
         config = blueprint.config
         self.blueprint = blueprint
-        self.async_collection = config.collection.communication == "asynchronous"
-        self.barriers = blueprint.barriers
+        self.schedule = blueprint.schedule()
         self.reset_round = 0  # round of the resume barrier that the environments were last reset at
         self.steps = self.status.counter("env_steps")
-        # Rounded first: 0.07 * 100 is 7.000000000000001, and its ceiling would be 8.
-        self.enough = math.ceil(round(config.collection.fraction_workers * blueprint.collectors, 9))
-        self.quota = math.ceil(round(config.collection.fraction_samples * config.collection.rollout, 9))
         self.skips_not_finite = config.supervision.non_finite == "skip"
         source = first_source + self.index
         self.collector = blueprint.collector(source, self.incarnation, self.status, self.vector())
@@ -83,43 +74,51 @@ class CollectorActor(Actor):
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
-        self.reset_round = self.barriers.last(self.rollouts.produced)
+        self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
         self.collector.reset(self.reset_round)
 
     async def run(self) -> None:
         while True:
             slot = await self.rollouts.reserve()  # before the pin: the slot's number determines the version
-            wanted = LATEST if self.async_collection else self.barriers.behaviour_version(slot.sequence)
-            if self.barriers.last(slot.sequence) != self.reset_round:
-                self.reset_round = self.barriers.last(slot.sequence)
-                self.collector.rebuild(self.vector(), self.reset_round)
-            version, weights = await self.behaviour.pin(wanted)
+            self._reset_at_barrier(slot.sequence)
+            version, weights = await self.behaviour.pin(self.schedule.collection.behaviour_version(slot.sequence))
             self.status.show_version(version, self.behaviour.latest - version)
             self.collector.bind(weights)
-            enough = self._enough(slot.sequence)
-            try:
-                self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
-            except EnvironmentFailed as error:
-                # A value that is not finite is worth a restart where such gradients are skipped: the successor makes
-                # new environments.
-                error.permanent &= not (error.not_finite and self.skips_not_finite)
-                raise
+            self._collect(slot, version)
             self.behaviour.unpin()
             self.status.add(self.steps, samples_in(slot.arrays))
             self.rollouts.commit(slot)
 
+    def _reset_at_barrier(self, sequence: int) -> None:
+        """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""
+        barrier = self.schedule.barriers.last(sequence)
+        if barrier != self.reset_round:
+            self.reset_round = barrier
+            self.collector.rebuild(self.vector(), barrier)
+
+    def _collect(self, slot: Slot, version: int) -> None:
+        try:
+            enough = self._enough(slot.sequence)
+            self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
+        except EnvironmentFailed as error:
+            # A value that is not finite is worth a restart where such gradients are skipped: the successor makes new
+            # environments.
+            error.permanent &= not (error.not_finite and self.skips_not_finite)
+            raise
+
     def _enough(self, sequence: int) -> Callable[[int], bool] | None:
         """Return a function that ends a rollout early once enough collectors have finished theirs; None: never."""
-        if self.enough >= self.blueprint.collectors:
+        partial = self.schedule.partial
+        if partial is None:
             return None
-        return lambda steps: steps >= self.quota and self.rollouts.committed(sequence) >= self.enough
+        return lambda steps: partial.over(steps, lambda: self.rollouts.committed(sequence))
 
     async def teardown(self) -> None:
         self.collector.close()
 
 
 class GradientWorkerActor(Actor):
-    """Makes the gradients of its share of every round, or, asynchronously, of any rollout that is ready."""
+    """Makes the gradients of one round after another, of the rollouts and on the versions that the schedule names."""
 
     role = "gradient-worker"
     rollouts = SlotInlet(RolloutReady)
@@ -132,17 +131,13 @@ class GradientWorkerActor(Actor):
         config = blueprint.config
         self.blueprint = blueprint
         self.directory = directory
-        self.async_collection = config.collection.communication == "asynchronous"
-        self.async_gradients = config.gradients.communication == "asynchronous"
-        self.lag = config.gradients.max_lag
-        self.policy_lag = config.collection.max_lag
+        self.schedule = blueprint.schedule()
         self.workers = range(blueprint.gradient_workers)
         self.bootstrap_rounds = config.gradients.bootstrap_rounds
         self.algorithm = blueprint.algorithm()
         self.per_round = self.algorithm.gradients_per_round
         self.worker = self.g_worker()
         self.replica = blueprint.replica() if config.gradients.decentralised else None
-        self.barriers = blueprint.barriers
 
     def g_worker(self) -> GWorker:
         """Make the worker that computes the gradients. Subclasses may override."""
@@ -151,37 +146,42 @@ class GradientWorkerActor(Actor):
         return worker
 
     async def run(self) -> None:
-        sequence = self.gradients.produced
-        first = {} if self.async_collection else self._first_rollouts(sequence)
-        barrier = self.barriers.last(sequence // self.per_round)
-        share: list[Slot] = []
-        if self.async_gradients and not self.rollouts.producers:
+        if not self.schedule.gradients.needs(len(self.rollouts.producers)):
             self.note("idle", f"{self.name} has no collector in its share, so it makes no gradients")
-            return  # an asynchronous learner does not wait for the gradients of a particular worker
+            return
+        sequence = self.gradients.produced
+        first = self._first_rollouts(sequence)
+        barriers = self.schedule.barriers
+        barrier = barriers.last(sequence // self.per_round)
+        if sequence % self.per_round:  # the rollouts of a round that a predecessor began are lost
+            sequence = await self._make_gradients(sequence, [])
         while True:
-            number, step = divmod(sequence, self.per_round)
-            if step == 0:
-                if self.barriers.last(number) != barrier:
-                    barrier = self.barriers.last(number)
-                    self.worker.clear_residual()
-                share = [await self._claim_fresh()] if self.async_collection else await self._claim_round(number, first)
+            number = sequence // self.per_round
+            if barriers.last(number) != barrier:
+                barrier = barriers.last(number)
+                self.worker.clear_residual()
+            share = [await self._claim(wanted) for wanted in self.schedule.collection.claims(number, first)]
+            sequence = await self._make_gradients(sequence, share)
+            for rollout in share:  # only now: all gradients of the round read these rollouts in place
+                self.rollouts.retire(rollout)
+
+    async def _make_gradients(self, sequence: int, share: list[Slot]) -> int:
+        """Make and commit gradient `sequence` and the later ones of its round. Return the first of the next round."""
+        end = (sequence // self.per_round + 1) * self.per_round
+        arrays = [rollout.arrays for rollout in share]
+        for number in range(sequence, end):
             slot = await self.gradients.reserve()  # before the pin, so no version is held while waiting for a slot
-            moments = await self._moments(sequence) if step == 1 and self.algorithm.asks_for_moments else None
-            version, weights = await self._state(sequence)
+            moments = await self._moments(number)
+            version, weights = await self._state(number)
             self.status.show_version(version, self.state.latest - version)
             self.worker.bind(weights)
-            arrays = [rollout.arrays for rollout in share]
-            self.worker.compute(arrays, slot.arrays, sequence=sequence, version=version, moments=moments)
-            if self.replica is None:
-                self.state.unpin()
-            last = step == self.per_round - 1
-            if last:  # the learner counts the rollouts of whole rounds, lost ones included, to publish the policy
-                slot.arrays["header"][ROLLOUTS] = len(share) if self.async_collection else len(self.rollouts.producers)
+            self.worker.compute(arrays, slot.arrays, sequence=number, version=version, moments=moments)
+            self.state.unpin()
+            if number == end - 1:  # the learner counts the rollouts of whole rounds to publish the policy
+                counted = self.schedule.collection.counted(len(share), len(self.rollouts.producers))
+                slot.arrays["header"][ROLLOUTS] = counted
             self.gradients.commit(slot)
-            for rollout in share if last else ():  # only now: all gradients of the round read these rollouts in place
-                self.rollouts.retire(rollout)
-            share = [] if last else share
-            sequence += 1
+        return end
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:
@@ -191,16 +191,14 @@ class GradientWorkerActor(Actor):
         """
         update_parameter(cast(Configured, self.worker.algo), name, value)
 
-    def _wanted(self, sequence: int) -> int:
-        return LATEST if self.async_gradients else self.blueprint.barriers.state_version(sequence, self.lag)
-
     async def _state(self, sequence: int) -> tuple[int, Bytes]:
         """Return (version, state) to compute this gradient with: the learner's, pinned, or the replica's."""
+        wanted = self.schedule.gradients.state_version(sequence)
         if self.replica is None:
-            return await self.state.pin(self._wanted(sequence))
+            return await self.state.pin(wanted)
         if self.replica.turn < 0:
             await self._copy_state(self.replica)
-        while self.replica.turn < self._wanted(sequence):
+        while self.replica.turn < wanted:
             first = self.replica.turn * self.bootstrap_rounds
             which = [(w, first + n) for w in self.workers for n in range(self.bootstrap_rounds)]
             if not self.replica.advance(await self.gradients.peek(which), [number for _, number in which]):
@@ -233,8 +231,13 @@ class GradientWorkerActor(Actor):
         where = f"; its rollouts, inputs and weights are in {kept}" if kept else ""
         self.note("not finite", f"{finding.text}, found by {self.name}{where}", cause=finding.cause)
 
-    async def _moments(self, sequence: int) -> tuple[float, float]:
-        """Return mean and standard deviation of this round over all workers, from the turn before, whatever the lag."""
+    async def _moments(self, sequence: int) -> tuple[float, float] | None:
+        """Return mean and standard deviation of this round over all workers, from the turn before, whatever the lag.
+
+        Return None unless `sequence` is the gradient that the algorithm asks for them with, the second of a round.
+        """
+        if not self.algorithm.asks_for_moments or sequence % self.per_round != 1:
+            return None
         if self.replica is not None:
             parts = await self.gradients.peek([(worker, sequence - 1) for worker in self.workers])
             return merged([Moments(*part["moments"].tolist()) for part in parts])
@@ -243,28 +246,22 @@ class GradientWorkerActor(Actor):
         self.state.unpin()
         return float(mean), float(deviation)
 
-    async def _claim_round(self, number: int, first: dict[int, int]) -> list[Slot]:
-        """Claim the rollouts of this worker's share of a round."""
-        return [await self.rollouts.claim(p, number) for p in self.rollouts.producers if number >= first[p]]
-
-    async def _claim_fresh(self) -> Slot:
-        """Claim the oldest rollout within the collection's `max_lag`, from any collector. Older ones are dropped."""
+    async def _claim(self, wanted: Claim) -> Slot:
+        """Claim a rollout, after dropping and counting those that are too old."""
         while True:
-            slot = await self.rollouts.claim()
-            if self.behaviour.latest - Rollout(slot.arrays).version <= self.policy_lag:
+            slot = await self.rollouts.claim(wanted.producer, wanted.sequence)
+            if wanted.max_lag is None or self.behaviour.latest - Rollout(slot.arrays).version <= wanted.max_lag:
                 return slot
             self.rollouts.retire(slot, "stale")
 
-    def _first_rollouts(self, sequence: int) -> dict[int, int]:
+    def _first_rollouts(self, sequence: int) -> Mapping[int, int]:
         """Return the first rollout of each producer that no earlier incarnation has claimed.
 
         Rollouts that an earlier incarnation had claimed are lost. Their round is made of the rollouts that are left; if
-        none is, its gradients have zero samples. The worker still waits for the rollouts that are left, because the
-        learner must not run ahead of a collector that is behind.
+        none is, its gradients have zero samples.
         """
         lines = self.rollouts.lines
         first = {p: lines.first_left(p) for p in lines.producers}
-        lost = sum(max(0, mine - sequence // self.per_round) for mine in first.values())
-        if lost:
+        if lost := self.schedule.collection.lost(sequence // self.per_round, first):
             self.note("lost", f"the previous incarnation of {self.name} lost {lost} rollouts", rollouts=lost)
         return first

@@ -19,20 +19,14 @@ from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
-from hive.networks import (
-    ActionDistribution,
-    FlatParameters,
-    NetworkWrapper,
-    Spaces,
-    StateLayout,
-    aligned_block,
-    buffers_that_training_changes,
-    build_network,
-    copy_arrays,
-    distribution_for,
-    network_parameters,
-    observed_elements,
-)
+from hive.networks.configured import copy_arrays, network_parameters
+from hive.networks.distributions import ActionDistribution, distribution_for
+from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.network import buffers_that_training_changes, build_network
+from hive.networks.normalization import observed_elements
+from hive.networks.spaces import Spaces
+from hive.networks.state import StateLayout
+from hive.networks.wrapper import NetworkWrapper
 from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
@@ -41,7 +35,7 @@ from hive.workers.collector import Collector
 from hive.workers.evaluator import Evaluator
 from hive.workers.learner import Count, Learner, optimizer_state_layout
 from hive.workers.replica import Replica
-from hive.workers.resume_barriers import ResumeBarriers
+from hive.workers.schedule import Schedule
 
 __all__ = ["Blueprint"]
 
@@ -282,18 +276,10 @@ class Blueprint:
         """The number of each worker's first gradient."""
         return (self.resume.update if self.resume else 0) * self.config.gradients.bootstrap_rounds
 
-    @functools.cached_property
-    def barriers(self) -> ResumeBarriers:
-        """The rounds at which this run can be resumed bit-identically; asynchronous runs have none."""
-        collection = self.config.collection
-        return ResumeBarriers(
-            every=0 if self.config.asynchronous else int(self.config.checkpoint.every.get("updates", 0)),
-            per_round=self.algorithm().gradients_per_round,
-            per_turn=self.config.gradients.bootstrap_rounds,
-            interval=collection.broadcast_interval,
-            lag=collection.max_lag,
-            resumed_at=self.first_round,
-        )
+    def schedule(self) -> Schedule:
+        """Make the schedule of one actor: the versions, rollouts and gradients that it uses."""
+        per_round = self.algorithm().gradients_per_round
+        return Schedule.of(self.config, per_round, self.collectors, self.gradient_workers, self.first_round)
 
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""

@@ -20,7 +20,9 @@ import torch
 from numpy.typing import NDArray
 
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
-from hive.networks import ActionDistribution, NetworkWrapper, SharedNetwork
+from hive.networks.distributions import ActionDistribution
+from hive.networks.shared_network import SharedNetwork
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
 from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
 

@@ -25,7 +25,8 @@ import torch
 from numpy.typing import NDArray
 
 from hive.envs import ObservationSpec, StepRow, VectorEnvironment
-from hive.networks import ActionDistribution, FlatParameters
+from hive.networks.distributions import ActionDistribution
+from hive.networks.flat import FlatParameters
 from hive.runtime import Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.messages import Evaluation, EvaluationDue

@@ -49,7 +49,9 @@ from hive.gradients import (
     gradient_layout,
     put_episodes,
 )
-from hive.networks import SharedNetwork, aligned_block, moments_of, observed_elements, scaled_rewards
+from hive.networks.flat import aligned_block
+from hive.networks.normalization import moments_of, observed_elements, scaled_rewards
+from hive.networks.shared_network import SharedNetwork
 from hive.records import write_checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, Rollout, stream, stream_seed

@@ -23,7 +23,7 @@ from hive import _native
 from hive.approximation import Part
 from hive.errors import NetworkError
 from hive.gradients import CAUSE, CAUSES, SAMPLES, Codec
-from hive.networks import FlatParameters, aligned_block
+from hive.networks.flat import FlatParameters, aligned_block
 from hive.storage import Rollout
 from hive.workers.numerics import Finding, find
 

@@ -40,8 +40,10 @@ from hive.gradients import (
     GradAccumulator,
     ReductionReport,
 )
-from hive.networks import NetworkWrapper, OptimizerSettings, SharedNetwork, Version, merge
-from hive.networks.normalization import OBSERVATIONS, REWARDS
+from hive.networks.normalization import OBSERVATIONS, REWARDS, merge
+from hive.networks.optimizers import OptimizerSettings
+from hive.networks.shared_network import SharedNetwork, Version
+from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Layout, Status
 
 __all__ = ["RETURNS_KEPT", "Count", "Learner", "LearnerStep", "mean_statistics", "optimizer_state_layout"]
@@ -183,10 +185,9 @@ class Learner:
         if self.status:
             self.status.enter(self.phase)
         before, after = self.views(optimizer_state), self.views(optimizer_state_out)
+        for name in ("counters", "applied", "returns"):
+            after[name][:] = before[name]
         counters = after["counters"]
-        counters[:] = before["counters"]
-        after["applied"][:] = before["applied"]
-        after["returns"][:] = before["returns"]
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         report = self._reduce(gradients, headers, factors)
         samples = report.samples
@@ -196,21 +197,14 @@ class Learner:
         rate = self.learning_rate(int(counters[Count.env_steps]))
         self.shared.between(Version(weights, list(before["moments"])), Version(weights_out, list(after["moments"])))
         if samples and not cause:
-            try:
-                self.network.apply_gradients_to_global_network(
-                    self.gradient, norm=report.norm, step=int(counters[Count.updates]) + 1, learning_rate=rate
-                )
-            except NetworkError:  # raised if the new weights are not finite
-                cause = "update"
+            cause = self._step(report.norm, int(counters[Count.updates]) + 1, rate)
         applied = samples > 0 and not cause
         if not applied:
             self.shared.keep()
         counters[Count.updates] += applied
         counters[Count.skipped] += cause != ""
-        if self.buffers is not None and not cause:
-            for name, prefix in STATISTICS.items():
-                if name in gradients[0]:
-                    merge([gradient[name] for gradient in gradients], self.buffers(weights_out), prefix)
+        if not cause:
+            self._merge_statistics(gradients, weights_out)
         self._update_target(int(counters[Count.updates]), applied)
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):
@@ -234,6 +228,24 @@ class Learner:
             accumulator.clear()  # the slots are retired after the turn and must not be read again
         assert accumulator.report is not None
         return accumulator.report
+
+    def _step(self, norm: float, step: int, learning_rate: float) -> str:
+        """Apply `self.gradient` to the global network. Return "update" if the new weights are not finite, else ""."""
+        try:
+            self.network.apply_gradients_to_global_network(
+                self.gradient, norm=norm, step=step, learning_rate=learning_rate
+            )
+        except NetworkError:
+            return "update"
+        return ""
+
+    def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
+        """Merge the statistics of observations and rewards of this turn's rounds into the network's buffers."""
+        if self.buffers is None:
+            return
+        for name, prefix in STATISTICS.items():
+            if name in gradients[0]:
+                merge([gradient[name] for gradient in gradients], self.buffers(weights_out), prefix)
 
     def _update_target(self, updates: int, applied: bool) -> None:
         """Move the target towards the newest weights after every `target_interval`-th update; otherwise keep it."""

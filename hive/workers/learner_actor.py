@@ -1,15 +1,16 @@
 """The learner's actor: claims gradients, lets the learner apply them, commits, publishes and retires.
 
 One store commits a turn: the version of the optimizer state, published once weights and optimizer state are written.
-hive.workers.actors explains which actor uses which version, and how a turn is recovered when its learner is killed.
+hive.workers.schedule decides which gradients a turn takes and which version is due. hive.workers.actors explains how a
+turn is recovered when its learner is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,10 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, LearnerStep, deviation_of_returns, mean_return, mean_statistics
+from hive.workers.learner import Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
+from hive.workers.turn_metrics import StepRecord, TurnMetrics
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -56,22 +58,14 @@ class LearnerActor(Actor):
         config = blueprint.config
         self.config = config
         self.blueprint = blueprint
-        self.async_gradients = config.gradients.communication == "asynchronous"
-        self.async_collection = config.collection.communication == "asynchronous"
-        self.per_turn = config.gradients.bootstrap_rounds
-        self.per_version = blueprint.per_version
-        # A worker without a collector makes gradients of zero samples, or asynchronously none at all.
-        self.collecting_workers = range(min(blueprint.gradient_workers, blueprint.collectors))
-        self.unfinished = list(self.collecting_workers)  # workers still in a round of the next behaviour version
+        self.schedule = blueprint.schedule()
         self.algorithm = blueprint.algorithm()
-        self.per_round = self.algorithm.gradients_per_round
         self.learner = blueprint.learner(self.status)
-        self.saves = SaveSchedule(config, blueprint.barriers, self.clock)
+        self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
         self.bests = BestSchedule()
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
-        self.window: list[StepRecord] = []  # turns since the last Metrics
-        self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last Metrics
+        self.report = TurnMetrics(self.algorithm.statistics, 4 * blueprint.flat.parameter_elements)
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
         self.skipped = 0  # consecutive turns that were not finite
@@ -81,9 +75,6 @@ class LearnerActor(Actor):
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
         hook = config.run.update_hook
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
-        self.hook_metrics: dict[str, float] = {}  # metrics that the hook returned since the last Metrics
-        self.compression_errors: list[float] = []  # errors of the compressed gradients since the last Metrics
-        self.sent_bytes = 0  # size of one compressed gradient
 
     async def setup(self) -> None:
         """Publish the first version of every board, or continue from the last committed turn."""
@@ -98,55 +89,60 @@ class LearnerActor(Actor):
         self._update_totals()
 
     async def run(self) -> None:
-        lines = self.gradients.lines
-        # A learner killed between commit and retire has left gradients that are already applied. Retire them first:
-        # claimed again, they would be applied twice.
-        for worker in lines.producers:
-            for sequence in lines.waiting(worker):
-                if sequence < self._optimizer_state()["applied"][worker]:
-                    lines.retire(await self.gradients.claim(worker, sequence))
+        await self._retire_applied()
         self._publish_behaviour([])  # the gradients just retired may have been the last of a round
         claimed: list[Slot] = []
         stop_reason = self._stop_reason()
         while stop_reason is None:
-            await (self._claim_any(claimed) if self.async_gradients else self._claim_all(claimed))
-            if len(claimed) == self.per_turn * (1 if self.async_gradients else len(lines.producers)):
-                # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
-                claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
-                self._turn(claimed)  # commits
-                for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
-                    lines.retire(slot)
-                claimed.clear()
-                self._check_finite()  # after the retire: an error leaves no slot claimed
-                # With synchronous gradients a run ends at the end of a round, so the last round is a whole one too.
-                ends_round = self.async_gradients or self.turn * self.per_turn % self.per_round == 0
-                stop_reason = self._stop_reason() if ends_round else None
-                await self._checkpoint()  # pins the blocks before the next turn can overwrite them
-                await self._evaluate()  # likewise
-                if ends_round:
-                    await self._offer_best()
-                await self._report(force=stop_reason is not None)
+            await self._claim(claimed)
+            if len(claimed) == self.schedule.gradients.turn_size:
+                self._apply(claimed)
+                stop_reason = self._stop_reason() if self.schedule.gradients.may_end(self.turn) else None
+                await self._hand_over(force=stop_reason is not None)
             # After the commit: collectors get the weights of the newest turn. Also without a turn, as a dropped
             # gradient may have been the last of its round.
             self._publish_behaviour(claimed)
         self._check_updates()
         self.end_run(stop_reason)
 
-    async def _claim_all(self, claimed: list[Slot]) -> None:
-        """Claim the next gradient of every worker."""
-        workers = self.gradients.producers
-        sequence = self.turn * self.per_turn + len(claimed) // len(workers)
-        claimed += [await self.gradients.claim(worker, sequence) for worker in workers]
+    async def _retire_applied(self) -> None:
+        """Retire the gradients that a learner killed between commit and retire has left.
 
-    async def _claim_any(self, claimed: list[Slot]) -> None:
-        """Claim the oldest gradient of any worker, and drop it if it is too old."""
-        slot = await self.gradients.claim()
-        lag = self.turn - int(slot.arrays["header"][VERSION])
-        if lag > self.config.gradients.max_lag and self.config.gradients.stale == "drop":
-            self.status.count("stale")
-            self.gradients.retire(slot, "stale")
-        else:
-            claimed.append(slot)
+        They are already applied. Claimed again, they would be applied twice.
+        """
+        lines = self.gradients.lines
+        for worker in lines.producers:
+            for sequence in lines.waiting(worker):
+                if sequence < self._optimizer_state()["applied"][worker]:
+                    lines.retire(await self.gradients.claim(worker, sequence))
+
+    async def _claim(self, claimed: list[Slot]) -> None:
+        """Claim the gradients that are next, and drop those that are too old."""
+        for wanted in self.schedule.gradients.claims(self.turn, len(claimed)):
+            slot = await self.gradients.claim(wanted.producer, wanted.sequence)
+            if wanted.max_lag is not None and self.turn - slot.arrays["header"][VERSION] > wanted.max_lag:
+                self.status.count("stale")
+                self.gradients.retire(slot, "stale")
+            else:
+                claimed.append(slot)
+
+    def _apply(self, claimed: list[Slot]) -> None:
+        """Make one turn of the claimed gradients, commit it and retire them."""
+        # Sums of floats depend on their order: (worker, sequence) order makes them independent of timing.
+        claimed.sort(key=lambda slot: (slot.producer, slot.sequence))
+        self._turn(claimed)  # commits
+        for slot in claimed:  # after the commit: until then a killed learner's successor needs the gradients
+            self.gradients.retire(slot)
+        claimed.clear()
+        self._check_finite()  # after the retire: an error leaves no slot claimed
+
+    async def _hand_over(self, *, force: bool) -> None:
+        """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
+        await self._checkpoint()
+        await self._evaluate()
+        if self.schedule.gradients.may_end(self.turn):
+            await self._offer_best()
+        await self._report(force=force)
 
     def _turn(self, claimed: list[Slot]) -> None:
         """Make one turn of the claimed gradients and commit it."""
@@ -161,7 +157,7 @@ class LearnerActor(Actor):
             optimizer_state.read(self.turn),
             weights_out,
             optimizer_state_out,
-            [self._factor(lag) for lag in lags],
+            [self.schedule.gradients.factor(lag) for lag in lags],
         )
         after = self.learner.views(optimizer_state_out)
         for slot in claimed:  # in the block, so the commit covers both the weights and which gradients made them
@@ -176,7 +172,7 @@ class LearnerActor(Actor):
         optimizer_state.publish(self.turn)  # the commit: a learner killed before it leaves the state unchanged
         weights.notify()  # after the commit: a reader woken earlier would not find the version yet
         record = self._step_record(step, claimed, headers, lags)  # copies, as the slots are retired next
-        self.window.append(record)
+        self.report.window.append(record)
         self._update_totals()
         if self.hook is not None and step.applied:
             self._call_hook(self.hook, record)
@@ -193,8 +189,8 @@ class LearnerActor(Actor):
         used = [lag for lag, header in zip(lags, headers, strict=True) if header[SAMPLES]]
         if not self.learner.codec.in_place:
             coded = [slot.arrays["coding"] for slot, header in zip(claimed, headers, strict=True) if header[SAMPLES]]
-            self.compression_errors += [float(coding[ERROR]) for coding in coded]
-            self.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
+            self.report.compression_errors += [float(coding[ERROR]) for coding in coded]
+            self.report.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
         parts = [
             (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
         ]
@@ -217,16 +213,15 @@ class LearnerActor(Actor):
         for array in weights.values():
             array.flags.writeable = False
         counts = int(totals["updates"]), int(totals["env_steps"]), totals["mean_return_100"]
-        self.hook_metrics.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
+        self.report.of_hook.update(hook(Update(*counts, step.norm, step.learning_rate, statistics, weights)) or {})
 
     def _check_finite(self) -> None:
         """Raise NotFinite at the first turn that is not finite, or after MOST_SKIPPED in a row, as configured."""
         stops = self.config.supervision.non_finite == "stop"
         if self.skipped >= (1 if stops else MOST_SKIPPED):
-            cause = self.window[-1].step.cause
             why = '[supervision] non_finite = "stop"' if stops else f"{self.skipped} turns in a row"
             raise NotFinite(
-                f"the {cause} of turn {self.turn} was not finite ({why})",
+                f"the {self.last_cause} of turn {self.turn} was not finite ({why})",
                 hint=NOT_FINITE_HINT,
             )
 
@@ -299,38 +294,21 @@ class LearnerActor(Actor):
             self.note("skipped", f"evaluation {self.turn} was skipped: the previous one is still running")
         self.evaluation_skipped = True
 
-    def _factor(self, lag: int) -> float:
-        """Return the factor that a gradient of this lag is multiplied by."""
-        gradients = self.config.gradients
-        stale = self.async_gradients and gradients.stale == "scale" and lag > gradients.max_lag
-        return 1.0 / (1.0 + lag) if stale else 1.0
-
     def _publish_behaviour(self, claimed: list[Slot]) -> None:
         """Publish the newest behaviour version that is due, if it is not published yet.
 
-        In deterministic modes collectors wait for a version by its number. It is due when every worker has finished the
-        round, whether its gradients were applied or dropped, so no collector waits forever. In asynchronous collection
-        a version is due after every `per_version` rollouts, including those of the `claimed` gradients.
+        `claimed`: the gradients that wait for the next turn. Their rollouts are consumed, too.
         """
-        board = self.behaviour.board
-        if not self.async_collection:
-            due = self._version_due(self.per_round * self.config.collection.broadcast_interval)
-        else:
+
+        def rollouts() -> int:
             pending = sum(int(slot.arrays["header"][ROLLOUTS]) for slot in claimed)
-            due = (int(self._optimizer_state()["counters"][Count.rollouts]) + pending) // self.per_version
+            return int(self._optimizer_state()["counters"][Count.rollouts]) + pending
+
+        board = self.behaviour.board
+        due = self.schedule.collection.version_due(board.latest, self.gradients.lines.first_left, rollouts)
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
-
-    def _version_due(self, gradients: int) -> int:
-        """Return the newest behaviour version whose rounds all workers have finished, at `gradients` per version."""
-        lines, latest = self.gradients.lines, self.behaviour.board.latest
-        while self.unfinished and lines.first_left(self.unfinished[-1]) >= (latest + 1) * gradients:
-            self.unfinished.pop()  # a worker never goes back, so the next call need not look at it again
-        if self.unfinished:
-            return latest
-        self.unfinished = list(self.collecting_workers)
-        return min(lines.first_left(worker) for worker in self.collecting_workers) // gradients
 
     def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
         return self.learner.views(self.optimizer_state.board.read(self.turn))
@@ -370,58 +348,16 @@ class LearnerActor(Actor):
 
         Nothing that affects training reads this clock.
         """
-        totals = self.totals
-        since = totals["train_s"] - self.reported_s
-        if not force and since < self.config.record.every_s:
+        totals, report = self.totals, self.report
+        if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
-        window = [record for record in self.window if record.counts]
-        if not window:
-            return
-        values = {
-            "return/mean_100": totals["mean_return_100"],
-            "return/deviation_100": deviation_of_returns(self._optimizer_state()["returns"], int(totals["episodes"])),
-            "episodes": totals["episodes"],
-            "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
-            "learner/learning_rate": window[-1].step.learning_rate,
-            **lag_values("gradient", [record.gradient_lag for record in window]),
-            **lag_values("policy", [record.policy_lag for record in self.window if record.policy_lag is not None]),
-            "learner/skipped": totals["skipped"],
-            "rate/env_steps_per_s": (totals["env_steps"] - self.reported_steps) / since if since > 0 else 0.0,
-            "rate/updates_per_s": sum(record.step.applied for record in window) / since if since > 0 else 0.0,
-        }
-        means = finite_means([record.statistics for record in window])
-        values |= {f"learner/{name}": mean for name, mean in zip(self.algorithm.statistics, means, strict=False)}
-        if self.compression_errors:
-            values["gradients/compression_ratio"] = 4 * self.blueprint.flat.parameter_elements / self.sent_bytes
-            values["gradients/compression_error"] = float(np.mean(self.compression_errors))
-            self.compression_errors.clear()
-        values |= self.hook_metrics
-        self.hook_metrics = {}
-        self.window.clear()
-        self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
-        await self.metrics.send(Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values))
+        if values := report.take(totals, self._optimizer_state()["returns"]):
+            await self.metrics.send(
+                Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
+            )
 
     async def teardown(self) -> None:
         await self._report(force=True)
-
-
-class StepRecord(NamedTuple):
-    """One turn and the quantities that metrics report of it."""
-
-    step: LearnerStep
-    parts: list[tuple[int, NDArray[np.float64]]]  # (samples, statistics) of each gradient, averaged only if reported
-    gradient_lag: int  # largest lag of a gradient with samples, in turns
-    policy_lag: int | None  # largest lag of the rollouts that this turn was the first to use, in behaviour versions
-
-    @property
-    def counts(self) -> bool:
-        """Whether the turn is part of the means: not so if its gradients had zero samples or carried only moments."""
-        return self.step.applied or bool(self.step.cause)
-
-    @property
-    def statistics(self) -> NDArray[np.float64]:
-        """float64 [statistics of the algorithm]: means over the samples of the turn."""
-        return mean_statistics(self.parts)
 
 
 RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
@@ -434,24 +370,3 @@ def _fault(step: LearnerStep, claimed: list[Slot]) -> str:
         return f"its {step.cause} is not finite, though every gradient is"
     slot = claimed[step.bad]
     return f"the {step.cause} of gradient {slot.sequence} of gradient-worker-{slot.producer} is not finite"
-
-
-def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Return the mean of each column over its finite values; NaN for a column without any.
-
-    Statistics of skipped turns may be NaN, and a statistic may be undefined for some turns.
-    """
-    columns = np.stack(rows, axis=1)
-    return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
-
-
-LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags
-
-
-def lag_values(name: str, lags: list[int]) -> dict[str, float]:
-    """Return a histogram of lags as metrics: the shares lag/policy_0 ... lag/policy_8, their mean and maximum."""
-    if not lags:
-        return {}
-    counts = np.bincount(np.minimum(lags, LAGS_SHOWN), minlength=1) / len(lags)
-    shares = {f"lag/{name}_{lag}": float(share) for lag, share in enumerate(counts) if share}
-    return {f"lag/{name}_mean": float(np.mean(lags)), f"lag/{name}_max": float(max(lags)), **shares}

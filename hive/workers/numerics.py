@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.networks import FlatParameters
+from hive.networks.flat import FlatParameters
 from hive.storage import Rollout
 
 __all__ = ["Finding", "find"]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.gradients import SEQUENCE, Codec
-from hive.networks import ALIGNMENT
+from hive.networks.flat import ALIGNMENT
 from hive.workers.learner import Learner, LearnerStep
 
 __all__ = ["Replica", "replica_slots"]

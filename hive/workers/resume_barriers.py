@@ -19,12 +19,12 @@ import functools
 from dataclasses import dataclass
 from math import gcd, lcm
 
-__all__ = ["ResumeBarriers"]
+__all__ = ["NoBarriers", "ResumeBarriers"]
 
 
 @dataclass(frozen=True)
 class ResumeBarriers:
-    """Computes the resume barriers of a run, and the versions that rounds and gradients use between them.
+    """Computes the resume barriers of a run.
 
     every: turns between checkpoints, 0 for none. per_round: gradients that a worker makes of a round. per_turn:
     gradients of each worker in a turn. interval: rounds collected with each behaviour version. lag: versions by which
@@ -66,22 +66,29 @@ class ResumeBarriers:
         """Return whether a barrier lies immediately before round `number`."""
         return self.every > 0 and number >= self.period + self.delay and (number - self.delay) % self.period == 0
 
-    def is_first_round_end(self, turn: int, every: int) -> bool:
-        """Return whether `turn` is the first to end a round since a multiple of `every` turns; 0: never."""
+    def ends_round(self, turn: int) -> bool:
+        """Return whether the first `turn` turns take whole rounds."""
+        return turn * self.per_turn % self.per_round == 0
+
+    def is_checkpoint(self, turn: int) -> bool:
+        """Return whether a checkpoint is scheduled after `turn` turns: at each barrier."""
+        return self.ends_round(turn) and self.is_barrier(turn * self.per_turn // self.per_round)
+
+
+@dataclass(frozen=True)
+class NoBarriers(ResumeBarriers):
+    """The numbers of an asynchronous run: no barrier, and a checkpoint at the first end of a round since `every` turns.
+
+    The fields are those of ResumeBarriers.
+    """
+
+    def last(self, number: int) -> int:
+        return self.resumed_at
+
+    def is_barrier(self, number: int) -> bool:
+        return False
+
+    def is_checkpoint(self, turn: int) -> bool:
+        """Return whether `turn` is the first to end a round since a multiple of `every` turns."""
         spacing = self.per_round // gcd(self.per_turn, self.per_round)  # turns between two that end rounds
-        return every > 0 and turn % spacing == 0 and turn // every > (turn - spacing) // every
-
-    def behaviour_version(self, number: int) -> int:
-        """Return the behaviour version that round `number` is collected with."""
-        return max(self.last(number) // self.interval, number // self.interval - self.lag, 0)
-
-    def state_version(self, sequence: int, lag: int) -> int:
-        """Return the state version that gradient `sequence` is computed on, `lag` turns behind.
-
-        A run saved in the middle of a round resumes with the remaining gradients of that round, before its first
-        barrier. The rollouts are gone, so these gradients have zero samples. They never wait for a version that they
-        are themselves part of.
-        """
-        turn = sequence // self.per_turn
-        begin = self.last(sequence // self.per_round) * self.per_round // self.per_turn
-        return max(min(begin, turn), turn - lag, 0)
+        return self.every > 0 and turn % spacing == 0 and turn // self.every > (turn - spacing) // self.every

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hive import _native
 from hive.errors import NetworkError
-from hive.networks import FlatParameters, aligned_block
+from hive.networks.flat import FlatParameters, aligned_block
 from hive.storage import LENGTH
 
 __all__ = ["CollectedRollout", "RoundStorage", "Snapshot", "snapshot_of"]

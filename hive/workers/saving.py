@@ -37,8 +37,6 @@ class SaveSchedule:
     def __init__(self, config: Config, barriers: ResumeBarriers, clock: Clock) -> None:
         self.barriers = barriers
         self.clock = clock
-        self.asynchronous = config.asynchronous
-        self.every = int(config.checkpoint.every.get("updates", 0))
         self.every_ns = int(config.checkpoint.every.get("seconds", 0) * 1e9)
         self.most_ns = config.checkpoint.autosave_s * 1e9 if config.checkpoint.every else 0
         self.saved()
@@ -56,17 +54,11 @@ class SaveSchedule:
             if is_due := self.clock.now_ns() - self.last_ns >= self.every_ns:
                 self.saved()
             return is_due
-        if self.asynchronous:
-            return self.barriers.is_first_round_end(turn, self.every)
-        round_number = turn * self.barriers.per_turn // self.barriers.per_round
-        return self._ends_round(turn) and self.barriers.is_barrier(round_number)
+        return self.barriers.is_checkpoint(turn)
 
     def overdue(self, turn: int) -> bool:
         """Return whether `turn` should be saved although no scheduled checkpoint is due."""
-        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self._ends_round(turn)
-
-    def _ends_round(self, turn: int) -> bool:
-        return turn * self.barriers.per_turn % self.barriers.per_round == 0
+        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns and self.barriers.ends_round(turn)
 
 
 class BestSchedule:

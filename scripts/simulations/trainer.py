@@ -26,7 +26,8 @@ from torch import nn
 from hive.config import Config, TargetConfig, load_config
 from hive.envs import Discrete
 from hive.gradients import ENV_STEPS, EPISODES, POLICY, SAMPLES, clear, gradient_layout, put_episodes
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout
+from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces
+from hive.networks.state import StateLayout
 from hive.runtime import Actor, Inlet, Layout, Status, Subscription
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.schemes.trainer import assemble

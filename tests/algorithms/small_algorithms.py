@@ -18,16 +18,9 @@ from hive.approximation import Part
 from hive.config import NetworkConfig
 from hive.envs import Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.gradients import PLAIN, gradient_layout
-from hive.networks import (
-    FlatParameters,
-    NetworkWrapper,
-    Spaces,
-    StateLayout,
-    aligned_block,
-    build_network,
-    distribution_for,
-    network_parameters,
-)
+from hive.networks import FlatParameters, NetworkWrapper, Spaces, aligned_block, build_network, distribution_for
+from hive.networks.configured import network_parameters
+from hive.networks.state import StateLayout
 from hive.storage import FINALS, LENGTH, VERSION, Rollout, rollout_layout
 from hive.workers import CollectorsElsewhere, GWorker
 

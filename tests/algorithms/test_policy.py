@@ -21,15 +21,8 @@ from hive.algorithms import describe_policy
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import RecordError, UsageError
-from hive.networks import (
-    EpsilonGreedy,
-    FlatParameters,
-    NetworkWrapper,
-    Spaces,
-    aligned_block,
-    distribution_for,
-    network_parameters,
-)
+from hive.networks import EpsilonGreedy, FlatParameters, NetworkWrapper, Spaces, aligned_block, distribution_for
+from hive.networks.configured import network_parameters
 from hive.records import RunDirectory, write_checkpoint
 
 SEEN = ObservationSpec((3,), "float32")

@@ -75,7 +75,7 @@ def test_every_command_has_a_description_and_an_example(place: Place, command: s
 def test_every_example_is_understood(command: str) -> None:
     epilog = subparsers()[command].epilog
     assert epilog is not None
-    example, program, *words = shlex.split(epilog)
+    example, program, *words = shlex.split(epilog.splitlines()[-1])
     assert (example, program) == ("example:", "hive")
     assert parser().parse_args(words).command == command
 

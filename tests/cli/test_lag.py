@@ -71,8 +71,8 @@ def test_the_age_of_the_policy(values: dict[str, Any], words: str) -> None:
 
 def test_the_age_of_the_policy_is_that_of_the_versions_that_rounds_use() -> None:
     config = config_of(collection__max_lag=2, collection__broadcast_interval=3, checkpoint__every={})
-    barriers = Blueprint(config).barriers
-    ages = {number - 3 * barriers.behaviour_version(number) for number in range(50, 100)}
+    collection = Blueprint(config).schedule().collection
+    ages = {number - 3 * collection.behaviour_version(number) for number in range(50, 100)}
     assert (max(ages), min(ages)) == (found(config)[0].age, 6)
 
 

@@ -73,7 +73,7 @@ def problem(name: str, *lines: str) -> str:
 
 def test_names_are_those_of_the_key() -> None:
     assert tuple(ALGORITHMS) == keys_of(AlgorithmConfig)["name"].limits.choices
-    assert {SCHEMES[scheme].get("algorithm.name", "a2c") for scheme in SCHEMES} == ALGORITHMS.keys()
+    assert {scheme.defaults.get("algorithm.name", "a2c") for scheme in SCHEMES.values()} == ALGORITHMS.keys()
     assert list(ALGORITHMS.values()) == [A2CConfig, PPOConfig, IMPALAConfig, NStepQConfig, PQNConfig]
 
 

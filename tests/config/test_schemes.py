@@ -14,7 +14,7 @@ ENV = '[env]\nid = "CartPole-v1"\n'
 
 @pytest.mark.parametrize(
     ("scheme", "name", "value"),
-    [(scheme, name, value) for scheme, defaults in SCHEMES.items() for name, value in defaults.items()],
+    [(name, key, value) for name, scheme in SCHEMES.items() for key, value in scheme.defaults.items()],
 )
 def test_each_default_of_a_scheme_is_a_valid_value_of_a_key(scheme: str, name: str, value: Any) -> None:
     section, key = name.split(".")
@@ -99,6 +99,13 @@ def test_the_file_and_overrides_win_over_the_scheme() -> None:
     assert (config.collection.workers, config.origin("collection.workers")) == (3, "x.toml:6")
     assert (config.gradients.workers, config.origin("gradients.workers")) == (1, "--set")
     assert config.origin("collection.communication") == "scheme single"
+
+
+def test_every_scheme_has_one_line_for_users() -> None:
+    """It begins with the algorithm and names the source, or that there is none: `single` is a placement."""
+    for name, scheme in SCHEMES.items():
+        assert len(scheme.text) <= 110, name
+        assert name == "single" or scheme.text.endswith(")"), name
 
 
 def test_a_scheme_of_ones_own_changes_no_default() -> None:

@@ -11,7 +11,7 @@ from hive.monitor.rows import ProcessFacts, actor_row, helper_row
 
 
 def row(name: str = "collector-3", state: str = "running", **changes: float) -> ActorRow:
-    return actor_row(working(name, "collectors", COLLECTING, state=state, **changes), None, None, "")
+    return actor_row(working(name, "collectors", COLLECTING, state=state, **changes), History(), None, "")
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_the_share_of_work_is_the_time_without_waits() -> None:
 
 
 def test_without_a_history_shares_cover_the_incarnation() -> None:
-    whole = actor_row(actor("a-0", phases={"step": 3.0, "wait": 1.0}), None, None, "")
+    whole = actor_row(actor("a-0", phases={"step": 3.0, "wait": 1.0}), History(), None, "")
     assert (whole.busy, whole.wait_in, whole.phases) == (0.9, 0.06, {"step": 0.75, "wait": 0.25})
-    nothing = actor_row(actor("a-0", phases={}), None, None, "")
+    nothing = actor_row(actor("a-0", phases={}), History(), None, "")
     assert nothing.phases == {}
 
 
@@ -45,9 +45,9 @@ def test_of_the_last_seconds_each_kind_is_its_phases() -> None:
 
 def test_a_stopped_process_is_seen_at_once() -> None:
     """The supervisor detects it a quarter of a second later."""
-    stopped = actor_row(working("collector-0", "collectors", COLLECTING), None, ProcessFacts("T", 0.0, 1), "")
+    stopped = actor_row(working("collector-0", "collectors", COLLECTING), History(), ProcessFacts("T", 0.0, 1), "")
     assert (stopped.state, stopped.cpu, stopped.memory_bytes) == ("stopped", 0.0, 1)
-    dead = actor_row(working("collector-0", "c", COLLECTING, state="failed"), None, ProcessFacts("T", 0.0, 1), "")
+    dead = actor_row(working("collector-0", "c", COLLECTING, state="failed"), History(), ProcessFacts("T", 0.0, 1), "")
     assert dead.state == "failed"
     assert helper_row("supervisor", 1, "running", ProcessFacts("T", None, 1)).state == "stopped"
 
@@ -60,7 +60,7 @@ def test_the_rate_is_of_what_it_counts_itself_or_sends() -> None:
         history.add(status(a), T + second)
     seen = actor_row(a, history, None, "")
     assert (seen.rate_of, seen.rate) == ("out", 5.0)
-    assert actor_row(a, None, None, "").rate is None
+    assert actor_row(a, History(), None, "").rate is None
     silent = actor_row(working("a-0", "a", COLLECTING), history, None, "")
     assert (silent.rate_of, silent.rate) == ("", None)
 

@@ -9,16 +9,15 @@ import torch
 from hive.envs.spec import Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
-    CategoricalQHead,
     CategoricalQHeadParameters,
     MiddlewareParameters,
     NetworkParameters,
-    QuantileQHead,
     QuantileQHeadParameters,
     Spaces,
     TorchArchitecture,
-    point_mass,
 )
+from hive.networks.distributional_heads import CategoricalQHead, QuantileQHead
+from hive.networks.projection import point_mass
 
 ACTION = Discrete(2)
 ACTIONS = torch.tensor([1, 0, 1])

@@ -12,13 +12,7 @@ from torch import Tensor, distributions
 
 from hive.envs import spec
 from hive.errors import NetworkError
-from hive.networks import (
-    ActionDistribution,
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-    distribution_for,
-)
+from hive.networks import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical, distribution_for
 
 GENERATOR = torch.Generator()
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from hive.envs.spec import ObservationSpec
-from hive.networks import ImageInput, InputEmbedderParameters, VectorInput, embedder_layers
+from hive.networks import InputEmbedderParameters
+from hive.networks.embedders import ImageInput, VectorInput, embedder_layers
 
 
 def embed(

@@ -14,7 +14,6 @@ from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,
-    CheckedFields,
     DuelingQHeadParameters,
     EmbeddingMergerType,
     GradientClippingMethod,
@@ -27,12 +26,11 @@ from hive.networks import (
     PolicyHeadParameters,
     PPOHeadParameters,
     QuantileQHeadParameters,
-    Rule,
-    Rules,
     Spaces,
     TorchArchitecture,
     build_network,
 )
+from hive.networks.field_rules import CheckedFields, Rule, Rules
 
 KINDS: dict[Any, Any] = {
     NetworkParameters: NetworkParameters,

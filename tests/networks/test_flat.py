@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks import ALIGNMENT, FlatParameters, aligned_block
+from hive.networks import FlatParameters, aligned_block
 from hive.networks import flat as flat_module
+from hive.networks.flat import ALIGNMENT
 
 
 class Mixed(nn.Module):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from hive.envs.spec import Box, Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
-    HEADS,
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
     HeadParameters,
@@ -23,8 +22,8 @@ from hive.networks import (
     Spaces,
     TorchArchitecture,
     build_network,
-    make_head,
 )
+from hive.networks.head_kinds import HEADS, make_head
 from hive.networks.spaces import ActionSpec
 
 PARAMETERS = {

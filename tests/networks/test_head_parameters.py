@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hive.networks import (
-    HEADS,
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
     HeadParameters,
@@ -17,6 +16,7 @@ from hive.networks import (
     QuantileQHeadParameters,
     SquashedPolicyHeadParameters,
 )
+from hive.networks.head_kinds import HEADS
 
 DEVIATIONS = {"action_deviation": "parameter", "initial_deviation": 1.0}
 OWN: list[tuple[Any, str, dict[str, Any]]] = [

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from hive.envs.spec import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
-    LOG_STD_BOUNDS,
-    DuelingQHead,
     DuelingQHeadParameters,
     HeadParameters,
     InputEmbedderParameters,
@@ -25,6 +23,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
+from hive.networks.squashed import LOG_STD_BOUNDS
+from hive.networks.value_heads import DuelingQHead
 
 BOX = Box((3,), (-1.0,) * 3, (1.0,) * 3)
 VECTOR = ObservationSpec((20,), "float32")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
+from hive.networks.layers import ACTIVATIONS, HIDDEN_GAIN, activation_layer, dense_layers, orthogonal, seeded
 
 
 def test_weights_are_orthogonal_with_their_gain_and_biases_zero() -> None:

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from hive.envs.spec import Discrete
 from hive.errors import NetworkError
-from hive.networks import HeadParameters, PolicyHead, ValueHead, l2_loss, weighted_losses
-from hive.networks.losses import checked_tensor, extra_input_names
+from hive.networks import HeadParameters, PolicyHead, ValueHead
+from hive.networks.losses import checked_tensor, extra_input_names, l2_loss, weighted_losses
 
 VALUES = torch.tensor([1.0, 2.0, 5.0])
 RETURNS = np.float32([1.5, 2.0, 2.0])

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from hive.envs.spec import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
-    ACTIVATIONS,
     EmbeddingMergerType,
     FlatParameters,
     HeadParameters,
@@ -21,10 +20,10 @@ from hive.networks import (
     Network,
     NetworkParameters,
     Spaces,
-    buffers_that_training_changes,
     build_network,
-    from_module,
 )
+from hive.networks.layers import ACTIVATIONS
+from hive.networks.network import buffers_that_training_changes, from_module
 
 VECTOR = ObservationSpec((4,), "float32")
 BOX = Box((2, 3), (-1.0,) * 6, (1.0,) * 6)

@@ -16,17 +16,12 @@ from hive.networks import (
     InputArray,
     LSTMMiddlewareParameters,
     NetworkParameters,
-    NormalizedNetwork,
-    Normalizer,
     Spaces,
     aligned_block,
-    buffers_that_training_changes,
     build_network,
-    heads_of,
-    merge,
-    moments_of,
-    observed_elements,
 )
+from hive.networks.network import buffers_that_training_changes, heads_of
+from hive.networks.normalization import NormalizedNetwork, Normalizer, merge, moments_of, observed_elements
 
 SEEN = ObservationSpec((3,), "float32")
 SPACES = Spaces({"observation": SEEN}, Discrete(2))

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from hive.errors import NetworkError
-from hive.networks import FlatOptimizer, LimitedMemoryBFGS, OptimizerSettings
+from hive.networks import FlatOptimizer, OptimizerSettings
+from hive.networks.optimizers import LimitedMemoryBFGS
 
 SIZE, STEPS, RATE = 48, 5, 0.05
 

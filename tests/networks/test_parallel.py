@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from hive.envs.spec import Discrete, ObservationSpec
 from hive.errors import NetworkError
-from hive.networks import NetworkParameters, Spaces, TorchArchitecture, predict_in_parallel
+from hive.networks import NetworkParameters, Spaces, TorchArchitecture
+from hive.networks.parallel import predict_in_parallel
 
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from hive.networks import (
     MiddlewareParameters,
     NetworkParameters,
     OptimizerSettings,
-    network_parameters_of,
 )
+from hive.networks.parameters import network_parameters_of
 
 
 def test_enums_have_coachs_numbers() -> None:

@@ -9,17 +9,16 @@ import torch
 from hive.envs.spec import Box, Discrete, ObservationSpec
 from hive.errors import NetworkError
 from hive.networks import (
-    LOG_STD_BOUNDS,
     HeadParameters,
     NetworkParameters,
     PolicyHead,
     PolicyHeadParameters,
-    PPOHead,
     PPOHeadParameters,
     Spaces,
-    SquashedPolicyHead,
     TorchArchitecture,
 )
+from hive.networks.policy_heads import PPOHead, SquashedPolicyHead
+from hive.networks.squashed import LOG_STD_BOUNDS
 
 LOGITS = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
 ACTIONS = torch.tensor([0, 1, 1])

@@ -15,11 +15,10 @@ from hive.networks import (
     LSTMMiddlewareParameters,
     NetworkParameters,
     NetworkWrapper,
-    RecurrentNetwork,
     Spaces,
     TorchArchitecture,
-    lstm_cell,
 )
+from hive.networks.recurrent import RecurrentNetwork, lstm_cell
 
 STEPS, SEQUENCES, CELLS = 5, 3, 6
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(2))

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from hive.errors import NetworkError
-from hive.networks import FlatParameters, OptimizerSettings, SharedNetwork, StateLayout, Version, aligned_block
+from hive.networks import FlatParameters, OptimizerSettings, aligned_block
+from hive.networks.shared_network import SharedNetwork, Version
+from hive.networks.state import StateLayout
 
 RATE = 0.01
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from hive import _native
-from hive.networks import FlatParameters, StateLayout, aligned_block
+from hive.networks import FlatParameters, aligned_block
+from hive.networks.state import StateLayout
 
 Block = npt.NDArray[np.uint8]
 

@@ -8,7 +8,8 @@ from torch.nn import functional
 
 from hive.envs.spec import Box, Discrete
 from hive.errors import NetworkError
-from hive.networks import DuelingQHead, DuelingQHeadParameters, HeadParameters, QHead, select_actions
+from hive.networks import DuelingQHeadParameters, HeadParameters, select_actions
+from hive.networks.value_heads import DuelingQHead, QHead
 
 ACTION = Discrete(3)
 VALUES = torch.tensor([[1.0, 2.0, 5.0], [0.0, -1.0, 4.0]])

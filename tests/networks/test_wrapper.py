@@ -17,14 +17,13 @@ from hive.networks import (
     GradientClippingMethod,
     NetworkParameters,
     NetworkWrapper,
-    SharedNetwork,
     Spaces,
-    StateLayout,
     TorchArchitecture,
-    Version,
     WorkerGroup,
     aligned_block,
 )
+from hive.networks.shared_network import SharedNetwork, Version
+from hive.networks.state import StateLayout
 
 PATIENCE_S = 30.0  # limit for a test that would otherwise hang
 SPACES = Spaces({"observation": ObservationSpec((3,), "float32")}, Discrete(2))

@@ -10,7 +10,7 @@ from small_trainer import LIMIT_S, config_of
 
 from hive.records import RunDirectory, read_jsonl
 from hive.runtime.supervise.supervisor import Outcome
-from hive.schemes import a2c, build
+from hive.schemes import build
 from hive.testing import run_inline
 
 ENOUGH = 0.97
@@ -67,5 +67,5 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
 
 def test_it_is_the_trainer(tmp_path: Path) -> None:
     config = config_of("small_environments:Bandit", collection__workers=2)
-    plan = a2c.topology(config, tmp_path).plan()
+    plan = build(config, tmp_path).plan()
     assert list(plan.processes) == ["collector-0", "collector-1", "gradient-worker-0", "learner-0", "recorder"]

@@ -10,7 +10,7 @@ from small_runs import check_end, train
 from small_trainer import config_of
 
 from hive.config import load_config
-from hive.schemes import a3c
+from hive.schemes import build
 
 LEARN = {"run__steps": 20_000, "run__stop_at_return": 0.97, "collection__envs": 8, "algorithm__learning_rate": 0.02}
 FREE: dict[str, Any] = {"collection__communication": '"asynchronous"'}  # small_trainer's default is another
@@ -18,7 +18,7 @@ FREE: dict[str, Any] = {"collection__communication": '"asynchronous"'}  # small_
 
 def test_each_worker_and_its_collector_are_one_process(tmp_path: Path) -> None:
     text = '[run]\nscheme = "a3c"\n[env]\nid = "small_environments:Bandit"\n[gradients]\nworkers = 3\n'
-    plan = a3c.topology(load_config("run.toml", text=text), tmp_path).plan()
+    plan = build(load_config("run.toml", text=text), tmp_path).plan()
     names = [actor.name for actor in plan.actors]
     assert {process: tuple(names[n] for n in actors) for process, actors in plan.processes.items()} == {
         **{f"gradient-worker-{w}": (f"collector-{w}", f"gradient-worker-{w}") for w in range(3)},

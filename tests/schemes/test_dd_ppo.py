@@ -9,7 +9,7 @@ import pytest
 from small_runs import train
 
 from hive.config import load_config
-from hive.schemes import dd_ppo
+from hive.schemes import build
 
 FEW: dict[str, Any] = {"algorithm__epochs": 2, "algorithm__minibatches": 2}
 LEARN: dict[str, Any] = {
@@ -23,7 +23,7 @@ LEARN: dict[str, Any] = {
 
 def test_workers_read_each_others_gradients(tmp_path: Path) -> None:
     text = '[run]\nscheme = "dd-ppo"\n[env]\nid = "small_environments:Bandit"\n'
-    plan = dd_ppo.topology(load_config("run.toml", text=text), tmp_path).plan()
+    plan = build(load_config("run.toml", text=text), tmp_path).plan()
     workers = [f"gradient-worker-{w}" for w in range(3)]
     assert list(plan.processes) == [*workers, "learner-0", "recorder"]
     channels = {channel.name: channel for channel in plan.channels}

@@ -12,9 +12,10 @@ from small_trainer import config_of
 from hive.config import load_config
 from hive.records import list_checkpoints, read_jsonl
 from hive.runtime import Slot, Topology
-from hive.schemes import impala
+from hive.schemes import build
 from hive.storage import Rollout
 from hive.workers import Blueprint, GradientWorkerActor
+from hive.workers.schedule import Claim
 
 FREE = "asynchronous"
 
@@ -29,7 +30,7 @@ def test_it_is_the_trainer_with_impala_in_it(tmp_path: Path) -> None:
     text = '[run]\nscheme = "impala"\n[env]\nid = "small_environments:Bandit"\n[gradients]\nworkers = 2\n'
     config = load_config("run.toml", text=text)
     assert (config.algorithm.name, config.collection.max_lag, config.gradients.max_lag) == ("impala", 4, 4)
-    plan = impala.topology(config, tmp_path).plan()
+    plan = build(config, tmp_path).plan()
     assert list(plan.processes) == ["collector-0", "gradient-worker-0", "gradient-worker-1", "learner-0", "recorder"]
     (behaviour,) = [channel for channel in plan.channels if channel.name == "behaviour"]
     assert {plan.actors[n].group for n in behaviour.consumers} == {"collectors", "gradient-workers"}
@@ -76,8 +77,8 @@ class Picky(GradientWorkerActor):
         super().__init__(blueprint, directory)
         self.seen = seen
 
-    async def _claim_fresh(self) -> Slot:
-        slot = await super()._claim_fresh()
+    async def _claim(self, wanted: Claim) -> Slot:
+        slot = await super()._claim(wanted)
         self.seen.append(self.behaviour.latest - Rollout(slot.arrays).version)
         return slot
 
@@ -139,7 +140,7 @@ def test_collectors_that_belong_to_a_gradient_worker(tmp_path: Path) -> None:
         **modes(FREE, FREE, 4, 2),
         collection__ownership='"gradient_worker"',
     )
-    (rollouts,) = [c for c in impala.topology(config, tmp_path).plan().channels if c.name == "rollouts"]
+    (rollouts,) = [c for c in build(config, tmp_path).plan().channels if c.name == "rollouts"]
     assert rollouts.options["by_share"]
     run = train(tmp_path, "impala", **modes(FREE, FREE, 4, 2), collection__ownership='"gradient_worker"')
     check_end(run)

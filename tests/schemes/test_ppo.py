@@ -13,7 +13,7 @@ from small_trainer import config_of
 
 from hive.records import read_jsonl
 from hive.runtime import Topology
-from hive.schemes import ppo
+from hive.schemes import build
 from hive.workers import Blueprint, LearnerActor
 
 FEW = {"algorithm__epochs": 2, "algorithm__minibatches": 2}
@@ -31,7 +31,7 @@ def test_it_runs_in_every_mode(tmp_path: Path, collection: str, gradients: str, 
 def test_it_is_the_trainer_with_ppo_in_it(tmp_path: Path) -> None:
     config = config_of("small_environments:Bandit", run__scheme='"ppo"', **PARALLEL)
     assert (config.algorithm.name, config.gradients.communication) == ("ppo", "synchronous")
-    plan = ppo.topology(config, tmp_path).plan()
+    plan = build(config, tmp_path).plan()
     assert list(plan.processes) == [
         "collector-0",
         "collector-1",

@@ -9,7 +9,7 @@ import pytest
 from small_runs import train
 
 from hive.config import load_config
-from hive.schemes import rapid
+from hive.schemes import build
 
 FREE: dict[str, Any] = {"collection__communication": '"asynchronous"'}  # small_trainer's default is another
 FEW: dict[str, Any] = {"algorithm__epochs": 2, "algorithm__minibatches": 2, **FREE}
@@ -24,7 +24,7 @@ LEARN: dict[str, Any] = {
 
 def test_it_has_two_levels(tmp_path: Path) -> None:
     text = '[run]\nscheme = "rapid"\n[env]\nid = "small_environments:Bandit"\n'
-    plan = rapid.topology(load_config("run.toml", text=text), tmp_path).plan()
+    plan = build(load_config("run.toml", text=text), tmp_path).plan()
     collectors = [f"collector-{c}" for c in range(4)]
     assert list(plan.processes) == [*collectors, "gradient-worker-0", "gradient-worker-1", "learner-0", "recorder"]
     (rollouts,) = [channel for channel in plan.channels if channel.name == "rollouts"]

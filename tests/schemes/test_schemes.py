@@ -11,12 +11,18 @@ from small_trainer import LIMIT_S, config_of
 from hive.config import SCHEMES, render
 from hive.errors import ConfigError, RecordError, TopologyError
 from hive.records import RunDirectory
+from hive.runtime import Actor, Topology
 from hive.runtime.memory.status import read_status
 from hive.runtime.supervise.supervisor import Supervisor
-from hive.schemes import build, load
+from hive.schemes import blueprint_of, build, load
 from hive.testing import run_inline
+from hive.workers import Blueprint
 
 ENV = "small_environments:OneState"
+
+
+class Plain(Actor):
+    def __init__(self, blueprint: str = "") -> None: ...
 
 
 @pytest.fixture
@@ -27,6 +33,25 @@ def directory(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_that_the_config_knows_is_there(directory: Path, name: str) -> None:
     assert build(config_of(ENV, run__scheme=f'"{name}"'), directory).plan().results_actor == "learner-0"
+
+
+def test_the_blueprint_of_a_topology(directory: Path) -> None:
+    """More actors take it, also where groups were added before those of the trainer."""
+    config = config_of(ENV)
+    topology = build(config, directory)
+    blueprint = blueprint_of(topology)
+    assert isinstance(blueprint, Blueprint)
+    assert blueprint.config is config
+    assert blueprint_of(build(config_of(ENV, run__scheme='"own_schemes:accompanied"'), directory)).collectors == 1
+
+
+@pytest.mark.parametrize("parameters", [{}, {"blueprint": "something else"}])
+def test_a_topology_without_a_blueprint(parameters: dict[str, str]) -> None:
+    topology = Topology()
+    topology.add(Plain, **parameters)
+    with pytest.raises(TopologyError, match="has no blueprint") as caught:
+        blueprint_of(topology)
+    assert "hive.schemes.build(config)" in caught.value.hint
 
 
 def test_a_scheme_of_your_own(directory: Path) -> None:

@@ -29,7 +29,7 @@ from simulations.trainer import MOST, Schedule, run, schedule  # noqa: E402
 from hive import _native  # noqa: E402
 from hive.config import load_config  # noqa: E402
 from hive.gradients import EPISODES  # noqa: E402
-from hive.networks import StateLayout  # noqa: E402
+from hive.networks.state import StateLayout  # noqa: E402
 from hive.runtime.memory.segments import Bytes, SlabView  # noqa: E402
 from hive.testing import Faults, Simulation, simulate, simulated_process  # noqa: E402
 

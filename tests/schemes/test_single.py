@@ -9,7 +9,7 @@ from small_trainer import LIMIT_S, config_of
 
 from hive.config import load_config
 from hive.records import RunDirectory
-from hive.schemes import build, single
+from hive.schemes import build
 from hive.testing import run_inline
 
 ENV = "small_environments:Drift"
@@ -25,7 +25,7 @@ def digest(folder: Path, **values: Any) -> str:
 
 def test_everything_is_one_process_beside_the_recorder(tmp_path: Path) -> None:
     config = load_config("run.toml", text=f'[run]\nscheme = "single"\n[env]\nid = "{ENV}"\n')
-    plan = single.topology(config, tmp_path).plan()
+    plan = build(config, tmp_path).plan()
     found = {name: [plan.actors[n].name for n in numbers] for name, numbers in plan.processes.items()}
     assert found == {"learner-0": ["collector-0", "gradient-worker-0", "learner-0"], "recorder": ["recorder"]}
     assert (config.collection.max_lag, config.gradients.max_lag) == (0, 0)
@@ -39,7 +39,7 @@ def test_it_only_sets_defaults(tmp_path: Path) -> None:
     """Two collectors of their own, pipelined, are what the file asks for."""
     asked = {"collection__workers": 2, "collection__communication": '"pipelined"'}
     config = config_of(ENV, run__scheme='"single"', **asked)
-    assert [a.process for a in single.topology(config, tmp_path).plan().actors][:3] == [
+    assert [a.process for a in build(config, tmp_path).plan().actors][:3] == [
         "collector-0",
         "collector-1",
         "learner-0",

@@ -13,7 +13,8 @@ from torch import nn
 
 from hive import _native
 from hive.config import Config, load_config
-from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, StateLayout, aligned_block
+from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spaces, aligned_block
+from hive.networks.state import StateLayout
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
 from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker, Learner

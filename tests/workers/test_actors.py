@@ -29,7 +29,6 @@ from hive.storage import Rollout
 from hive.testing import run_inline
 from hive.workers import RESULTS, Blueprint, GradientWorkerActor, GWorker, LearnerActor
 from hive.workers.learner import Learner, LearnerStep
-from hive.workers.learner_actor import finite_means
 
 SAMPLES_A_ROLLOUT = 16  # two environments, eight steps
 
@@ -487,9 +486,3 @@ def test_a_round_that_lost_a_rollout_is_made_of_the_rest(tmp_path: Path, of_both
     assert all(holds(account) and account["in_flight"] == 0 for account in run.outcome.channels.values())
     (note,) = [event for event in run.events if event[0] == "lost"]
     assert note[2]["rollouts"] == 1
-
-
-def test_means_leave_out_what_is_not_finite() -> None:
-    """A statistic that a turn cannot tell, or that of a skipped turn, hides no other turn's."""
-    rows = [np.array(row) for row in ([1.0, math.nan, math.nan], [2.0, 5.0, math.inf], [6.0, 7.0, math.nan])]
-    assert finite_means(rows) == pytest.approx([3.0, 6.0, math.nan], nan_ok=True)

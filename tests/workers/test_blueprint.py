@@ -15,16 +15,9 @@ from small_trainer import Trainer, allocate, config_of
 from hive.config import Config
 from hive.envs import Box, Discrete, MultiDiscrete
 from hive.errors import ConfigError, EnvironmentMissing, NetworkError, RecordError, UsageError
-from hive.networks import (
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-    NetworkPerHead,
-    ValueHead,
-    aligned_block,
-    build_network,
-    load_module,
-)
+from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, ValueHead, aligned_block, build_network
+from hive.networks.configured import load_module
+from hive.networks.network import NetworkPerHead
 from hive.records import RunDirectory, checkpoint_at, write_checkpoint
 from hive.storage import FINALS, LENGTH, SEQUENCE, Purpose, Rollout, stream_seed
 from hive.workers import Blueprint, Learner

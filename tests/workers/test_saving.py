@@ -27,7 +27,7 @@ class Watch:
 
 def schedule(**values: Any) -> tuple[SaveSchedule, Watch]:
     config, watch = config_of("small_environments:OneState", **values), Watch()
-    return SaveSchedule(config, Blueprint(config).barriers, watch), watch
+    return SaveSchedule(config, Blueprint(config).schedule().barriers, watch), watch
 
 
 PPO = {"run__scheme": '"ppo"', "algorithm__epochs": 2, "algorithm__minibatches": 2}

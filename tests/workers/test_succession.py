@@ -499,10 +499,10 @@ def test_only_unfinished_workers_are_looked_at() -> None:
             return super().first_left(producer)
 
     class Looks(LearnerActor):
-        async def _claim_all(self, claimed: list[Slot]) -> None:
+        async def _claim(self, claimed: list[Slot]) -> None:
             for _ in range(100):  # as often as gradients come, where a learner takes them one by one
                 self._publish_behaviour(claimed)
-            await super()._claim_all(claimed)
+            await super()._claim(claimed)
 
     fixture = LearnerFixture()
     fixture.live(Looks, receiver=Counts)
