@@ -158,7 +158,7 @@ def last_not_started(state: SupervisorState, error: HiveError) -> list[Action]:
     """Give up the `last` process that could not be started again."""
     assert state.stop is not None
     (process,) = state.stop.waiting
-    process.alive = False
+    process.alive, process.cut_short = False, True
     state.stop.phase = StopPhase.draining
     _give_up(state.stop)
     return [Log("not started", str(error), {"process": process.name})]

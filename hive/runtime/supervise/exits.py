@@ -125,7 +125,7 @@ class Verdict:
     how: Exit
     what: str  # the cause as a text
     where: str
-    status: ActorStatus  # of that actor
+    status: ActorStatus  # page of that actor
     failed: Failed | None  # its exception
     refusal: str | None
 

@@ -58,7 +58,7 @@ class StopPhase(enum.Enum):
 class StopSequence:
     """The progress of the final stop. Times are seconds of the monotonic clock."""
 
-    deadline_s: float  # of the whole sequence
+    deadline_s: float  # end of the whole sequence
     waves: list[list[ProcessRecord]]  # processes that were not yet asked to drain, in order
     unfinished: list[ProcessRecord]  # `last` processes that may have to be started again, in order
     phase: StopPhase = StopPhase.draining
@@ -122,7 +122,7 @@ class SupervisorState:
             self.machines[actor].handle(event, why)
 
     def stop_actors(self, processes: Iterable[ProcessRecord]) -> None:
-        """Record that all actors of these processes that still can be stopped are asked to stop."""
+        """Apply the event `stop` to every actor of these processes that accepts it."""
         for process in processes:
             for actor in process.actors:
                 if self.machines[actor].accepts(ActorEvent.stop):

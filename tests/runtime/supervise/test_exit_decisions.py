@@ -67,6 +67,8 @@ def test_an_exit_is_unexpected_until_all_actors_of_the_process_are_finished() ->
     state = running(SHARED)
     state.machines[2].handle(ActorEvent.done)
     assert exits.is_unexpected(state, state.table["both"], CLEAN)
+    state.machines[3].handle(ActorEvent.stop)
+    assert not exits.is_unexpected(state, state.table["both"], CLEAN)
     state.machines[3].handle(ActorEvent.done)
     assert not exits.is_unexpected(state, state.table["both"], CLEAN)
 

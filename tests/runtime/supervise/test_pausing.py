@@ -14,6 +14,7 @@ from hive.runtime.actor.actor import Actor, endpoint
 from hive.runtime.memory.segments import Layout
 from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.supervise.pausing import POLL_S
 from hive.runtime.supervise.states import RunState
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
@@ -205,6 +206,21 @@ def test_a_pause_can_be_requested_twice_and_cancelled() -> None:
         assert supervisor.state.run_machine.state is RunState.paused
 
     _, supervisor = directed(numbers(), script)
+    assert [line.split()[-1] for line in supervisor.state.recent if "paused" in line] == ["channels"]
+
+
+def test_a_pause_requested_right_after_another_was_ended_is_one_pause() -> None:
+    async def script(supervisor: Supervisor) -> None:
+        for _ in range(3):
+            supervisor.pause()
+            await asyncio.sleep(0)
+            supervisor.resume()
+        supervisor.pause()
+        await until(supervisor, RunState.paused)
+        await asyncio.sleep(3 * POLL_S)
+
+    outcome, supervisor = directed(numbers(), script)
+    assert (outcome.state, outcome.error) == ("finished", "")
     assert [line.split()[-1] for line in supervisor.state.recent if "paused" in line] == ["channels"]
 
 

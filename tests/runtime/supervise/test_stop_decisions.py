@@ -211,6 +211,7 @@ def test_its_time_begins_after_the_start() -> None:
 
 
 def test_it_is_started_again_three_times_at_most() -> None:
+    assert LAST_TRIES == 3
     state = saving(stopping())
     for attempt in range(LAST_TRIES):
         assert texts(again(state, 101.0 + attempt), "restarted") != []
@@ -321,3 +322,4 @@ def test_a_last_actor_that_cannot_be_started_again_is_given_up() -> None:
     assert actions == [Log("not started", "saves cannot be started: no room", {"process": "saves"})]
     assert not state.table["saves"].alive
     assert ending.advance(state, 101.0) == [DropInFlight()]
+    assert (state.end.state, state.end.reason) == ("failed", "saves failed at the end (goal)")
