@@ -83,7 +83,7 @@ class Supervisor:
         self.end_begun = asyncio.Event()
         self.changed = asyncio.Event()  # set by every message and exit
         self.tasks: set[asyncio.Task[None]] = set()
-        self.waiting: Mapping[type[Action], Callable[[Any], Coroutine[Any, Any, None]]] = {
+        self.later: Mapping[type[Action], Callable[[Any], Coroutine[Any, Any, None]]] = {
             Restart: self._restart,
             AwaitRest: self._await_rest,
             AnnounceLater: self._announce_later,
@@ -180,8 +180,8 @@ class Supervisor:
     def _perform(self, actions: Sequence[Action]) -> None:
         """Execute the actions of a decision; those that wait first continue as tasks."""
         for action in actions:
-            if later := self.waiting.get(type(action)):
-                self.spawn(later(action))
+            if work := self.later.get(type(action)):
+                self.spawn(work(action))
             else:
                 self.effects.execute(action)
         if self.state.ending and not self.end_begun.is_set():
