@@ -220,8 +220,9 @@ def test_it_is_started_again_three_times_at_most() -> None:
     assert state.end.error == "saves failed at the end: it was killed before it had finished"
 
 
-def test_it_is_not_started_again_after_the_deadline() -> None:
+def test_it_is_started_again_until_the_deadline_and_not_afterwards() -> None:
     state = saving(stopping(drain_s=30.0))
+    assert texts(again(state, 129.9), "restarted") != []
     leave(state, "saves", how=KILLED)
     assert ending.advance(state, 130.0) == [DropInFlight()]
     assert state.end.state == "failed"
