@@ -44,13 +44,13 @@ def members(actions: list[Action]) -> list[tuple[tuple[str, ...], dict[int, Memb
 def test_processes_that_start_together_are_announced_together() -> None:
     state = silent(starting(SHARED))
     assert [hello(state, name) for name in ("a", "b", "both")] == [[AnnounceLater()], [], []]
-    everybody = {
+    known = {
         0: Member(0, "memory://a-0", True),
         1: Member(0, "memory://b-0", True),
         2: Member(0, "memory://both-0", False),  # it shares its process, so its notifier does not wake it
         3: Member(0, "memory://both-0", False),
     }
-    assert members(joining.announce(state)) == [(("a", "b", "both"), everybody)]
+    assert members(joining.announce(state)) == [(("a", "b", "both"), known)]
     assert joining.announce(state) == []
 
 
@@ -97,7 +97,7 @@ def test_actors_of_inline_processes_are_never_dedicated() -> None:
     assert known[0] == Member(0, "memory://a-0", False)
 
 
-def test_a_process_that_listens_while_the_run_ends_is_told_to_drain_first() -> None:
+def test_a_process_that_listens_while_the_run_ends_receives_drain_first() -> None:
     state = running(SHARED)
     restarted(state, "a")
     ending.end(state, "finished", "goal")
