@@ -152,7 +152,7 @@ def run_actor(
             if fields.get("actor") == tested.names[0]:
                 result.notes.append((kind, text))
 
-        supervisor.journal = Journal(event, lambda death: "")
+        supervisor.effects.journal = Journal(event, lambda death: "")
         asyncio.get_running_loop().call_later(QUIET_S, _end_when_quiet, supervisor, result, (-1.0, 0), 0.0)
 
     outcome = run_inline(topology, virtual=True, watch=watch)
@@ -162,7 +162,7 @@ def run_actor(
 
 def _end_when_quiet(supervisor: Supervisor, result: ActorResult, before: tuple[float, int], waited_s: float) -> None:
     """End the run once neither the actor's counters nor its output have changed for QUIET_S."""
-    result.counters = dict(supervisor.pages.snapshot(0)["counters"])
+    result.counters = dict(supervisor.memory.pages.snapshot(0)["counters"])
     now = (sum(result.counters.values()), sum(map(len, result.sent.values())))
     if now == before or waited_s >= LIMIT_S:
         supervisor.request("the actor is inactive")

@@ -67,7 +67,7 @@ def test_the_trainer_with_another_actor(directory: Path) -> None:
     config = config_of(ENV, run__scheme='"own_schemes:accompanied"', run__steps=64)
     outcome = run_inline(build(config, directory), watch=seen.append, seconds=LIMIT_S)
     assert (outcome.state, outcome.results["updates"]) == ("finished", 4)
-    assert read_status(seen[0].pages, 4).counters["lives"] == 1
+    assert read_status(seen[0].memory.pages, 4).counters["lives"] == 1
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def train(
     events: list[tuple[str, str, dict[str, Any]]] = []
 
     def look(supervisor: Supervisor) -> None:
-        supervisor.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), _no_report)
+        supervisor.effects.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), _no_report)
         seen.append(supervisor)
         watch(supervisor)
 
@@ -256,7 +256,7 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
 
 def test_status_pages_count_rollouts_and_updates(tmp_path: Path) -> None:
     run = train(tmp_path, collection__workers=2)
-    pages = run.supervisor.pages
+    pages = run.supervisor.memory.pages
     learner, first = read_status(pages, 3), read_status(pages, 0)
     assert (learner.name, learner.version, learner.counters["updates"]) == ("learner-0", 8, 8)
     assert first.name == "collector-0"

@@ -43,8 +43,8 @@ class Run:
         return list(read_jsonl(self.directory.evaluations_file))
 
     def counters(self, name: str) -> dict[str, float]:
-        number = next(n for n, actor in enumerate(self.supervisor.plan.actors) if actor.name == name)
-        return dict(read_status(self.supervisor.pages, number).counters)
+        number = next(n for n, actor in enumerate(self.supervisor.state.plan.actors) if actor.name == name)
+        return dict(read_status(self.supervisor.memory.pages, number).counters)
 
 
 def train(
@@ -65,7 +65,7 @@ def train(
     events: list[tuple[str, str]] = []
 
     def look(supervisor: Supervisor) -> None:
-        supervisor.journal = Journal(lambda kind, text, fields: events.append((kind, text)), lambda *of: "")
+        supervisor.effects.journal = Journal(lambda kind, text, fields: events.append((kind, text)), lambda *of: "")
         seen.append(supervisor)
         watch(supervisor)
 

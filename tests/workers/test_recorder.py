@@ -159,7 +159,9 @@ def test_warnings_are_logged_and_known_again_after_a_restart(tmp_path: Path) -> 
         events.clear()
 
         def look(supervisor: Supervisor) -> None:
-            supervisor.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), lambda _: "")
+            supervisor.effects.journal = Journal(
+                lambda kind, text, fields: events.append((kind, text, fields)), lambda _: ""
+            )
 
         fixture.run(versions, source_of=Failing, watch=look)
         with fixture.directory.events_file.open("a") as file:

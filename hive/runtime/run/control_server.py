@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hive.errors import HiveError, WireError
 from hive.runtime.run.control import (
@@ -64,6 +64,18 @@ class Requests(Protocol):
     async def inspect(self, actor: str, stack: bool) -> tuple[str, Sequence[str]]: ...
 
     def kill(self, actor: str, by_hand: bool) -> None: ...
+
+
+# How each request that is answered by Accepted is carried out; it raises a HiveError if it is refused.
+CARRY_OUT: Mapping[type[Message], Callable[[Requests, Any], None]] = {
+    Down: lambda run, request: run.down(request.reason, request.now),
+    Pause: lambda run, request: run.pause(),
+    Resume: lambda run, request: run.resume(),
+    Save: lambda run, request: run.save(),
+    Set: lambda run, request: run.set(request.sets),
+    Scale: lambda run, request: run.scale(request.sets),
+    Kill: lambda run, request: run.kill(request.actor, request.by_hand),
+}
 
 
 class ControlServer:
@@ -142,20 +154,7 @@ class ControlServer:
             if isinstance(request, Inspect):
                 stack, transitions = await self.run.inspect(request.actor, request.stack)
                 return Inspection(stack[:INSPECTION_BYTES], tuple(transitions))
-            if isinstance(request, Down):
-                self.run.down(request.reason, request.now)
-            elif isinstance(request, Pause):
-                self.run.pause()
-            elif isinstance(request, Resume):
-                self.run.resume()
-            elif isinstance(request, Save):
-                self.run.save()
-            elif isinstance(request, Set):
-                self.run.set(request.sets)
-            elif isinstance(request, Scale):
-                self.run.scale(request.sets)
-            elif isinstance(request, Kill):
-                self.run.kill(request.actor, request.by_hand)
+            CARRY_OUT[type(request)](self.run, request)
             return Accepted()
         except HiveError as error:
             return Refused(str(error), error.hint)

@@ -49,10 +49,11 @@ from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder
 from hive.runtime.run.overview import overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
+from hive.runtime.supervise.changes import CHANGE
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
 from hive.runtime.supervise.states import RunState
-from hive.runtime.supervise.supervisor import CHANGE, Supervisor
+from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.transport import Transport
@@ -165,7 +166,7 @@ class LiveRun:
         Raises HiveError if the run is not running or the change is not possible; then nothing has changed.
         """
         supervisor = self._running()
-        if supervisor.run_machine.state is not RunState.running:
+        if supervisor.state.run_machine.state is not RunState.running:
             raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
         changed = changed_config(self.directory, self.config, sets)
         self.next_config = changed
@@ -175,15 +176,15 @@ class LiveRun:
 
     def _running(self) -> Supervisor:
         """Return the supervisor. Raises UsageError before the run starts, between stages and while it ends."""
-        if self.supervisor is None or self.supervisor.ending:
+        if self.supervisor is None or self.supervisor.state.ending:
             raise UsageError(f"{self.directory.name} is not running", hint="try again when it is")
         return self.supervisor
 
     def pause(self) -> None:
-        self._running().pausing.pause()
+        self._running().pause()
 
     def resume(self) -> None:
-        self._running().pausing.resume()
+        self._running().resume()
 
     def save(self) -> None:
         """Call the endpoint `save` of the actors that have it. Raises UsageError if no running actor has it."""
@@ -218,10 +219,10 @@ class LiveRun:
         The stacks are "" if `stack` is false or the process does not answer. Raises UsageError for an unknown actor.
         """
         supervisor, number = self._actor(actor)
-        process = supervisor.table[supervisor.plan.actors[number].process]
+        process = supervisor.state.process_of(number)
         queried = [process.name] if stack and process.alive and process.listening else []
         stacks = await supervisor.processes.stacks(queried)
-        return stacks.get(process.name, ""), list(supervisor.machines[number].history)
+        return stacks.get(process.name, ""), list(supervisor.state.machines[number].history)
 
     def kill(self, actor: str, by_hand: bool) -> None:
         """Kill the process of an actor, which is then restarted; with `by_hand` it does not count as a failure.
@@ -229,16 +230,12 @@ class LiveRun:
         Raises UsageError if there is no such actor or it is not running.
         """
         supervisor, number = self._actor(actor)
-        process = supervisor.table[supervisor.plan.actors[number].process]
-        if supervisor.ending or not process.alive:
-            raise UsageError(f"{actor} is not running", hint="try again when it is")
-        process.by_hand = by_hand
-        supervisor.kill(process, "restarted by hand" if by_hand else "killed by hand")
+        supervisor.kill(number, by_hand=by_hand)
 
     def _actor(self, name: str) -> tuple[Supervisor, int]:
         """Return the supervisor and the number of the actor `name`. Raises UsageError if there is none."""
         if self.supervisor is not None:
-            for number, planned in enumerate(self.supervisor.plan.actors):
+            for number, planned in enumerate(self.supervisor.state.plan.actors):
                 if planned.name == name:
                     return self.supervisor, number
         raise UsageError(f"{self.directory.name} has no actor `{printable(name, SHOWN_LENGTH)}`")
@@ -295,8 +292,8 @@ class LiveRun:
 
     def _pausing(self) -> list[Tree] | None:
         """Return the actors that a requested pause waits for, [] when the run is at rest; None without a request."""
-        pausing = self.supervisor.pausing if self.supervisor is not None else None
-        return [*pausing.active_actors()] if pausing is not None and pausing.wanted else None
+        supervisor = self.supervisor
+        return [*supervisor.active_actors()] if supervisor is not None and supervisor.state.pause is not None else None
 
     async def supervise(
         self, plan: Plan, processes: ProcessTable, transport: Transport, memory: SharedMemory, address: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, read_status
-from hive.runtime.supervise.accounting import channel_accounts
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.messages import Tree
 
@@ -18,16 +17,16 @@ KINDS = ("busy", "wait_in", "wait_out", "runtime")  # kinds of phase, indexed by
 
 def overview(supervisor: Supervisor) -> dict[str, Tree]:
     """Return state, actors, helpers, channels and edges of a run; `hive ps --json` and snapshots are built from it."""
-    plan = supervisor.plan
+    plan = supervisor.state.plan
     helpers = supervisor.processes.facts().items()
     sent = _sent(supervisor)
     return {
-        "state": supervisor.run_machine.state.value,
-        "reason": supervisor.reason,
+        "state": supervisor.state.run_machine.state.value,
+        "reason": supervisor.state.end.reason,
         "actors": [_actor(supervisor, number) | {"sent": sent[number]} for number in range(len(plan.actors))],
         "helpers": [{"name": name, "pid": pid, "state": state} for name, (pid, state) in helpers],
         "results_actor": plan.results_actor,
-        "channels": channel_accounts(plan, supervisor.memory),
+        "channels": supervisor.accounts(),
         "edges": {channel.name: _edge(supervisor, channel) for channel in plan.channels},
     }
 
@@ -45,15 +44,15 @@ def _edge(supervisor: Supervisor, channel: PlanChannel) -> dict[str, Tree]:
 
 
 def _actor(supervisor: Supervisor, number: int) -> dict[str, Tree]:
-    planned, page = supervisor.plan.actors[number], read_status(supervisor.pages, number)
-    process = supervisor.table[planned.process]
+    planned, page = supervisor.state.plan.actors[number], read_status(supervisor.memory.pages, number)
+    process = supervisor.state.table[planned.process]
     return {
         "name": planned.name,
         "group": planned.group,
         "process": planned.process,
         "restart": planned.restart,
         "pid": process.pid,
-        "state": supervisor.machines[number].state.value,
+        "state": supervisor.state.machines[number].state.value,
         "restarts": process.restarts,
         "incarnation": process.incarnation,
         "activity": page.phase,
@@ -72,8 +71,8 @@ def _actor(supervisor: Supervisor, number: int) -> dict[str, Tree]:
 
 def _sent(supervisor: Supervisor) -> list[dict[str, Tree]]:
     """Return, for each actor, channel -> the number of messages it has sent; boards are left out."""
-    sent: list[dict[str, Tree]] = [{} for _ in supervisor.plan.actors]
-    for channel in supervisor.plan.channels:
+    sent: list[dict[str, Tree]] = [{} for _ in supervisor.state.plan.actors]
+    for channel in supervisor.state.plan.channels:
         produced = channel.description.produced(channel, supervisor.memory)
         for producer, count in zip(channel.producers, produced, strict=bool(produced)):
             sent[producer][channel.name] = count

@@ -1,96 +1,213 @@
-"""End a run: stop all actors, those that save state last, and kill any that do not stop.
+"""Decide how a run ends: which actors stop first, which save state last, which are killed, and with which outcome.
 
     all other actors drain -> `last` actors drain -> a `last` actor killed while saving is started again -> outcome
 
-One deadline holds for the whole sequence. Every problem on the way is logged as an event, but only one fails the run: a
-`last` actor that has not finished. Its state was not saved, and the exit code must report that.
+One deadline holds for the whole sequence, and half of what is left of it is reserved for the `last` actors. Every
+problem on the way is logged as an event, but only one fails the run: a `last` actor that has not finished. Its state
+was not saved, and the exit code must report that.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hive.errors import HiveError
+from hive.runtime.supervise.actions import Action, DropInFlight, Log, Send
 from hive.runtime.supervise.membership import ProcessRecord
-from hive.runtime.supervise.states import ActorEvent
+from hive.runtime.supervise.outcome import CrashReport, Outcome
+from hive.runtime.supervise.states import ActorEvent, RunEvent
+from hive.runtime.supervise.supervisor_state import StopPhase, StopSequence, SupervisorState
 from hive.runtime.wire.protocol import Drain
 
-if TYPE_CHECKING:
-    from hive.runtime.supervise.supervisor import Supervisor
-
-__all__ = ["LAST_TRIES", "Ending"]
+__all__ = [
+    "LAST_TRIES",
+    "advance",
+    "begin_stop",
+    "end",
+    "last_not_started",
+    "last_started",
+    "outcome",
+    "requested",
+    "supervisor_crash",
+    "supervisor_failed",
+]
 
 LAST_TRIES = 3  # restarts of a `last` actor that is killed while it saves: more would fight a deliberate kill
 KILL_AFTER_S = 2.0  # wait after SIGKILL before giving up on a process that ignores it (state D)
+ENDS = {"finished": RunEvent.finish, "failed": RunEvent.fail}  # final event by `End.state`; any other is `stop`
 
 
-class Ending:
-    """Drains the actors of a run in order and decides whether its end counts as a failure."""
+# --- the reason
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self.supervisor = supervisor
 
-    async def stop_all(self) -> None:
-        """Drain the other actors, then the `last` ones, and kill what remains after `drain_s` seconds in all."""
-        supervisor = self.supervisor
-        deadline = supervisor.clock.now_ns() / 1e9 + supervisor.settings.drain_s
-        last = [p for p in supervisor.table.values() if any(supervisor.plan.actors[a].last for a in p.actors)]
-        for wave in ([p for p in supervisor.table.values() if p not in last], last):
-            for process in wave:
-                for actor in process.actors:
-                    if supervisor.machines[actor].accepts(ActorEvent.stop):
-                        supervisor.machines[actor].handle(ActorEvent.stop, supervisor.reason)
-                if process.alive:
-                    supervisor.send(process, Drain(supervisor.reason))
-            left = deadline - supervisor.clock.now_ns() / 1e9
-            limit = left / 2 if last and wave is not last else left  # the other half is for the actors that save
-            stopped = await supervisor.until(lambda wave=wave: not any(p.alive for p in wave), limit)  # type: ignore[misc]
-            if not stopped:
-                await self._kill_rest(wave, limit)
-        for process in last if supervisor.processes.restarts else ():
-            await self._finish_again(process, deadline)
-        for process in last:
-            if process.cut_short and supervisor.ending in ("finished", "stopped"):  # "scaled": the next stage decides
-                self._fail_at_the_end(process)
-        supervisor.recovery.drain()
+def end(state: SupervisorState, to: str, reason: str, error: str = "", hint: str = "") -> list[Action]:
+    """Begin to end the run, with the final state `to`; only the first call has an effect."""
+    if state.ending:
+        return []
+    state.end.state, state.end.reason, state.end.error, state.end.hint = to, reason, error, hint
+    state.run_machine.handle(RunEvent.drain, reason)
+    return [Log("draining", reason, {"state": to})]
 
-    def _fail_at_the_end(self, process: ProcessRecord) -> None:
-        """Turn the outcome into a failure: the state that this `last` process should have saved is lost."""
-        supervisor = self.supervisor
-        failed = process.failures[0] if process.failures else None
-        name = supervisor.plan.actors[failed.actor].name if failed else process.name
-        what = failed.text if failed else f"{process.why or 'it was killed'} before it had finished"
-        supervisor.ending, supervisor.error = "failed", f"{name} failed at the end: {what}"
-        supervisor.hint = failed.hint if failed else ""
-        supervisor.reason = f"{name} failed at the end ({supervisor.reason})"
 
-    async def _finish_again(self, process: ProcessRecord, deadline: float) -> None:
-        """Restart a `last` process that exited before it had saved, at most LAST_TRIES times before `deadline`."""
-        supervisor = self.supervisor
-        for _ in range(LAST_TRIES):
-            left = deadline - supervisor.clock.now_ns() / 1e9
-            if not process.cut_short or left <= 0:
-                return
-            text = f"{process.name} had not finished and is started again"
-            supervisor.event("restarted", text, {"process": process.name})
-            for actor in process.actors:
-                supervisor.machines[actor].handle(ActorEvent.restart)
-                supervisor.machines[actor].handle(ActorEvent.stop, supervisor.reason)
-            try:
-                await supervisor.start(process)  # the supervisor answers its Hello with a Drain
-            except HiveError as error:
-                process.alive = False
-                supervisor.event("not started", str(error), {"process": process.name})
-                return
-            if not await supervisor.until(lambda: not process.alive, left):
-                await self._kill_rest([process], left)
+def requested(state: SupervisorState, reason: str, *, at_once: bool) -> list[Action]:
+    """End the run as requested from outside; `at_once` kills the actors instead of draining them. Idempotent."""
+    processes = state.table.values() if at_once else ()
+    kills = [process.kill(process.why or reason, given_up=True) for process in processes]
+    return [*kills, *end(state, "stopped", reason)]
 
-    async def _kill_rest(self, wave: list[ProcessRecord], limit_s: float) -> None:
-        late = [process for process in wave if process.alive]
-        for process in late:
-            text = f"{process.name} did not stop within {limit_s:.1f} s"
-            self.supervisor.event("killed", text, {"process": process.name})
-            self.supervisor.kill(process, "it did not stop in time", given_up=True)
-        await self.supervisor.until(lambda: not any(p.alive for p in late), KILL_AFTER_S)
-        for process in late:
+
+def supervisor_crash(state: SupervisorState, text: str, traceback: str) -> CrashReport:
+    """Return the report of an exception of the supervisor itself."""
+    return CrashReport("supervisor", text, "in `supervise`", traceback, events=list(state.recent))
+
+
+def supervisor_failed(state: SupervisorState, text: str, path: str) -> list[Action]:
+    """End the run after an exception of the supervisor: a bug, after which a restart or repair would be missing."""
+    text = f"the supervisor failed: {text}"
+    state.end.report = state.end.report or path
+    actions = [Log("died", text, {"crash": path}), *end(state, "failed", "the supervisor failed", text)]
+    state.end.state = "failed"  # also if the run was already ending for another reason
+    return actions
+
+
+# --- the final stop
+
+
+def begin_stop(state: SupervisorState, now_s: float) -> list[Action]:
+    """Begin to stop all actors: first all others, then the `last` ones, within `drain_s` seconds in all."""
+    last = _last(state)
+    others = [process for process in state.table.values() if process not in last]
+    unfinished = [*last] if state.can_restart else []
+    state.stop = StopSequence(now_s + state.settings.drain_s, [others, last], unfinished)
+    return advance(state, now_s)
+
+
+def advance(state: SupervisorState, now_s: float) -> list[Action]:
+    """Continue the stop after an exit or with time, as far as possible; [] while it waits."""
+    assert state.stop is not None
+    stop = state.stop
+    actions: list[Action] = []
+    while stop.phase in (StopPhase.draining, StopPhase.killing):
+        running = any(process.alive for process in stop.waiting)
+        if running and now_s < stop.until_s:
+            break
+        if running and stop.phase is StopPhase.draining:
+            actions += _kill_late(stop, now_s)
+            continue
+        for process in stop.waiting if stop.phase is StopPhase.killing else ():
             process.cut_short = True
+        actions += _next(state, stop, now_s)
+    return actions
+
+
+def _next(state: SupervisorState, stop: StopSequence, now_s: float) -> list[Action]:
+    """Begin the next part of the stop: another wave, another start of a `last` process, or its end."""
+    left_s = stop.deadline_s - now_s
+    if stop.waves:
+        return _drain(state, stop, stop.waves.pop(0), now_s)
+    while stop.unfinished:
+        if stop.unfinished[0].cut_short and left_s > 0 and stop.tries < LAST_TRIES:
+            return _start_again(state, stop, stop.unfinished[0], left_s)
+        _give_up(stop)
+    stop.phase, stop.waiting = StopPhase.over, []
+    for process in _last(state):
+        if process.cut_short and state.end.state in ("finished", "stopped"):  # "scaled": the next stage decides
+            _fail_at_the_end(state, process)
+    return [DropInFlight()]
+
+
+def _drain(state: SupervisorState, stop: StopSequence, wave: Sequence[ProcessRecord], now_s: float) -> list[Action]:
+    state.stop_actors(wave)
+    left_s = stop.deadline_s - now_s
+    limit_s = left_s / 2 if any(stop.waves) else left_s  # the other half is for the actors that save
+    _wait(stop, StopPhase.draining, wave, limit_s, now_s)
+    to = tuple(process.name for process in wave if process.alive)
+    return [Send(to, Drain(state.end.reason))] if to else []
+
+
+def _kill_late(stop: StopSequence, now_s: float) -> list[Action]:
+    late = [process for process in stop.waiting if process.alive]
+    actions: list[Action] = []
+    for process in late:
+        text = f"{process.name} did not stop within {stop.limit_s:.1f} s"
+        actions.append(Log("killed", text, {"process": process.name}))
+        actions.append(process.kill("it did not stop in time", given_up=True))
+    _wait(stop, StopPhase.killing, late, KILL_AFTER_S, now_s)
+    return actions
+
+
+def _start_again(state: SupervisorState, stop: StopSequence, process: ProcessRecord, left_s: float) -> list[Action]:
+    """Restart a `last` process that exited before it had saved; the supervisor answers its Hello with a Drain."""
+    stop.tries += 1
+    stop.phase, stop.waiting, stop.limit_s, stop.until_s = StopPhase.starting, [process], left_s, math.inf
+    state.handle(process, ActorEvent.restart)
+    state.handle(process, ActorEvent.stop, state.end.reason)
+    text = f"{process.name} had not finished and is started again"
+    return [Log("restarted", text, {"process": process.name})]
+
+
+def last_started(state: SupervisorState, now_s: float) -> None:
+    """Give the `last` process that was started again the time that was left before its start."""
+    assert state.stop is not None
+    _wait(state.stop, StopPhase.draining, state.stop.waiting, state.stop.limit_s, now_s)
+
+
+def last_not_started(state: SupervisorState, error: HiveError) -> list[Action]:
+    """Give up the `last` process that could not be started again."""
+    assert state.stop is not None
+    (process,) = state.stop.waiting
+    process.alive, process.cut_short = False, True
+    state.stop.phase = StopPhase.draining
+    _give_up(state.stop)
+    return [Log("not started", str(error), {"process": process.name})]
+
+
+def _wait(
+    stop: StopSequence, phase: StopPhase, processes: Sequence[ProcessRecord], limit_s: float, now_s: float
+) -> None:
+    stop.phase, stop.waiting, stop.limit_s, stop.until_s = phase, [*processes], limit_s, now_s + limit_s
+
+
+def _give_up(stop: StopSequence) -> None:
+    stop.unfinished.pop(0)
+    stop.tries = 0
+
+
+def _last(state: SupervisorState) -> list[ProcessRecord]:
+    """Return the processes with a `last` actor."""
+    return [p for p in state.table.values() if any(state.plan.actors[a].last for a in p.actors)]
+
+
+# --- the outcome
+
+
+def _fail_at_the_end(state: SupervisorState, process: ProcessRecord) -> None:
+    """Turn the outcome into a failure: the state that this `last` process should have saved is lost."""
+    failed = process.failures[0] if process.failures else None
+    name = state.plan.actors[failed.actor].name if failed else process.name
+    what = failed.text if failed else f"{process.why or 'it was killed'} before it had finished"
+    state.end.state, state.end.error = "failed", f"{name} failed at the end: {what}"
+    state.end.hint = failed.hint if failed else ""
+    state.end.reason = f"{name} failed at the end ({state.end.reason})"
+
+
+def outcome(
+    state: SupervisorState, channels: dict[str, dict[str, Any]], results: Mapping[str, float], digest: str
+) -> Outcome:
+    """Conclude the run and return its outcome, with the accounts, results and digest read from shared memory."""
+    end = state.end
+    state.run_machine.handle(ENDS.get(end.state, RunEvent.stop), end.reason)
+    return Outcome(
+        state=end.state,
+        reason=end.reason,
+        error=end.error,
+        hint=end.hint,
+        exact=state.exact,
+        restarts={state.plan.actors[a].name: p.restarts for p in state.table.values() for a in p.actors},
+        channels=channels,
+        results=dict(results),
+        digest=digest,
+        report=end.report,
+    )

@@ -1,4 +1,4 @@
-"""Record the state of each process of a run, and decide whether and when it is restarted.
+"""Record the state of each process of a run: its incarnation, its exits within the window, why it was killed.
 
 The process is the unit of restart: all actors in it restart together. A process may exit unexpectedly `restarts` times
 within `window_s` seconds; one more exit ends the run. Incarnations that exit by themselves within a second of their
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hive.runtime.memory.status import BUSY, RUNTIME, ActorStatus
 from hive.runtime.process.processes import Exit
+from hive.runtime.supervise.actions import Kill
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.wire.protocol import Ack, Failed
 
@@ -69,6 +70,11 @@ class ProcessRecord:
     def forked(self, pid: int, now_ns: int) -> None:
         """Record the pid. The fork can come long after `begin`, if a new fork server had to start first."""
         self.pid, self.forked_ns = pid, now_ns
+
+    def kill(self, why: str, *, given_up: bool = False) -> Kill:
+        """Record why the supervisor kills this process, and return the action that does."""
+        self.why, self.given_up = why, given_up
+        return Kill(self.name)
 
     def record_exit(self, how: Exit, now_ns: int, window_s: float) -> None:
         """Count an unexpected exit, unless a user requested the restart."""

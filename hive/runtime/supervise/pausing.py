@@ -1,4 +1,4 @@
-"""Pause and resume a run with all state in memory.
+"""Decide when a run pauses and resumes, with all state in memory.
 
     pause -> Pause to all -> sources stop, consumers use up the messages in flight -> at rest -> state `paused`
     resume -> Resume to all -> state `running`
@@ -13,86 +13,89 @@ Incarnations that start during a pause are paused too. A request to end a paused
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from hive.errors import UsageError
 from hive.runtime.carriers.waiting import PAUSED
-from hive.runtime.memory.status import BUSY, read_status
-from hive.runtime.supervise.accounting import channel_accounts, holds
+from hive.runtime.memory.status import BUSY, ActorStatus
+from hive.runtime.supervise.accounting import holds
+from hive.runtime.supervise.actions import Action, AwaitRest, Log
 from hive.runtime.supervise.states import ActorState, RunEvent, RunState
+from hive.runtime.supervise.supervisor_state import PauseRequest, SupervisorState
 from hive.runtime.wire.protocol import Pause, Resume
 
-if TYPE_CHECKING:
-    from hive.runtime.supervise.supervisor import Supervisor
-
-__all__ = ["Pausing"]
+__all__ = ["POLL_S", "STABLE_POLLS", "active_actors", "awaits_rest", "checked", "pause", "resume"]
 
 POLL_S = 0.05  # interval between checks: longer than a message takes, and the same as the rescan of waits
 STABLE_POLLS = 2  # consecutive checks without a change after which the run is at rest
 
 
-class Pausing:
-    """Pauses and resumes the run of a supervisor. `wanted` is true from a pause request until a resume request."""
+def pause(state: SupervisorState) -> list[Action]:
+    """Request a pause; the run's state becomes `paused` when it is at rest.
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self.supervisor = supervisor
-        self.wanted = False
+    Raises UsageError if the run is not running or has no sources.
+    """
+    if state.ending or state.run_machine.state not in (RunState.running, RunState.paused):
+        raise UsageError("the run is not running", hint="try again when it is")
+    if not any(actor.source for actor in state.plan.actors):
+        raise UsageError(
+            "no actor of this run is a source, so nothing would stop",
+            hint="set `source = True` on an actor that has an inlet and also sends unprompted",
+        )
+    if state.pause is not None:
+        return []
+    state.pauses += 1
+    state.pause = PauseRequest(state.pauses)
+    return [*state.broadcast(Pause()), AwaitRest(state.pauses)]
 
-    def pause(self) -> None:
-        """Request a pause and return at once; the run's state becomes `paused` when it is at rest.
 
-        Raises UsageError if the run is not running or has no sources.
-        """
-        supervisor = self.supervisor
-        if supervisor.ending or supervisor.run_machine.state not in (RunState.running, RunState.paused):
-            raise UsageError("the run is not running", hint="try again when it is")
-        if not any(actor.source for actor in supervisor.plan.actors):
-            raise UsageError(
-                "no actor of this run is a source, so nothing would stop",
-                hint="set `source = True` on an actor that has an inlet and also sends unprompted",
-            )
-        if not self.wanted:
-            self.wanted = True
-            supervisor.broadcast(Pause())
-            supervisor.spawn(self._await_rest())
+def resume(state: SupervisorState) -> list[Action]:
+    """Continue the run. Raises UsageError if no pause was requested."""
+    if state.pause is None:
+        raise UsageError("the run is not paused")
+    state.pause = None
+    actions: list[Action] = [*state.broadcast(Resume())]
+    if state.run_machine.accepts(RunEvent.resume):
+        state.run_machine.handle(RunEvent.resume)
+        actions.append(Log("resumed", "continues"))
+    return actions
 
-    def resume(self) -> None:
-        """Continue the run. Raises UsageError if no pause was requested."""
-        if not self.wanted:
-            raise UsageError("the run is not paused")
-        self.wanted = False
-        self.supervisor.broadcast(Resume())
-        if self.supervisor.run_machine.accepts(RunEvent.resume):
-            self.supervisor.run_machine.handle(RunEvent.resume)
-            self.supervisor.event("resumed", "continues", {})
 
-    def active_actors(self) -> list[str]:
-        """Return the actors that are not at rest, with their phase: sources that have not stopped, and busy actors."""
-        supervisor, found = self.supervisor, []
-        for number, actor in enumerate(supervisor.plan.actors):
-            state = supervisor.machines[number].state
-            if state is ActorState.finished:
-                continue
-            page = read_status(supervisor.pages, number)
-            if not supervisor.table[actor.process].alive or state is not ActorState.running:
-                found.append(f"{actor.name} (starting)")
-            elif page.kind == BUSY or (actor.source and page.phase != PAUSED):
-                found.append(f"{actor.name} (in {page.phase or 'start'})")
-        return found
+def active_actors(state: SupervisorState, statuses: Sequence[ActorStatus]) -> list[str]:
+    """Return the actors that are not at rest, with their phase: sources that have not stopped, and busy actors.
 
-    async def _await_rest(self) -> None:
-        supervisor, stable = self.supervisor, 0
-        before: object = None
-        while self.wanted and not supervisor.ending:
-            accounts = channel_accounts(supervisor.plan, supervisor.memory)
-            at_rest = not self.active_actors() and all(map(holds, accounts.values()))
-            stable = stable + 1 if at_rest and accounts == before else 0
-            before = accounts
-            if stable == STABLE_POLLS:
-                supervisor.run_machine.handle(RunEvent.pause)
-                waiting = sum(account["in_flight"] for account in accounts.values())
-                text = f"at rest, {waiting} messages wait in their channels"
-                supervisor.event("paused", text, {"in_flight": waiting})
-                return
-            await asyncio.sleep(POLL_S)
+    statuses: the page of every actor.
+    """
+    found = []
+    for number, (actor, page) in enumerate(zip(state.plan.actors, statuses, strict=True)):
+        actor_state = state.machines[number].state
+        if actor_state is ActorState.finished:
+            continue
+        if not state.process_of(number).alive or actor_state is not ActorState.running:
+            found.append(f"{actor.name} (starting)")
+        elif page.kind == BUSY or (actor.source and page.phase != PAUSED):
+            found.append(f"{actor.name} (in {page.phase or 'start'})")
+    return found
+
+
+def awaits_rest(state: SupervisorState, pause: int) -> bool:
+    """Return whether the pause with this number is still wanted and the run is not at rest yet."""
+    wanted = state.pause is not None and state.pause.number == pause
+    return wanted and state.run_machine.state is RunState.running
+
+
+def checked(
+    state: SupervisorState, accounts: dict[str, dict[str, Any]], statuses: Sequence[ActorStatus]
+) -> list[Action]:
+    """Pause the run if it is at rest: STABLE_POLLS checks in a row found the same accounts, and no active actor."""
+    request = state.pause
+    assert request is not None
+    at_rest = not active_actors(state, statuses) and all(map(holds, accounts.values()))
+    request.stable_checks = request.stable_checks + 1 if at_rest and accounts == request.accounts else 0
+    request.accounts = accounts
+    if request.stable_checks < STABLE_POLLS:
+        return []
+    state.run_machine.handle(RunEvent.pause)
+    waiting = sum(account["in_flight"] for account in accounts.values())
+    return [Log("paused", f"at rest, {waiting} messages wait in their channels", {"in_flight": waiting})]

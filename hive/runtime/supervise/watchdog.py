@@ -1,4 +1,4 @@
-"""Find processes that are stopped or stuck and kill them, because only a killed process has a confirmed exit.
+"""Decide which processes are stopped or stuck and must be killed, because only a killed process has a confirmed exit.
 
     stopped     in state T according to /proc
     stuck       neither progress nor pulse on its status page for `phase_limit_s`, and not waiting for other actors
@@ -10,63 +10,70 @@ wasted messages (hive.runtime.supervise.diagnostics).
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from hive.runtime.memory.status import read_status
-from hive.runtime.supervise.accounting import channel_accounts
-from hive.runtime.supervise.diagnostics import Diagnostic, Diagnostics
+from hive.runtime.memory.status import ActorStatus
+from hive.runtime.supervise.actions import Action, Diagnose
+from hive.runtime.supervise.diagnostics import Diagnostic
+from hive.runtime.supervise.membership import ProcessRecord
+from hive.runtime.supervise.supervisor_state import SupervisorState
 
-if TYPE_CHECKING:
-    from hive.runtime.supervise.membership import ProcessRecord
-    from hive.runtime.supervise.supervisor import Supervisor
-
-__all__ = ["WATCH_S", "watch"]
+__all__ = ["ACCOUNTS_EVERY", "WATCH_S", "Stuck", "kill_stopped", "kill_stuck", "slow_or_stuck", "wasted", "watched"]
 
 WATCH_S = 0.25  # interval between checks: a stopped process is found within half a second
 ACCOUNTS_EVERY = 20  # checks between two reads of the accounts, which take longer and are only needed for diagnostics
 
 
-async def watch(supervisor: Supervisor) -> None:
-    """Check every process of the run until cancelled."""
-    diagnostics = Diagnostics()
-    for check in itertools.count():
-        await asyncio.sleep(WATCH_S)
-        for name in supervisor.processes.stopped():
-            if supervisor.table[name].alive:
-                supervisor.kill(supervisor.table[name], "it was stopped (SIGSTOP) and so was killed")
-        await _check_actors(supervisor, diagnostics)
-        if check % ACCOUNTS_EVERY == ACCOUNTS_EVERY - 1:
-            accounts = channel_accounts(supervisor.plan, supervisor.memory)
-            _log(supervisor, diagnostics.of_channels(accounts, supervisor.clock.now_ns()))
+@dataclass(frozen=True)
+class Stuck:
+    """A process that has to be killed, after its stacks were read."""
+
+    process: ProcessRecord
+    incarnation: int
+    why: str
 
 
-async def _check_actors(supervisor: Supervisor, diagnostics: Diagnostics) -> None:
-    """Kill stuck processes and log slow environments."""
-    limit_s, now_ns = supervisor.settings.phase_limit_s, supervisor.clock.now_ns()
-    for process in [*supervisor.table.values()]:
-        for actor in process.actors if process.alive and not process.why else ():
-            status = read_status(supervisor.pages, actor)
-            if process.owns_page(status):
-                _log(supervisor, diagnostics.of_actor(status, now_ns))
-            stuck_s = process.stuck_s(status, supervisor.machines[actor].state, now_ns)
-            if stuck_s > limit_s:
-                await _kill(supervisor, process, status.phase or "start", stuck_s)
-                break
+def kill_stopped(state: SupervisorState, names: Sequence[str]) -> list[Action]:
+    """Kill the processes that the process table found in state T."""
+    stopped = [state.table[name] for name in names if state.table[name].alive]
+    return [process.kill("it was stopped (SIGSTOP) and so was killed") for process in stopped]
 
 
-async def _kill(supervisor: Supervisor, process: ProcessRecord, where: str, stuck_s: float) -> None:
-    if process.listening:  # it can write its stacks only while it runs, so read them before the kill
-        incarnation = process.incarnation
-        process.stack = (await supervisor.processes.stacks([process.name])).get(process.name, "")
-        if process.incarnation != incarnation or not process.alive:
-            return  # it exited while its stacks were read
-    supervisor.kill(process, f"no progress in `{where}` for {stuck_s:.0f} s and so was killed")
+def watched(process: ProcessRecord) -> list[int]:
+    """Return the actors whose pages are to be checked: none of a process that has exited or is being killed."""
+    return process.actors if process.alive and not process.why else []
 
 
-def _log(supervisor: Supervisor, found: Sequence[Diagnostic]) -> None:
-    # To the journal, not `supervisor.event`: diagnostics would displace the events that explain a crash in its report.
-    for entry in found:
-        supervisor.journal.event(entry.kind, entry.text, {"actor": entry.actor} if entry.actor else {})
+def slow_or_stuck(
+    state: SupervisorState, process: ProcessRecord, statuses: Sequence[ActorStatus], now_ns: int
+) -> tuple[list[Action], Stuck | None]:
+    """Log slow environments of a process, and return it if it is stuck. `statuses`: the pages of `watched` actors."""
+    found: list[Action] = []
+    for actor, status in zip(watched(process), statuses, strict=True):
+        if process.owns_page(status):
+            found += _logged(state.diagnostics.of_actor(status, now_ns))
+        stuck_s = process.stuck_s(status, state.machines[actor].state, now_ns)
+        if stuck_s > state.settings.phase_limit_s:
+            why = f"no progress in `{status.phase or 'start'}` for {stuck_s:.0f} s and so was killed"
+            return found, Stuck(process, process.incarnation, why)
+    return found, None
+
+
+def kill_stuck(stuck: Stuck, stack: str) -> list[Action]:
+    """Kill a stuck process whose stacks are `stack`, unless it exited while they were read."""
+    process = stuck.process
+    if process.incarnation != stuck.incarnation or not process.alive:
+        return []
+    process.stack = stack
+    return [process.kill(stuck.why)]
+
+
+def wasted(state: SupervisorState, accounts: Mapping[str, Mapping[str, Any]], now_ns: int) -> list[Action]:
+    """Log channels that drop messages because they are too old."""
+    return _logged(state.diagnostics.of_channels(accounts, now_ns))
+
+
+def _logged(found: Sequence[Diagnostic]) -> list[Action]:
+    return [Diagnose(entry.kind, entry.text, {"actor": entry.actor} if entry.actor else {}) for entry in found]

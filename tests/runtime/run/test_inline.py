@@ -21,7 +21,7 @@ from hive.runtime.actor.actor import Actor, Handle, endpoint
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.carriers.messages import ChannelFull
 from hive.runtime.memory.segments import Layout
-from hive.runtime.supervise.accounting import channel_accounts, holds
+from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.supervise.supervisor import Supervisor
@@ -132,7 +132,7 @@ def run(topology: Topology, **options: Any) -> Outcome:
 def named(supervisor: Supervisor, actor: str, text: str) -> bool:
     """Whether the outcome names the actor and says what happened to it, wherever it was, and in which line of whose."""
     error = rf"{actor} failed( in `\w+`)?: {re.escape(text)}( \([^()]*\.py:\d+\))?"
-    return re.fullmatch(error, supervisor.error) is not None
+    return re.fullmatch(error, supervisor.state.end.error) is not None
 
 
 def failing(topology: Topology, error: type[BaseException], **options: Any) -> tuple[BaseException, Supervisor]:
@@ -140,8 +140,8 @@ def failing(topology: Topology, error: type[BaseException], **options: Any) -> t
     seen: list[Supervisor] = []
     with pytest.raises(error) as caught:
         run(topology, watch=seen.append, **options)
-    assert seen[0].ending == "failed"
-    accounts = channel_accounts(seen[0].plan, seen[0].memory)
+    assert seen[0].state.end.state == "failed"
+    accounts = seen[0].accounts()
     assert all(holds(account) for account in accounts.values()), accounts
     return caught.value, seen[0]
 
@@ -252,7 +252,7 @@ def test_a_full_channel_may_fail() -> None:
     error, supervisor = failing(t, ChannelFull)
     assert str(error) == "channel `out` has no room"
     assert named(supervisor, "source-0", "channel `out` has no room")
-    assert supervisor.hint == 'connect it with when_full="wait", or a larger window'
+    assert supervisor.state.end.hint == 'connect it with when_full="wait", or a larger window'
 
 
 @pytest.mark.parametrize("process", ["both", None])
@@ -815,10 +815,10 @@ def test_an_actor_that_raises_ends_the_run_and_is_named(where: str) -> None:
     t.add(Faulty, where=where, error=boom)
     error, supervisor = failing(t, EnvironmentFailed)
     assert error is boom
-    assert supervisor.reason == "faulty-0 failed"
+    assert supervisor.state.end.reason == "faulty-0 failed"
     assert named(supervisor, "faulty-0", "the box is shut")
-    assert supervisor.hint == "open it"
-    assert [any("-died-> failed" in line for line in machine.history) for machine in supervisor.machines] == [
+    assert supervisor.state.end.hint == "open it"
+    assert [any("-died-> failed" in line for line in machine.history) for machine in supervisor.state.machines] == [
         False,
         False,
         True,
@@ -841,7 +841,7 @@ def test_an_actor_that_raises_while_it_drains() -> None:
     seen: list[Supervisor] = []
     outcome = run(t, watch=seen.append)
     assert outcome.state == "finished", "the run had reached its goal"
-    assert "died: faulty-0 died in `runtime`: ValueError: cannot stop (" in seen[0].recent[-1]
+    assert "died: faulty-0 died in `runtime`: ValueError: cannot stop (" in seen[0].state.recent[-1]
 
 
 def test_neighbours_in_the_process_of_a_failed_actor_are_torn_down() -> None:
@@ -871,7 +871,7 @@ def test_messages_of_a_failed_consumer_are_accounted_for() -> None:
     t = Topology()
     t.connect(t.add(Source, total=100).out, t.add(Fussy).inn, Messages(window=8))
     _, supervisor = failing(t, ValueError)
-    out = channel_accounts(supervisor.plan, supervisor.memory)["out"]
+    out = supervisor.accounts()["out"]
     assert out["in_flight"] == 0
     assert out["produced"] == out["consumed"] + sum(out["dropped"].values())
 
@@ -887,7 +887,7 @@ def test_a_failed_consumer_of_a_slab_had_claimed_one() -> None:
     t = Topology()
     t.connect(t.add(Collector).rollouts, t.add(Fussy).inn, Slots(LAYOUT))
     _, supervisor = failing(t, ValueError)
-    rollouts = channel_accounts(supervisor.plan, supervisor.memory)["rollouts"]
+    rollouts = supervisor.accounts()["rollouts"]
     assert rollouts["dropped"]["consumer_died"] == 1
     assert (rollouts["consumed"], rollouts["in_flight"]) == (0, 0)
 
@@ -972,7 +972,7 @@ def test_a_drain_has_a_deadline() -> None:
     supervisors: list[Supervisor] = []
     outcome = run(t, virtual=True, seconds=1, settings=Settings(drain_s=3), watch=supervisors.append)
     assert outcome.state == "stopped"
-    assert supervisors[0].machines[0].history[-1].endswith("-died-> finished (it did not stop in time)")
+    assert supervisors[0].state.machines[0].history[-1].endswith("-died-> finished (it did not stop in time)")
 
 
 def test_who_does_not_stop_costs_the_last_nothing_of_what_they_save() -> None:
@@ -1089,7 +1089,7 @@ def test_garbage_in_any_mailbox_is_harmless(caplog: pytest.LogCaptureFixture) ->
     chance = random.Random(0)
 
     def garbage(supervisor: Supervisor) -> list[tuple[str, Frames]]:
-        addresses = [supervisor.address, *(process.address for process in supervisor.table.values())]
+        addresses = [supervisor.address, *(process.address for process in supervisor.state.table.values())]
         frames = [[chance.randbytes(chance.randrange(40)) for _ in range(chance.randrange(4))] for _ in range(50)]
         return [(address, some) for address in addresses for some in frames]
 
@@ -1128,7 +1128,7 @@ WILD: list[Message] = [
 @pytest.mark.parametrize("message", WILD, ids=repr)
 def test_an_inconsistent_message_is_harmless(message: Message) -> None:
     def everywhere(supervisor: Supervisor) -> list[tuple[str, Frames]]:
-        addresses = [supervisor.address, *(process.address for process in supervisor.table.values())]
+        addresses = [supervisor.address, *(process.address for process in supervisor.state.table.values())]
         return [(address, encode(message)) for address in addresses]
 
     assert posting(everywhere).reason == "unharmed"
@@ -1136,7 +1136,7 @@ def test_an_inconsistent_message_is_harmless(message: Message) -> None:
 
 def test_a_call_for_an_actor_of_another_process_is_harmless() -> None:
     def everywhere(supervisor: Supervisor) -> list[tuple[str, Frames]]:
-        return [(process.address, encode(Call(1, 0, 99, "x", []))) for process in supervisor.table.values()]
+        return [(process.address, encode(Call(1, 0, 99, "x", []))) for process in supervisor.state.table.values()]
 
     assert posting(everywhere).reason == "unharmed"
 
@@ -1176,8 +1176,8 @@ def test_an_endless_error_text_still_names_the_actor() -> None:
     t = Topology()
     t.add(Faulty, where="run", error=ValueError("x" * (2 * MAX_TEXT_BYTES)))
     _, supervisor = failing(t, ValueError)
-    assert supervisor.reason == "faulty-0 failed"
-    assert "xxx" in supervisor.error
+    assert supervisor.state.end.reason == "faulty-0 failed"
+    assert "xxx" in supervisor.state.end.error
 
 
 def test_what_a_consumer_took_before_it_ended_is_consumed() -> None:
@@ -1210,7 +1210,7 @@ def test_a_message_that_a_port_does_not_carry_is_refused_where_it_is_sent() -> N
     error, supervisor = failing(t, TopologyError)
     assert str(error) == "port `out` carries Number, not Other"
     assert named(supervisor, "confused-0", "port `out` carries Number, not Other")
-    assert supervisor.hint == "send a Number, or declare the port with another message"
+    assert supervisor.state.end.hint == "send a Number, or declare the port with another message"
 
 
 # --- many at once

@@ -226,7 +226,7 @@ def test_stop(begins: bool) -> None:
     run.stop("enough")
     run.stop()
     assert sorted(seen.closed) == (["sink", "source"] if begins else [])
-    assert run.supervisor.reason == ("enough" if begins else "")
+    assert run.supervisor.state.end.reason == ("enough" if begins else "")
     assert all(segment.fd == -1 for segment in run.memory.segments.values())
     with pytest.raises(RuntimeError, match="this run has been stopped"):
         run.until(lambda: True)
@@ -282,9 +282,9 @@ def test_a_clock_that_jumps_between_two_calls_changes_nothing() -> None:
         run.until(lambda count=count: len(seen.taken) >= count)  # type: ignore[misc]
         clock.ahead_ns += 100 * HOUR_NS
     until_looked(run)
-    assert run.supervisor.ending == ""
+    assert run.supervisor.state.end.state == ""
     clock.ahead_ns += 100 * HOUR_NS
     run.stop()
-    assert (run.supervisor.ending, sorted(seen.closed)) == ("stopped", ["sink", "source"])
+    assert (run.supervisor.state.end.state, sorted(seen.closed)) == ("stopped", ["sink", "source"])
     assert seen.taken == list(range(len(seen.taken)))
     del run

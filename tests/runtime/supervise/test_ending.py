@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from supervised_world import Restarting, World
 
+from hive.errors import ActorFailed
 from hive.runtime.actor.actor import Actor
 from hive.runtime.supervise.ending import LAST_TRIES
 from hive.runtime.supervise.supervisor import Supervisor
@@ -140,6 +141,21 @@ def test_an_actor_killed_repeatedly_while_saving_fails_the_run() -> None:
     world = World(topology=ending(last=True), table=Stubborn)
     assert (world.outcome.state, world.texts("saved")) == ("failed", [])
     assert world.outcome.error == "saves-0 failed at the end: it was killed before it had finished"
+
+
+class Crowded(Striking):
+    """Kills saves-0 once, after which the machine has no room to start it again."""
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        if (process, incarnation) == ("saves-0", 1):
+            raise ActorFailed("saves-0 cannot be started: no room")
+        return await super().start(process, incarnation, address)
+
+
+def test_an_actor_that_cannot_be_started_again_to_save_fails_the_run() -> None:
+    world = World(topology=ending(last=True), table=Crowded)
+    assert world.texts("not started") == ["saves-0 cannot be started: no room"]
+    assert (world.outcome.state, world.outcome.reason) == ("failed", "saves-0 failed at the end (goal)")
 
 
 def test_an_actor_that_saves_too_slowly_fails_the_run() -> None:

@@ -12,8 +12,9 @@ from hive.errors import UsageError
 from hive.runtime import Inlet, Messages, Outlet, SlotInlet, SlotOutlet, Slots
 from hive.runtime.actor.actor import Actor, endpoint
 from hive.runtime.memory.segments import Layout
-from hive.runtime.supervise.accounting import channel_accounts, holds
+from hive.runtime.supervise.accounting import holds
 from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.supervise.pausing import POLL_S
 from hive.runtime.supervise.states import RunState
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.topology.topology import Topology
@@ -106,12 +107,12 @@ def directed(topology: Topology, script: Callable[[Supervisor], Awaitable[None]]
 
 
 async def until(supervisor: Supervisor, state: RunState) -> None:
-    while supervisor.run_machine.state is not state:
+    while supervisor.state.run_machine.state is not state:
         await asyncio.sleep(0)
 
 
 def produced(supervisor: Supervisor) -> dict[str, int]:
-    accounts = channel_accounts(supervisor.plan, supervisor.memory)
+    accounts = supervisor.accounts()
     assert all(map(holds, accounts.values()))
     return {name: account["produced"] for name, account in accounts.items()}
 
@@ -134,15 +135,15 @@ def test_a_run_pauses_and_resumes(topology: Callable[[], Topology]) -> None:
         for _ in range(3):
             while produced(supervisor)["out"] < 20:
                 await asyncio.sleep(0)
-            supervisor.pausing.pause()
+            supervisor.pause()
             await until(supervisor, RunState.paused)
-            assert supervisor.pausing.active_actors() == []
+            assert supervisor.active_actors() == []
             before = produced(supervisor)
             for _ in range(1000):
                 await asyncio.sleep(0)
             assert produced(supervisor) == before
-            supervisor.pausing.resume()
-            assert supervisor.run_machine.state is RunState.running
+            supervisor.resume()
+            assert supervisor.state.run_machine.state is RunState.running
             while produced(supervisor)["out"] < before["out"] + 20:
                 await asyncio.sleep(0)
 
@@ -159,27 +160,27 @@ def test_a_paused_run_has_whole_rounds() -> None:
             begun = produced(supervisor)["out"]
             while produced(supervisor)["out"] < begun + 10 + extra:
                 await asyncio.sleep(0)
-            supervisor.pausing.pause()
+            supervisor.pause()
             await until(supervisor, RunState.paused)
-            account = channel_accounts(supervisor.plan, supervisor.memory)["out"]
+            account = supervisor.accounts()["out"]
             assert account["in_flight"] == 0
             assert account["produced"] == account["consumed"] > 0
             assert account["produced"] % 3 == 0
-            supervisor.pausing.resume()
+            supervisor.resume()
 
     directed(rounds(), script)
 
 
 def test_a_pause_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     async def script(supervisor: Supervisor) -> None:
-        supervisor.pausing.pause()
+        supervisor.pause()
         await until(supervisor, RunState.paused)
-        supervisor.pausing.resume()
+        supervisor.resume()
 
     _, supervisor = directed(numbers(), script)
-    told = [line.partition(" s ")[2] for line in supervisor.recent]
+    told = [line.partition(" s ")[2] for line in supervisor.state.recent]
     assert told[1:3] == ["paused: at rest, 0 messages wait in their channels", "resumed: continues"]
-    assert [line.split(" (")[0] for line in supervisor.run_machine.history] == [
+    assert [line.split(" (")[0] for line in supervisor.state.run_machine.history] == [
         "starting -begin-> running",
         "running -pause-> paused",
         "paused -resume-> running",
@@ -191,26 +192,41 @@ def test_a_pause_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_pause_can_be_requested_twice_and_cancelled() -> None:
     async def script(supervisor: Supervisor) -> None:
         with pytest.raises(UsageError, match=r"^the run is not paused$"):
-            supervisor.pausing.resume()
-        supervisor.pausing.pause()
-        supervisor.pausing.pause()
-        supervisor.pausing.resume()  # before it has come to rest
-        assert supervisor.run_machine.state is RunState.running
+            supervisor.resume()
+        supervisor.pause()
+        supervisor.pause()
+        supervisor.resume()  # before it has come to rest
+        assert supervisor.state.run_machine.state is RunState.running
         begun = produced(supervisor)["out"]
         while produced(supervisor)["out"] < begun + 10:
             await asyncio.sleep(0)
-        supervisor.pausing.pause()
+        supervisor.pause()
         await until(supervisor, RunState.paused)
-        supervisor.pausing.pause()
-        assert supervisor.run_machine.state is RunState.paused
+        supervisor.pause()
+        assert supervisor.state.run_machine.state is RunState.paused
 
     _, supervisor = directed(numbers(), script)
-    assert [line.split()[-1] for line in supervisor.recent if "paused" in line] == ["channels"]
+    assert [line.split()[-1] for line in supervisor.state.recent if "paused" in line] == ["channels"]
+
+
+def test_a_pause_requested_right_after_another_was_ended_is_one_pause() -> None:
+    async def script(supervisor: Supervisor) -> None:
+        for _ in range(3):
+            supervisor.pause()
+            await asyncio.sleep(0)
+            supervisor.resume()
+        supervisor.pause()
+        await until(supervisor, RunState.paused)
+        await asyncio.sleep(3 * POLL_S)
+
+    outcome, supervisor = directed(numbers(), script)
+    assert (outcome.state, outcome.error) == ("finished", "")
+    assert [line.split()[-1] for line in supervisor.state.recent if "paused" in line] == ["channels"]
 
 
 def test_a_paused_run_can_end() -> None:
     async def script(supervisor: Supervisor) -> None:
-        supervisor.pausing.pause()
+        supervisor.pause()
         await until(supervisor, RunState.paused)
 
     outcome, _ = directed(rounds(), script)
@@ -220,10 +236,10 @@ def test_a_paused_run_can_end() -> None:
 
 def test_a_run_that_ends_before_it_is_paused() -> None:
     async def script(supervisor: Supervisor) -> None:
-        supervisor.pausing.pause()
+        supervisor.pause()
         supervisor.request("enough")
         with pytest.raises(UsageError, match=r"^the run is not running$"):
-            supervisor.pausing.pause()
+            supervisor.pause()
 
     outcome, _ = directed(numbers(), script)
     assert (outcome.state, outcome.reason) == ("stopped", "enough")
@@ -238,7 +254,7 @@ class Last(Source):
 
 def test_a_drained_source_can_send_in_a_paused_run() -> None:
     async def script(supervisor: Supervisor) -> None:
-        supervisor.pausing.pause()
+        supervisor.pause()
         await until(supervisor, RunState.paused)
         before.update(produced(supervisor))
 
@@ -281,11 +297,11 @@ def test_which_actors_are_sources() -> None:
 def test_a_run_without_sources_cannot_pause(cls: type[Actor], pauses: bool) -> None:
     async def script(supervisor: Supervisor) -> None:
         if pauses:
-            supervisor.pausing.pause()
+            supervisor.pause()
             await until(supervisor, RunState.paused)
             return
         with pytest.raises(UsageError, match=r"nothing would stop$") as caught:
-            supervisor.pausing.pause()
+            supervisor.pause()
         assert caught.value.hint.endswith("sends unprompted")
 
     t = Topology()
@@ -314,12 +330,12 @@ class Busy(Actor):
 
 def test_busy_actors_are_named() -> None:
     async def script(supervisor: Supervisor) -> None:
-        while supervisor.pages.snapshot(1)["phase"] != "thinking":
+        while supervisor.memory.pages.snapshot(1)["phase"] != "thinking":
             await asyncio.sleep(0)
-        supervisor.pausing.pause()
-        while supervisor.pausing.active_actors() != ["busy-0 (in thinking)"]:
+        supervisor.pause()
+        while supervisor.active_actors() != ["busy-0 (in thinking)"]:
             await asyncio.sleep(0)
-        assert supervisor.run_machine.state is RunState.running
+        assert supervisor.state.run_machine.state is RunState.running
         free.set()
         await until(supervisor, RunState.paused)
 
@@ -351,9 +367,9 @@ def test_the_supervisor_calls_all_actors_with_the_endpoint() -> None:
         assert supervisor.call("another") == []
         while len(told) < 2:
             await asyncio.sleep(0)
-        assert supervisor.changes == {"rate": 3}
+        assert supervisor.state.changes == {"rate": 3}
         supervisor.change_key("unknown", 4)
-        while not any("not done" in line for line in supervisor.recent):
+        while not any("not done" in line for line in supervisor.state.recent):
             await asyncio.sleep(0)
 
     told: list[tuple[str, int]] = []
@@ -362,12 +378,12 @@ def test_the_supervisor_calls_all_actors_with_the_endpoint() -> None:
     outcome, supervisor = directed(t, script)
     assert told == [("tunable-0", 3), ("tunable-1", 3)]
     assert outcome.exact is False
-    assert any(line.endswith("of tunable-0: UsageError: no key `unknown`") for line in supervisor.recent)
+    assert any(line.endswith("of tunable-0: UsageError: no key `unknown`") for line in supervisor.state.recent)
 
 
 def test_a_change_that_no_actor_accepts_has_no_effect() -> None:
     async def script(supervisor: Supervisor) -> None:
         assert supervisor.change_key("rate", 3) == []
-        assert (supervisor.changes, supervisor.exact) == ({}, True)
+        assert (supervisor.state.changes, supervisor.state.exact) == ({}, True)
 
     assert directed(numbers(), script)[0].exact is True

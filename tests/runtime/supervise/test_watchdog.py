@@ -3,154 +3,93 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
-import numpy as np
 import pytest
+from supervised_world import ADDRESS, Bystander, Restarting, World
+from supervisor_states import S, page, running, starting
 
-from hive import _native
-from hive.clock import VirtualClock, VirtualLoop
-from hive.runtime import Messages
-from hive.runtime.memory.segments import PAGE, Bytes
-from hive.runtime.memory.status import BUSY, PAGE_BYTES, WAIT_IN, WAIT_OUT, ActorStatus, Status
-from hive.runtime.supervise.diagnostics import Diagnostic, Diagnostics
-from hive.runtime.supervise.membership import ProcessRecord, Settings
-from hive.runtime.supervise.states import ACTOR, ActorEvent, ActorState, Machine
+from hive.runtime.memory.status import BUSY, RUNTIME, WAIT_IN, WAIT_OUT, ActorStatus
+from hive.runtime.supervise.actions import Action, Diagnose, Kill
+from hive.runtime.supervise.membership import ProcessRecord
+from hive.runtime.supervise.states import ActorEvent, ActorState
 from hive.runtime.supervise.supervisor import Supervisor
-from hive.runtime.supervise.watchdog import ACCOUNTS_EVERY, WATCH_S, watch
+from hive.runtime.supervise.supervisor_state import SupervisorState
+from hive.runtime.supervise.watchdog import (
+    ACCOUNTS_EVERY,
+    WATCH_S,
+    Stuck,
+    kill_stopped,
+    kill_stuck,
+    slow_or_stuck,
+    wasted,
+    watched,
+)
+from hive.runtime.topology.topology import Topology
+from hive.runtime.wire.messages import encode
+from hive.runtime.wire.protocol import Hello
 
-AT_ONCE = Settings(phase_limit_s=0.0)  # any busy actor is stuck: pages use real time, so virtual time cannot be used
-NEVER = Settings(phase_limit_s=1e6)
-
-
-class Watched:
-    """The attributes of a supervisor that the watchdog uses: two processes of one actor, and one of two actors."""
-
-    def __init__(self, settings: Settings) -> None:
-        room = np.zeros(4 * PAGE_BYTES + PAGE, np.uint8)
-        memory: Bytes = room[-room.ctypes.data % PAGE :][: 4 * PAGE_BYTES]
-        self.settings = settings
-        self.pages = _native.Status(memory)
-        self.clock = VirtualClock(asyncio.get_running_loop())
-        self.table = {"one": ProcessRecord("one", [0]), "two": ProcessRecord("two", [1])}
-        self.table["both"] = ProcessRecord("both", [2, 3])
-        self.machines = [Machine(f"actor-{number}", ACTOR, ActorState.starting) for number in range(4)]
-        self.processes = self.journal = self
-        self.memory = SimpleNamespace(pages=self.pages)  # channels of messages have no segments
-        message = SimpleNamespace(name="gradients", description=Messages(), producers=[0])
-        self.plan = SimpleNamespace(segments=[], channels=[message])
-        self.told: list[tuple[float, str, str, dict[str, str]]] = []
-        self.still: list[str] = []  # processes in state T
-        self.kills: list[tuple[float, str, str]] = []
-        self.statuses: dict[int, Status] = {}
-        self.while_asked: Callable[[], None] = lambda: None
-        for number, record in enumerate(self.table.values()):
-            record.begin("memory://x", self.clock.now_ns())
-            record.forked(100 + number, self.clock.now_ns())
-
-    def stopped(self) -> list[str]:
-        return self.still
-
-    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
-        self.while_asked()
-        return {name: f"stack of {name}" for name in processes}
-
-    def kill(self, process: ProcessRecord, why: str) -> None:
-        process.why = why
-        self.kills.append((round(asyncio.get_running_loop().time(), 6), process.name, why))
-
-    def event(self, kind: str, text: str, fields: dict[str, str]) -> None:
-        self.told.append((round(asyncio.get_running_loop().time(), 6), kind, text, fields))
-
-    def runs(self, *actors: int, kind: int = WAIT_IN, incarnation: int = 0) -> None:
-        """These actors run, and have just begun something of that kind."""
-        for actor in actors:
-            record = next(record for record in self.table.values() if actor in record.actors)
-            status = Status(self.pages.page(actor), f"actor-{actor}", record.pid, incarnation)
-            status.enter(status.phase("env", kind))
-            self.machines[actor].handle(ActorEvent.ready)
-            self.machines[actor].handle(ActorEvent.begin)
-            self.statuses[actor] = status
+NOW = 10 * S
+SHARED = {"one": {}, "two": {}, "three": {"process": "both"}, "four": {"process": "both"}}
 
 
-def watched(
-    settings: Settings, prepare: Callable[[Watched], None], seconds: float = 2.0
-) -> list[tuple[float, str, str]]:
-    """Return (time, process, reason) of each kill within `seconds` of virtual time."""
+def checked(
+    state: SupervisorState, process: str, *statuses: ActorStatus, now_ns: int = NOW
+) -> tuple[list[Action], Stuck | None]:
+    return slow_or_stuck(state, state.table[process], statuses, now_ns)
 
-    async def main() -> list[tuple[float, str, str]]:
-        supervisor = Watched(settings)
-        prepare(supervisor)
-        watching = asyncio.create_task(watch(cast(Supervisor, supervisor)))
-        await asyncio.sleep(seconds)
-        assert not watching.done()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        return supervisor.kills
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main())
+def stuck(state: SupervisorState, process: str, *statuses: ActorStatus, now_ns: int = NOW) -> str:
+    """Return why this process is stuck, "" if it is not."""
+    found = checked(state, process, *statuses, now_ns=now_ns)[1]
+    return found.why if found is not None else ""
 
 
 # --- stopped
 
 
-def test_a_stopped_process_is_killed_at_the_next_check() -> None:
-    def prepare(supervisor: Watched) -> None:
-        def stop() -> None:
-            supervisor.still.append("two")
-
-        def die() -> None:
-            supervisor.table["two"].alive = False
-
-        supervisor.runs(0, 1, 2, 3)
-        asyncio.get_running_loop().call_later(2.5 * WATCH_S, stop)
-        asyncio.get_running_loop().call_later(3.5 * WATCH_S, die)
-
-    assert watched(NEVER, prepare) == [(3 * WATCH_S, "two", "it was stopped (SIGSTOP) and so was killed")]
+def test_a_stopped_process_is_killed() -> None:
+    state = running(SHARED)
+    assert kill_stopped(state, ["two"]) == [Kill("two")]
+    assert state.table["two"].why == "it was stopped (SIGSTOP) and so was killed"
 
 
-def test_a_process_that_has_exited_is_not_killed() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, 2, 3)
-        supervisor.still = ["one"]
-        supervisor.table["one"].alive = False
-
-    assert watched(NEVER, prepare) == []
+def test_a_stopped_process_that_has_exited_is_not_killed() -> None:
+    state = running(SHARED)
+    state.table["two"].alive = False
+    assert kill_stopped(state, ["two"]) == []
 
 
 # --- stuck
 
 
+def test_an_actor_busy_without_progress_is_stuck_after_the_limit() -> None:
+    busy = page(running(SHARED), 1)
+    assert stuck(running(SHARED, phase_limit_s=1.9), "two", busy) == "no progress in `step` for 2 s and so was killed"
+    assert stuck(running(SHARED, phase_limit_s=2.0), "two", busy) == ""
+
+
 def test_a_process_that_never_opens_its_page_is_stuck_in_its_start() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 2, 3)
-
-    killed = watched(Settings(phase_limit_s=5.0), prepare, seconds=20.0)
-    assert killed == [(5.0 + WATCH_S, "two", "no progress in `start` for 5 s and so was killed")]
-
-
-def test_the_page_of_an_earlier_incarnation_or_another_pid_is_ignored() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 2, 3)
-        supervisor.table["two"].incarnation = 1
-        supervisor.runs(1, incarnation=0)
-        supervisor.table["one"].pid += 1
-
-    killed = watched(Settings(phase_limit_s=5.0), prepare, seconds=20.0)
-    assert [name for _, name, _ in killed] == ["one", "two"]
+    state = starting(SHARED, phase_limit_s=5.0)
+    blank = page(state, 1, phase="", since_ns=0, pid=0, incarnation=0)
+    assert stuck(state, "two", blank, now_ns=5 * S) == ""
+    assert stuck(state, "two", blank, now_ns=5 * S + 1) == "no progress in `start` for 5 s and so was killed"
 
 
-def test_an_actor_busy_without_progress_is_killed_once() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 2, 3)
-        supervisor.runs(1, kind=BUSY)
+@pytest.mark.parametrize("change", [{"incarnation": 1}, {"pid": 99}])
+def test_the_page_of_another_incarnation_or_pid_counts_as_unopened(change: dict[str, int]) -> None:
+    state = running(SHARED, phase_limit_s=5.0)
+    waits = page(state, 1, kind=WAIT_IN)
+    assert stuck(state, "two", waits) == ""
+    assert stuck(state, "two", replace(waits, **change)) == "no progress in `step` for 10 s and so was killed"
 
-    assert watched(AT_ONCE, prepare) == [(WATCH_S, "two", "no progress in `env` for 0 s and so was killed")]
-    assert watched(NEVER, prepare) == []
+
+def test_a_process_that_is_not_forked_yet_is_not_stuck() -> None:
+    state = starting(SHARED, phase_limit_s=5.0)
+    state.table["two"].begin("memory://two-1", 0)
+    assert stuck(state, "two", page(state, 1, pid=0, since_ns=0)) == ""
 
 
 def test_a_busy_actor_whose_event_loop_runs_is_not_stuck() -> None:
@@ -161,142 +100,190 @@ def test_a_busy_actor_whose_event_loop_runs_is_not_stuck() -> None:
     assert record.stuck_s(replace(status, pulse_ns=0), ActorState.running, now) == 9.0
 
 
-def test_an_actor_that_waits_for_others_is_not_stuck() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, kind=WAIT_IN)
-        supervisor.runs(2, 3, kind=WAIT_OUT)
-
-    assert watched(AT_ONCE, prepare) == []
-
-
-def test_a_stuck_actor_has_its_process_killed_once() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1)
-        supervisor.runs(2, 3, kind=BUSY)
-
-    assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "both")]
+@pytest.mark.parametrize("kind", [WAIT_IN, WAIT_OUT])
+def test_an_actor_that_waits_for_others_is_not_stuck(kind: int) -> None:
+    state = running(SHARED, phase_limit_s=0.0)
+    assert stuck(state, "two", page(state, 1, kind=kind)) == ""
 
 
 def test_setup_can_be_stuck_but_waiting_for_begin_cannot() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(2, 3)
-        for actor in (0, 1):
-            record = supervisor.table["two" if actor else "one"]
-            Status(supervisor.pages.page(actor), f"actor-{actor}", record.pid, 0)  # in phase `runtime`
-        supervisor.machines[1].handle(ActorEvent.ready)
-
-    assert [(when, name) for when, name, _ in watched(AT_ONCE, prepare)] == [(WATCH_S, "one")]
+    state = starting(SHARED, phase_limit_s=0.0)
+    sets_up = page(state, 1, phase="runtime", kind=RUNTIME)
+    assert stuck(state, "two", sets_up) == "no progress in `runtime` for 2 s and so was killed"
+    state.machines[1].handle(ActorEvent.ready)
+    assert stuck(state, "two", sets_up) == ""
 
 
 def test_a_finished_actor_is_not_stuck() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, 2, 3)
-        supervisor.statuses[1].enter(supervisor.statuses[1].phase("busy", BUSY))
-        supervisor.machines[1].handle(ActorEvent.done)
-
-    assert watched(AT_ONCE, prepare) == []
+    state = running(SHARED, phase_limit_s=0.0)
+    state.machines[1].handle(ActorEvent.done)
+    assert stuck(state, "two", page(state, 1)) == ""
 
 
-def test_a_process_that_is_being_killed_is_not_killed_again() -> None:
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 2, 3)
-        supervisor.runs(1, kind=BUSY)
-        supervisor.table["two"].why = "somebody said so"
+def test_a_process_is_stuck_with_any_of_its_actors() -> None:
+    state = running(SHARED, phase_limit_s=1.0)
+    waits, busy = page(state, 2, kind=WAIT_IN), page(state, 3)
+    assert stuck(state, "both", waits, busy).startswith("no progress in `step`")
+    assert stuck(state, "both", waits, replace(waits, name="four")) == ""
 
-    assert watched(AT_ONCE, prepare) == []
+
+def test_a_process_that_has_exited_or_is_being_killed_is_not_watched() -> None:
+    state = running(SHARED)
+    both = state.table["both"]
+    assert watched(both) == [2, 3]
+    both.kill("restarted by hand")
+    assert watched(both) == []
+    state.table["one"].alive = False
+    assert watched(state.table["one"]) == []
+    assert checked(state, "both") == ([], None)
 
 
 # --- where it is stuck
 
 
-def test_its_stack_is_read_before_it_is_killed() -> None:
-    seen: list[Watched] = []
-
-    def prepare(supervisor: Watched) -> None:
-        seen.append(supervisor)
-        supervisor.table["two"].listening = True
-        supervisor.runs(0, 2, 3)
-
-    assert [name for _, name, _ in watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0)] == ["two"]
-    assert seen[0].table["two"].stack == "stack of two"
-    assert seen[0].table["one"].stack == ""
-
-
-def test_a_process_that_does_not_listen_yet_gets_no_signal() -> None:
-    """The signal would kill it."""
-    seen: list[Watched] = []
-
-    def prepare(supervisor: Watched) -> None:
-        seen.append(supervisor)
-        supervisor.runs(0, 2, 3)
-
-    assert len(watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0)) == 1
-    assert seen[0].table["two"].stack == ""
+def test_a_stuck_process_is_killed_with_its_stack() -> None:
+    state = running(SHARED, phase_limit_s=1.0)
+    found = checked(state, "two", page(state, 1))[1]
+    assert found is not None
+    assert kill_stuck(found, "File x") == [Kill("two")]
+    two = state.table["two"]
+    assert (two.stack, two.why, two.given_up) == ("File x", "no progress in `step` for 2 s and so was killed", False)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_process_that_exits_during_the_stack_query_is_not_killed_in_its_next_incarnation(comes_back: bool) -> None:
-    def prepare(supervisor: Watched) -> None:
-        two = supervisor.table["two"]
-        two.listening = True
-        supervisor.runs(0, 2, 3)
-
-        def die() -> None:
-            two.alive = False
-            if comes_back:
-                two.begin("memory://y", supervisor.clock.now_ns())
-
-        supervisor.while_asked = die
-
-    assert watched(Settings(phase_limit_s=5.0), prepare, seconds=6.0) == []
+def test_a_process_that_exits_while_its_stacks_are_read_is_not_killed(comes_back: bool) -> None:
+    state = running(SHARED, phase_limit_s=1.0)
+    found = checked(state, "two", page(state, 1))[1]
+    assert found is not None
+    state.table["two"].alive = False
+    if comes_back:
+        state.table["two"].begin("memory://two-1", NOW)
+    assert kill_stuck(found, "File x") == []
+    assert state.table["two"].stack == state.table["two"].why == ""
 
 
 # --- diagnostics
 
 
-def test_diagnostics_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages use real time, so the diagnostics of each check are given."""
-    supervisors: list[Watched] = []
-    slow = [Diagnostic("slow", "actor-1 was slow", "actor-1")]
-    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: slow if status.name == "actor-1" else [])
-
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, 2, 3)
-        supervisor.statuses[0].count("gradients:produced", 9.0)
-        supervisor.statuses[0].count("gradients:stale", 5.0)
-        supervisors.append(supervisor)
-
-    looks = ACCOUNTS_EVERY + 1
-    assert watched(NEVER, prepare, seconds=(looks + 0.5) * WATCH_S) == []
-    told = supervisors[0].told
-    assert [each for each in told if each[1] == "slow"] == [
-        ((look + 1) * WATCH_S, "slow", "actor-1 was slow", {"actor": "actor-1"}) for look in range(looks)
-    ]
-    (stale,) = [each for each in told if each[1] != "slow"]
-    assert stale[:2] == (ACCOUNTS_EVERY * WATCH_S, "stale")
-    assert stale[2].startswith("5 messages of `gradients` were older than max_lag allows and were dropped")
+def test_slow_environments_are_logged_once_they_have_ended() -> None:
+    state = running(SHARED)
+    assert checked(state, "two", page(state, 1, phase="env")) == ([], None)
+    found, _ = checked(state, "two", page(state, 1, phase="step", since_ns=NOW))
+    assert found == [Diagnose("slow", "the environments of two took 2.0 s for one step", {"actor": "two"})]
 
 
-def test_a_process_that_has_exited_has_no_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: set[str] = set()
-    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
-
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, 2, 3)
-        supervisor.table["two"].alive = False
-
-    watched(NEVER, prepare)
-    assert seen == {"actor-0", "actor-2", "actor-3"}
+def test_the_page_of_an_earlier_incarnation_has_no_diagnostics() -> None:
+    state = running(SHARED)
+    checked(state, "two", page(state, 1, phase="env", incarnation=7))
+    assert checked(state, "two", page(state, 1, phase="step", since_ns=NOW)) == ([], None)
 
 
-def test_the_page_of_an_earlier_incarnation_has_no_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: set[str] = set()
-    monkeypatch.setattr(Diagnostics, "of_actor", lambda self, status, now_ns: seen.add(status.name) or [])
+def test_wasted_messages_are_logged() -> None:
+    state = running(SHARED)
+    (entry,) = wasted(state, {"gradients": {"dropped": {"stale": 5}}}, NOW)
+    assert isinstance(entry, Diagnose)
+    assert (entry.kind, entry.fields) == ("stale", {})
+    assert entry.text.startswith("5 messages of `gradients` were older than max_lag allows and were dropped")
+    assert wasted(state, {"gradients": {"dropped": {"stale": 5}}}, NOW) == []
 
-    def prepare(supervisor: Watched) -> None:
-        supervisor.runs(0, 1, 2, 3)
-        supervisor.table["two"].incarnation = 1  # its successor has not opened the page yet
-        supervisor.table["one"].pid += 1
 
-    watched(NEVER, prepare)
-    assert seen == {"actor-2", "actor-3"}
+# --- the supervisor's checks
+
+
+class Hanging(Restarting):
+    """The first incarnation of falls-0 never opens its page; with `listens` it has sent Hello."""
+
+    listens = True
+    exits_while_asked = False
+    asked: Sequence[str] = ()
+
+    async def start(self, process: str, incarnation: int, address: str) -> int:
+        if (process, incarnation) != ("falls-0", 0):
+            return await super().start(process, incarnation, address)
+        self.tasks[process] = asyncio.create_task(asyncio.sleep(1e9))
+        self.tasks[process].add_done_callback(lambda task: self._ended(process, incarnation, task))
+        if self.listens:
+            self.transport.post(ADDRESS, encode(Hello(process, incarnation, 77, address)))
+        return 77
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        self.asked = [*self.asked, *processes]
+        if self.exits_while_asked:
+            super().kill("falls-0")
+            await asyncio.sleep(1.0)
+        return await super().stacks(processes)
+
+
+class Deaf(Hanging):
+    """It does not listen yet, so the signal that asks for a stack would kill it."""
+
+    listens = False
+
+    async def stacks(self, processes: Sequence[str]) -> Mapping[str, str]:
+        raise AssertionError(processes)
+
+
+class Leaving(Hanging):
+    exits_while_asked = True
+
+
+@pytest.mark.parametrize(("table", "stack"), [(Hanging, "File x, in falls-0"), (Deaf, "")])
+def test_a_process_that_hangs_is_killed_and_started_again(table: type[Restarting], stack: str) -> None:
+    world = World(lives=0, table=table, phase_limit_s=5.0)
+    assert (world.outcome.state, world.outcome.restarts["falls-0"]) == ("finished", 1)
+    (report,) = world.deaths
+    assert (report.error, report.stack) == ("no progress in `start` for 5 s and so was killed", stack)
+
+
+def test_a_process_that_exits_while_its_stacks_are_read_is_killed_no_more() -> None:
+    world = World(lives=0, table=Leaving, phase_limit_s=5.0)
+    assert world.outcome.restarts["falls-0"] == 1
+    assert [report.error for report in world.deaths] == ["killed by SIGKILL"]
+
+
+class Timed(Restarting):
+    """Records when processes and accounts are checked; stops bystander-0 before the third check."""
+
+    def begin(self, supervisor: Supervisor) -> None:
+        self.checks: list[float] = []
+        self.reads: list[float] = []
+        supervisor.accounts = self.accounts  # type: ignore[method-assign]
+        asyncio.get_running_loop().call_later(2.1 * ACCOUNTS_EVERY * WATCH_S, supervisor.request, "enough")
+
+    def accounts(self) -> dict[str, dict[str, Any]]:
+        self.reads.append(round(asyncio.get_running_loop().time(), 6))
+        return {}
+
+    def stopped(self) -> list[str]:
+        self.checks.append(round(asyncio.get_running_loop().time(), 6))
+        return ["bystander-0"] if len(self.checks) == 3 else []
+
+
+def test_processes_are_checked_often_and_accounts_rarely() -> None:
+    made: list[Timed] = []
+
+    class Kept(Timed):
+        def begin(self, supervisor: Supervisor) -> None:
+            made.append(self)
+            super().begin(supervisor)
+
+    topology = Topology()
+    topology.add(Bystander)
+    world = World(topology=topology, table=Kept)
+    (table,) = made
+    assert table.checks == [pytest.approx((number + 1) * WATCH_S) for number in range(2 * ACCOUNTS_EVERY + 2)]
+    assert table.reads[:2] == [ACCOUNTS_EVERY * WATCH_S, 2 * ACCOUNTS_EVERY * WATCH_S]
+    assert [report.error for report in world.deaths] == ["it was stopped (SIGSTOP) and so was killed"]
+    assert world.outcome.restarts == {"bystander-0": 1}
+
+
+def test_a_bug_in_the_checks_ends_the_run_with_a_report() -> None:
+    class Faulty(Restarting):
+        def stopped(self) -> list[str]:
+            return ["unknown"]
+
+    topology = Topology()
+    topology.add(Bystander)
+    world = World(topology=topology, table=Faulty)
+    assert (world.outcome.state, world.outcome.error) == ("failed", "the supervisor failed: KeyError: 'unknown'")
+    assert [report.actor for report in world.deaths] == ["supervisor"]

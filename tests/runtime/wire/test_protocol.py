@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hive.errors import WireError
 from hive.runtime.process.node import HANDLERS, TO_SOURCE, TO_TARGET
-from hive.runtime.supervise.supervisor import Supervisor
+from hive.runtime.supervise import inbox
 from hive.runtime.wire import protocol
 from hive.runtime.wire.batches import decode_batch, encode_batch
 from hive.runtime.wire.messages import MAX_TEXT_BYTES, Message, decode, encode
@@ -78,8 +78,7 @@ def test_a_process_handles_every_message_it_may_get() -> None:
 
 
 def test_the_supervisor_handles_every_message_it_may_get() -> None:
-    handlers = {name for name in vars(Supervisor) if name.startswith("_on_")}
-    assert handlers == {f"_on_{name.lower()}" for name in SUPERVISOR_TYPES}
+    assert {*inbox.HANDLERS} == {*SUPERVISOR_TYPES.values()}
 
 
 @pytest.mark.parametrize("name", sorted(SOCKETS))

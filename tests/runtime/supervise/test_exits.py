@@ -14,7 +14,8 @@ from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.process.processes import Exit, StartLost
 from hive.runtime.supervise.states import ActorState
-from hive.runtime.supervise.supervisor import REPORTED_EVENTS, Supervisor
+from hive.runtime.supervise.supervisor import Supervisor
+from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message
 
@@ -149,8 +150,8 @@ class Cancelled(Waiting):
     """Kills falls-0 while its start waits."""
 
     def begin(self, supervisor: Supervisor) -> None:
-        process = supervisor.table["falls-0"]
-        asyncio.get_running_loop().call_later(4.0, lambda: supervisor.kill(process, "killed by hand"))
+        number = supervisor.state.plan.numbers["falls-0"]
+        asyncio.get_running_loop().call_later(4.0, supervisor.kill, number)
 
 
 def test_a_process_killed_during_its_start_is_killed_after_the_fork() -> None:
@@ -167,7 +168,7 @@ class Losing(Restarting):
         pid = await super().start(process, incarnation, address)
         if (process, incarnation) == ("falls-0", 1):
             await asyncio.sleep(0.05)
-            assert self.supervisor_.machines[-1].state is ActorState.running
+            assert self.supervisor_.state.machines[-1].state is ActorState.running
             tell, self.on_exit = self.on_exit, lambda *_: None
             self.kill(process)
             await asyncio.gather(self.tasks[process], return_exceptions=True)
@@ -183,7 +184,7 @@ def test_a_lost_start_is_repeated_by_another_incarnation() -> None:
     """The lost incarnation has sent Hello and received Begin, so its number must not be used again."""
     world = World(lives=1, table=Losing)
     assert (world.outcome.state, world.outcome.reason) == ("finished", "stands")
-    assert world.supervisor.table["falls-0"].incarnation == 2
+    assert world.supervisor.state.table["falls-0"].incarnation == 2
     assert world.outcome.restarts["falls-0"] == 1  # a lost start is not counted as a restart
     assert [own(death.error) for death in world.deaths] == ["ValueError: fell in life 0"]
 
@@ -205,7 +206,7 @@ class Faulty(Restarting):
         def reclaim(*_: Any) -> None:
             raise ZeroDivisionError("our fault")
 
-        supervisor.recovery.reclaim = reclaim  # type: ignore[method-assign]
+        supervisor.effects.recovery.reclaim = reclaim  # type: ignore[method-assign]
 
 
 def test_a_bug_in_the_supervisor_ends_the_run_with_a_report() -> None:

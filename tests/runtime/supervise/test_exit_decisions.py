@@ -1,0 +1,440 @@
+"""Decisions about exits: expected or not, what is repaired and announced, restart or end. No process and no loop."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from supervisor_states import S, page, running, sent, starting, state_names, texts
+
+from hive.errors import ActorFailed, UsageError
+from hive.runtime.process.processes import Exit
+from hive.runtime.supervise import ending, exits
+from hive.runtime.supervise.actions import Action, Forget, Kill, Log, Reclaim, Restart, Retire, Send
+from hive.runtime.supervise.membership import BACKOFF_S
+from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
+from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS, SupervisorState
+from hive.runtime.wire.protocol import Ack, Failed, Left
+
+CRASHED, KILLED, CLEAN = Exit(code=1), Exit(signal=signal.SIGKILL), Exit()
+SHARED = {"a": {}, "b": {}, "c": {"process": "both"}, "d": {"process": "both"}}
+TAKEN = (Ack(0, 0, 1, 0, 0, 9, 0, 4),)
+
+
+def failure(state: SupervisorState, actor: int, *, permanent: bool = False) -> Failed:
+    made = Failed(actor, 0, "ValueError", "no such box", "open it", "step", "Traceback ...", permanent)
+    state.process_of(actor).failures.append(made)
+    return made
+
+
+def judge(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S) -> exits.Verdict:
+    """Confirm an exit and judge it."""
+    process = state.table[name]
+    exits.confirmed(state, process, how)
+    return exits.judged(state, process, how, page(state, exits.suspect(process)), now_ns)
+
+
+def follow(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S) -> list[Action]:
+    """Return the actions after the crash report of an exit was written."""
+    return exits.reported(state, judge(state, name, how, now_ns), "crash/1.txt")
+
+
+# --- which exits are expected
+
+
+@pytest.mark.parametrize(
+    ("events", "how", "unexpected"),
+    [
+        ([], CLEAN, True),
+        ([ActorEvent.done], CLEAN, False),
+        ([ActorEvent.stop], CLEAN, False),
+        ([ActorEvent.done], CRASHED, True),
+        ([ActorEvent.stop], KILLED, True),
+    ],
+)
+def test_only_a_clean_exit_of_finished_or_draining_actors_is_expected(
+    events: list[ActorEvent], how: Exit, unexpected: bool
+) -> None:
+    state = running(["a", "b"])
+    for event in events:
+        state.machines[0].handle(event)
+    assert exits.is_unexpected(state, state.table["a"], how) == unexpected
+
+
+def test_an_exit_is_unexpected_until_all_actors_of_the_process_are_finished() -> None:
+    state = running(SHARED)
+    state.machines[2].handle(ActorEvent.done)
+    assert exits.is_unexpected(state, state.table["both"], CLEAN)
+    state.machines[3].handle(ActorEvent.stop)
+    assert not exits.is_unexpected(state, state.table["both"], CLEAN)
+    state.machines[3].handle(ActorEvent.done)
+    assert not exits.is_unexpected(state, state.table["both"], CLEAN)
+
+
+def test_a_process_killed_to_end_the_run_needs_no_report() -> None:
+    state = running(["a", "b"])
+    state.table["a"].kill("it did not stop in time", given_up=True)
+    assert not exits.is_unexpected(state, state.table["a"], KILLED)
+
+
+def test_the_last_message_is_awaited_until_an_actor_failed_or_all_are_finished() -> None:
+    state = running(SHARED)
+    both = state.table["both"]
+    state.machines[2].handle(ActorEvent.done)
+    assert not exits.report_arrived(state, both, CLEAN)
+    state.machines[3].handle(ActorEvent.done)
+    assert exits.report_arrived(state, both, CLEAN)
+    assert not exits.report_arrived(state, both, CRASHED)
+    failure(state, 3)
+    assert exits.report_arrived(state, both, CRASHED)
+
+
+# --- repair and announcement
+
+
+def test_memory_is_repaired_before_left_is_sent_to_the_others() -> None:
+    state = running(SHARED)
+    state.table["both"].taken[2] = TAKEN
+    assert exits.confirmed(state, state.table["both"], KILLED) == [
+        Reclaim(2, 0, "consumer_died"),
+        Reclaim(3, 0, "consumer_died"),
+        Send(("a", "b"), Left(2, 0, "killed by SIGKILL", TAKEN, with_run=False)),
+        Send(("a", "b"), Left(3, 0, "killed by SIGKILL", (), with_run=False)),
+        Forget("memory://both-0"),
+    ]
+    assert not state.table["both"].alive
+    assert state_names(state) == {"a": "running", "b": "running", "c": "failed", "d": "failed"}
+    assert state.machines[2].history[-1] == "running -died-> failed (killed by SIGKILL)"
+
+
+def test_left_goes_only_to_processes_that_listen() -> None:
+    state = running(["a", "b", "c"])
+    state.table["b"].listening = False
+    assert [to for to, _ in sent(exits.confirmed(state, state.table["a"], KILLED))] == [("c",)]
+
+
+def test_the_history_names_why_the_supervisor_killed_a_process() -> None:
+    state = running(["a", "b"])
+    state.table["a"].kill("restarted by hand")
+    exits.confirmed(state, state.table["a"], KILLED)
+    assert state.machines[0].history[-1] == "running -died-> failed (restarted by hand)"
+
+
+def test_while_the_run_ends_only_consumers_of_messages_are_announced() -> None:
+    state = running(["a", "b", "c"], receivers=["b"])
+    ending.end(state, "finished", "goal")
+    state.stop_actors(state.table.values())
+    actions = exits.confirmed(state, state.table["b"], CLEAN)
+    assert actions[0] == Reclaim(1, 0, "run_ended")
+    assert sent(actions) == [(("a", "c"), Left(1, 0, "exited with code 0", (), with_run=True))]
+    assert sent(exits.confirmed(state, state.table["c"], CLEAN)) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "given_up", "cut_short"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_an_exit_is_cut_short_if_the_run_ends_and_the_process_did_not(
+    ends: bool, given_up: bool, cut_short: bool
+) -> None:
+    state = running(["a", "b"])
+    if ends:
+        ending.end(state, "finished", "goal")
+        state.stop_actors(state.table.values())
+    state.table["a"].given_up = given_up
+    actions = exits.confirmed(state, state.table["a"], KILLED)
+    assert state.table["a"].cut_short == cut_short
+    assert actions[0] == Reclaim(0, 0, "consumer_died")
+
+
+def test_a_finished_actor_of_a_shared_process_is_released_at_once() -> None:
+    state = running(SHARED)
+    both = state.table["both"]
+    both.taken[2] = TAKEN
+    state.machines[2].handle(ActorEvent.done)
+    assert exits.actor_done(state, 2, both) == [
+        Retire(2, 0, "consumer_died"),
+        Send(("a", "b", "both"), Left(2, 0, "it is done", TAKEN, with_run=False)),
+    ]
+    state.machines[3].handle(ActorEvent.done)
+    assert exits.actor_done(state, 3, both) == []  # the process exits, and its exit does the same
+
+
+def test_a_start_that_was_lost_is_reclaimed_and_the_next_incarnation_prepared() -> None:
+    state = running(["a", "b"])
+    actions = exits.start_lost(state, state.table["a"])
+    assert actions == [
+        Reclaim(0, 0, "consumer_died"),
+        Send(("b",), Left(0, 0, "its start was lost")),
+        Forget("memory://a-0"),
+    ]
+    assert state_names(state)["a"] == "starting"
+    ending.end(state, "finished", "goal")
+    exits.start_lost(state, state.table["b"])
+    assert state_names(state)["b"] == "draining"
+
+
+# --- the verdict
+
+
+def test_the_actor_that_raised_is_named_with_its_error_and_phase() -> None:
+    state = running(SHARED)
+    failure(state, 3)
+    verdict = judge(state, "both")
+    assert (verdict.name, verdict.what, verdict.where) == ("d", "ValueError: no such box", "in `step`")
+
+
+def test_without_an_exception_the_first_actor_is_named_with_the_exit_and_its_time() -> None:
+    verdict = judge(running(SHARED), "both", Exit(signal=signal.SIGSEGV, note="out of memory"))
+    assert (verdict.name, verdict.what) == ("c", "killed by SIGSEGV (out of memory)")
+    assert verdict.where == "in `step` after 2.0 s"
+
+
+def test_the_reason_of_a_kill_by_the_supervisor_is_the_cause() -> None:
+    state = running(["a", "b"])
+    failure(state, 0)
+    state.table["a"].kill("it was stopped (SIGSTOP) and so was killed")
+    assert judge(state, "a").what == "it was stopped (SIGSTOP) and so was killed"
+
+
+def test_an_actor_that_never_entered_a_phase_died_in_its_start() -> None:
+    state = running(["a", "b"])
+    blank = page(state, 0, phase="", since_ns=0)
+    exits.confirmed(state, state.table["a"], CRASHED)
+    assert exits.judged(state, state.table["a"], CRASHED, blank, 0).where == "in `start`"
+
+
+def test_a_restart_makes_the_run_inexact_but_not_after_its_goal() -> None:
+    state = running(["a", "b"])
+    ending.end(state, "finished", "goal")
+    judge(state, "a")
+    assert state.exact
+    state = running(["a", "b"])
+    judge(state, "a")
+    assert not state.exact
+
+
+def refusal(state: SupervisorState, how: Exit = CRASHED) -> str | None:
+    return judge(state, "a", how).refusal
+
+
+def test_a_process_is_restarted() -> None:
+    assert refusal(running(["a", "b"])) is None
+
+
+def test_an_actor_that_raises_in_the_first_start_is_not_restarted_but_a_killed_one_is() -> None:
+    assert refusal(starting(["a", "b"])) == ""
+    assert refusal(starting(["a", "b"]), KILLED) is None
+
+
+def test_a_permanent_error_is_not_retried() -> None:
+    state = running(["a", "b"])
+    failure(state, 0, permanent=True)
+    assert refusal(state) == ""
+
+
+def test_a_process_table_without_restarts_restarts_nothing() -> None:
+    assert refusal(running(["a", "b"], can_restart=False)) == ""
+
+
+def test_an_actor_added_without_restart_prevents_that_of_its_process() -> None:
+    state = running({"a": {"process": "a"}, "b": {"process": "a", "restart": False}})
+    assert refusal(state) == "it was added with restart=False"
+
+
+def test_no_process_is_restarted_while_the_run_ends() -> None:
+    state = running(["a", "b"])
+    ending.end(state, "finished", "goal")
+    assert refusal(state) == "the run is ending"
+
+
+# --- restart limit and back-off
+
+
+def come_back(state: SupervisorState, name: str, now_ns: int) -> None:
+    """Start and begin the next incarnation."""
+    process = state.table[name]
+    assert exits.restart_due(state, process)
+    process.begin(f"memory://{name}-{process.incarnation + 1}", now_ns)
+    process.forked(200, now_ns)
+    process.listening = True
+    state.handle(process, ActorEvent.ready)
+    state.handle(process, ActorEvent.begin)
+
+
+def test_one_exit_more_than_the_limit_within_the_window_ends_the_run() -> None:
+    state = running(["a", "b"], restarts=2, window_s=60.0)
+    for second in (5, 10):
+        assert Restart("a", 0.0) in follow(state, "a", now_ns=second * S)
+        come_back(state, "a", second * S)
+    actions = follow(state, "a", now_ns=15 * S)
+    limit = "3 times within 60 s; [supervision] restarts = 2"
+    assert not any(isinstance(action, Restart) for action in actions)
+    assert (state.end.state, state.end.reason) == ("failed", "a failed")
+    assert state.end.error == f"a failed in `step` after 2.0 s: exited with code 1 ({limit})"
+    assert state.end.report == "crash/1.txt"
+
+
+def test_exits_before_the_window_do_not_count() -> None:
+    state = running(["a", "b"], restarts=1, window_s=60.0)
+    for second in (5, 66, 127, 188):
+        actions = follow(state, "a", now_ns=second * S)
+        assert Restart("a", 0.0) in actions
+        come_back(state, "a", second * S)
+    assert state.table["a"].restarts == 4
+
+
+def test_each_short_incarnation_in_a_row_waits_longer() -> None:
+    state = running(["a", "b"], restarts=99, window_s=1e6)
+    delays, now = [], 5 * S
+    for _ in range(7):
+        (restart,) = [action for action in follow(state, "a", now_ns=now) if isinstance(action, Restart)]
+        delays.append(restart.delay_s)
+        come_back(state, "a", now)
+        now += S // 2
+    assert delays == [BACKOFF_S[0], *BACKOFF_S[1:], BACKOFF_S[-1], BACKOFF_S[-1]]
+    (restart,) = [action for action in follow(state, "a", now_ns=now + 2 * S) if isinstance(action, Restart)]
+    assert restart.delay_s == 0.0  # this incarnation lived for more than a second
+
+
+def test_a_process_killed_from_outside_restarts_at_once() -> None:
+    state = running(["a", "b"], restarts=99)
+    for number in range(3):
+        assert Restart("a", 0.0) in follow(state, "a", KILLED, now_ns=number)
+        come_back(state, "a", number)
+
+
+def test_a_restart_by_hand_does_not_count() -> None:
+    state = running(["a", "b"], restarts=0)
+    assert exits.kill_on_request(state, 0, by_hand=True) == [Kill("a")]
+    actions = follow(state, "a", KILLED)
+    assert Restart("a", 0.0) in actions
+    assert texts(actions, "died") == ["a died in `step` after 2.0 s: restarted by hand; restart 0 of 0"]
+    come_back(state, "a", 0)
+    exits.kill_on_request(state, 0, by_hand=False)
+    assert judge(state, "a", KILLED).refusal == "once within 60 s; [supervision] restarts = 0"
+
+
+def test_an_actor_that_is_not_running_cannot_be_killed() -> None:
+    state = running(["a", "b"])
+    state.table["a"].alive = False
+    with pytest.raises(UsageError, match=r"^a is not running$"):
+        exits.kill_on_request(state, 0, by_hand=True)
+    ending.end(state, "stopped", "enough")
+    with pytest.raises(UsageError, match=r"^b is not running$"):
+        exits.kill_on_request(state, 1, by_hand=True)
+
+
+# --- the report and what follows
+
+
+def test_the_report_of_a_restart_has_no_stacks_of_others() -> None:
+    state = running(["a", "b", "c"])
+    state.recent.append("0.10 s hello: from b")
+    state.table["a"].stack = "File x"
+    verdict = judge(state, "a")
+    assert exits.witnesses(state, verdict) == []
+    report = exits.crash_report(state, verdict, {})
+    assert (report.actor, report.error, report.stack, report.stacks) == ("a", "exited with code 1", "File x", "")
+    assert report.doing == "in `step` after 2.0 s (version 7, 1,234 phase changes)"
+    assert report.story[-1] == "running -died-> failed (exited with code 1)"
+    assert report.events == ["0.10 s hello: from b"]
+
+
+def test_the_report_of_the_exit_that_ends_the_run_has_the_stacks_of_all_that_listen() -> None:
+    state = running(["a", "b", "c", "d"], restarts=0)
+    state.table["c"].listening = False
+    failure(state, 0)
+    verdict = judge(state, "a")
+    assert exits.witnesses(state, verdict) == ["b", "d"]
+    report = exits.crash_report(state, verdict, {"b": "File b", "d": ""})
+    assert (report.stacks, report.traceback) == ("b\nFile b", "Traceback ...")
+
+
+def test_an_exit_during_the_end_is_logged_with_neither_stacks_nor_restart() -> None:
+    state = running(["a", "b"])
+    ending.end(state, "finished", "goal")
+    verdict = judge(state, "a")
+    assert exits.witnesses(state, verdict) == []
+    (logged,) = exits.reported(state, verdict, "crash/1.txt")
+    assert isinstance(logged, Log)
+    assert (state.end.state, state.end.report) == ("finished", "")
+
+
+def test_a_death_is_logged_with_its_report() -> None:
+    state = running(["a", "b"])
+    failure(state, 0)
+    actions = follow(state, "a")
+    text = "a died in `step`: ValueError: no such box; restart 1 of 5"
+    fields: dict[str, Any] = {"actor": "a", "pid": 100, "how": "exited with code 1", "doing": "step"}
+    assert actions == [Log("died", text, {**fields, "crash": "crash/1.txt"}), Restart("a", 0.0)]
+    assert state.table["a"].restarts == 1
+
+
+def test_a_report_that_could_not_be_written_is_not_named() -> None:
+    state = running(["a", "b"])
+    logged = exits.reported(state, judge(state, "a"), "")[0]
+    assert isinstance(logged, Log)
+    assert "crash" not in logged.fields
+
+
+def test_an_error_that_explains_itself_ends_the_run_with_its_own_text_and_hint() -> None:
+    state = running(["a", "b"])
+    failure(state, 0, permanent=True)
+    actions = follow(state, "a")
+    assert texts(actions, "died") == ["a died in `step`: ValueError: no such box"]
+    assert (state.end.error, state.end.hint) == ("a failed in `step`: no such box", "open it")
+    assert (state.run_machine.state, texts(actions, "draining")) == (RunState.draining, ["a failed"])
+
+
+def test_a_run_that_began_to_end_while_stacks_were_read_keeps_its_reason() -> None:
+    state = running(["a", "b"], restarts=0)
+    verdict = judge(state, "a")
+    ending.end(state, "stopped", "enough")
+    assert len(exits.reported(state, verdict, "crash/1.txt")) == 1
+    assert (state.end.state, state.end.report) == ("stopped", "")
+
+
+def test_a_report_holds_the_last_events_and_no_more() -> None:
+    state = running(["a", "b"])
+    state.recent.extend(f"event {number}" for number in range(100))
+    events = exits.crash_report(state, judge(state, "a"), {}).events
+    assert events == [f"event {number}" for number in range(100 - REPORTED_EVENTS, 100)]
+
+
+# --- the restart
+
+
+def test_a_restart_that_is_due_while_the_run_ends_is_left_out() -> None:
+    state = running(["a", "b"])
+    follow(state, "a")
+    ending.end(state, "stopped", "enough")
+    assert not exits.restart_due(state, state.table["a"])
+    assert state_names(state)["a"] == "failed"
+
+
+def test_a_start_without_room_is_retried_until_the_limit() -> None:
+    state = running(["a", "b"], restarts=2)
+    a, error = state.table["a"], ActorFailed("a cannot be started: no room", hint="make room")
+    follow(state, "a", now_ns=10 * S)
+    assert exits.restart_due(state, a)
+    a.begin("memory://a-1", 10 * S)
+    actions = exits.not_started(state, a, error, 10 * S)
+    assert actions == [Log("not started", str(error), {"process": "a"}), Restart("a", BACKOFF_S[1])]
+    assert (a.alive, a.restarts, state_names(state)["a"]) == (False, 1, "failed")
+    assert exits.restart_due(state, a)
+    a.begin("memory://a-2", 11 * S)
+    actions = exits.not_started(state, a, error, 11 * S)
+    limit = "3 times within 60 s; [supervision] restarts = 2"
+    assert texts(actions, "not started") == [f"{error}; {limit}"]
+    assert (state.end.reason, state.end.error, state.end.hint) == ("a failed", f"{error} ({limit})", "make room")
+
+
+def test_the_first_that_failed_is_the_suspect() -> None:
+    state = running(SHARED)
+    first = failure(state, 3)
+    state.table["both"].failures.append(replace(first, actor=2))
+    assert exits.suspect(state.table["both"]) == 3
+    assert exits.suspect(state.table["a"]) == 0
+    assert state.machines[0].state is ActorState.running
