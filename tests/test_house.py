@@ -21,7 +21,8 @@ ORDER = (
     *("algorithms", "workers", "schemes", "facades", "monitor", "cli"),
 )
 
-# The sub-packages of hive.runtime. Each may import only from those to its left.
+# The sub-packages of hive.runtime. Each may import only from those to its left, also for
+# type checkers.
 ROOMS = ("wire", "memory", "carriers", "actor", "topology", "process", "supervise", "run")
 
 # Third-party and system modules, and the only paths that may import them.
@@ -62,7 +63,7 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
 def _forget_trees() -> Iterator[None]:
     """Free two million nodes, which would make each garbage collection of later tests take a second."""
     yield
-    for cached in (tree_of, nodes_of, imports):
+    for cached in (tree_of, nodes_of, imports, private_names):
         cached.cache_clear()
 
 
@@ -166,7 +167,7 @@ def upward_rooms(path: Path) -> Iterator[Violation]:
     if here not in ROOMS:
         yield path, 1, f"{here} has no place in ROOMS"
         return
-    for name, line in imports(path, skip=("TYPE_CHECKING",)).items():
+    for name, line in imports(path).items():
         if (target := room_of(name)) and ROOMS.index(target) > ROOMS.index(here):
             yield path, line, f"{here} imports {name}, which lies above it"
 
@@ -177,8 +178,14 @@ def test_rooms_of_the_runtime_import_downward() -> None:
 
 
 def test_modules_do_not_import_in_circles() -> None:
-    skip = ("TYPE_CHECKING", "__name__ == '__main__'")
-    edges = {name: (imports(path, skip=skip).keys() & NAMES.keys()) - {name} for name, path in NAMES.items()}
+    """Imports for type checkers count, too, except the names that lazy packages offer."""
+    lazy = {"hive", *(name_of(HIVE / file) for file in LAZY)}
+    edges = {
+        name: set()
+        if name in lazy
+        else (imports(path, skip=("__name__ == '__main__'",)).keys() & NAMES.keys()) - {name}
+        for name, path in NAMES.items()
+    }
     left = dict(edges)
     while free := {name for name, targets in left.items() if not targets & left.keys()}:
         left = {name: targets for name, targets in left.items() if name not in free}
@@ -188,6 +195,33 @@ def test_modules_do_not_import_in_circles() -> None:
         for target in sorted(targets & left.keys())
     ]
     assert not report(lines)
+
+
+@functools.cache
+def private_names(path: Path) -> frozenset[str]:
+    """Return the private attributes and functions that a module defines."""
+    names: set[str] = set()
+    for node in nodes_of(path):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return frozenset(name for name in names if re.match(r"_[a-z]", name))
+
+
+def uses_of_private_names(path: Path) -> Iterator[Violation]:
+    """Yield attributes that begin with `_` and are defined in another module of hive only, other than on self."""
+    theirs = frozenset[str]().union(*map(private_names, MODULES)) - private_names(path)
+    for node in nodes_of(path):
+        own = isinstance(node, ast.Attribute) and dotted(node.value) in ("self", "cls")
+        if isinstance(node, ast.Attribute) and node.attr in theirs and not own:
+            yield path, node.lineno, f"uses {ast.unparse(node)}, which is private to another module"
+
+
+def test_no_module_uses_what_is_private_to_another() -> None:
+    assert not report(violation for path in MODULES for violation in uses_of_private_names(path))
 
 
 def test_third_party_modules_are_imported_in_their_places_only() -> None:

@@ -24,19 +24,15 @@ import logging
 import re
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from hive.clock import Clock
 from hive.errors import TopologyError
 from hive.runtime.actor.ports import Inlet, Outlet, ports_of
-from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.memory.status import WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
-if TYPE_CHECKING:
-    from hive.runtime.memory.status import Status
-    from hive.runtime.process.node import ActorContext
-
-__all__ = ["Actor", "Handle", "endpoint", "endpoints_of"]
+__all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of"]
 
 ENDPOINT = "__hive_endpoint__"  # the attribute that `endpoint` sets on a method
 CALL_DEADLINE_S = 5.0  # default deadline of a call: longer than a healthy endpoint takes, short enough to notice a hang
@@ -63,6 +59,23 @@ def endpoints_of(cls: type) -> frozenset[str]:
         known = frozenset(name for name in dir(cls) if getattr(getattr(cls, name, None), ENDPOINT, False))
         _ENDPOINTS[cls] = known
     return known
+
+
+class ActorContext(Protocol):
+    """The services that a process offers to one of its actors."""
+
+    def end_run(self, reason: str) -> None:
+        """End the run because it has reached its goal."""
+
+    def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
+        """Write a line to the run's event log."""
+
+    @property
+    def resumed_ns(self) -> int:
+        """Monotonic time at which the last pause ended; 0 if there was none."""
+
+    def cancel(self) -> None:
+        """Cancel the actor's `run`, but not its `teardown`."""
 
 
 class Actor:

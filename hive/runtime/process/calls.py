@@ -10,16 +10,17 @@ the call fails. A reply after the deadline is dropped.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
+from hive import _native
 from hive.errors import ActorFailed, RemoteError, TopologyError
-from hive.runtime.actor.actor import endpoints_of
+from hive.runtime.actor.actor import Actor, endpoints_of
 from hive.runtime.actor.error_location import describe
-from hive.runtime.wire.messages import Tree, encode
-from hive.runtime.wire.protocol import SUPERVISOR, Call, EndpointFailed, Reply
-
-if TYPE_CHECKING:
-    from hive.runtime.process.node import Node
+from hive.runtime.carriers.waiting import Waiter
+from hive.runtime.topology.plan import Plan
+from hive.runtime.wire.messages import Frames, Message, Tree, encode
+from hive.runtime.wire.protocol import SUPERVISOR, Call, EndpointFailed, Member, Reply
 
 __all__ = ["Calls"]
 
@@ -35,10 +36,29 @@ def _expire(reply: asyncio.Future[Reply]) -> None:
         reply.set_exception(TimeoutError())
 
 
+class CallHost(Protocol):
+    """What a process offers to its calls."""
+
+    plan: Plan
+    pages: _native.Status
+    actors: dict[int, Actor]
+    waiters: dict[int, Waiter]
+    members: dict[int, Member]
+
+    def post(self, actor: int, frames: Frames) -> None:
+        """Send frames to the process of an actor."""
+
+    def report(self, message: Message) -> None:
+        """Send a message to the supervisor."""
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a task beside the actors; its failure ends the process."""
+
+
 class Calls:
     """Makes and answers the calls of one process's actors."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: CallHost) -> None:
         self.node = node
         self.waiting: dict[int, tuple[int, asyncio.Future[Reply]]] = {}  # call number -> (called actor, its reply)
         self.made = 0  # calls so far; numbers are never reused, so a late reply cannot match a newer call

@@ -57,7 +57,7 @@ from hive.runtime.wire.protocol import (
 )
 from hive.runtime.wire.transport import Transport
 
-__all__ = ["HANDLERS", "TO_SOURCE", "TO_TARGET", "ActorContext", "Node", "NodeContext"]
+__all__ = ["HANDLERS", "TO_SOURCE", "TO_TARGET", "HostedActor", "Node", "NodeContext"]
 
 PULSE_S = 0.2  # interval of the loop's pulse: below any sensible limit of a phase; it costs 20 us each time
 TO_TARGET, TO_SOURCE = (Deliver, Payload), (Ack, Fetch)  # messages between the ends of a channel
@@ -82,28 +82,24 @@ class NodeContext:
     open_log: Callable[[str], logging.Logger]
 
 
-class ActorContext:
-    """The services that a process offers to an actor."""
+class HostedActor:
+    """The services that a node offers to one of its actors: an ActorContext."""
 
     def __init__(self, node: Node, number: int) -> None:
         self.node = node
         self.number = number
 
     def end_run(self, reason: str) -> None:
-        """End the run because it has reached its goal."""
         self.node.report(RunOver(self.number, reason))
 
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
-        """Write a line to the run's event log."""
         self.node.report(Note(self.number, kind, text, fields))
 
     @property
     def resumed_ns(self) -> int:
-        """Monotonic time at which the last pause ended; 0 if there was none."""
         return self.node.resumed_ns
 
     def cancel(self) -> None:
-        """Cancel the actor's `run`, but not its `teardown`."""
         if self.number in self.node.running:
             self.node.tasks[self.number].cancel()
 
@@ -180,7 +176,7 @@ class Node:
         actor = group.cls.__new__(group.cls)
         actor.name, actor.index, actor.incarnation = planned.name, index, c.incarnation
         actor.device, actor.clock = group.resources.device, c.clock
-        actor.status, actor.actor_context, actor.log = status, ActorContext(self, number), c.open_log(planned.name)
+        actor.status, actor.actor_context, actor.log = status, HostedActor(self, number), c.open_log(planned.name)
         for channel, is_source, line in bind_ports(c.topology, self.plan, self, actor, number, self.waiters[number]):
             (self.sources if is_source else self.targets)[channel, number] = line
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}

@@ -26,7 +26,7 @@ __all__ = ["build", "load"]
 
 # Functions of hive that call the objects named by `run.scheme`, `run.topology`, `network.module` and the heads' keys.
 SCHEME_CALLERS = ("hive.schemes.build",)
-TOPOLOGY_CALLERS = ("hive.schemes._own", "hive.config.references._file", "hive.config.references._module")
+TOPOLOGY_CALLERS = ("hive.schemes._call", "hive.config.references._file", "hive.config.references._module")
 MODULE_CALLERS = tuple(f"hive.networks.network.{name}" for name in ("_built", "from_module", "_probed"))
 HEAD_CALLER = "hive.networks.head_kinds._own_head"
 MODULE_IMPORTER = "hive.networks.configured.load_module"

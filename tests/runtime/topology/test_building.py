@@ -13,6 +13,7 @@ import pytest
 from hive.config import Config, load_config, render
 from hive.errors import EnvironmentMissing, HiveError, NetworkError, RecordError, TopologyError
 from hive.records import RunDirectory
+from hive.runtime.topology import building
 from hive.runtime.topology.building import build, load
 from hive.runtime.topology.topology import Topology
 
@@ -210,3 +211,19 @@ def test_the_error_is_raised_even_if_no_report_can_be_written(tmp_path: Path) ->
 def test_a_missing_run_directory(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="is not a run directory"):
         load(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *building.SCHEME_CALLERS,
+        *building.TOPOLOGY_CALLERS,
+        *building.MODULE_CALLERS,
+        building.HEAD_CALLER,
+        building.MODULE_IMPORTER,
+    ],
+)
+def test_the_functions_that_call_user_code_exist(name: str) -> None:
+    """They are found by name, in a traceback: a renamed one would no longer be recognised."""
+    module_name, _, function = name.rpartition(".")
+    assert callable(getattr(importlib.import_module(module_name), function))
