@@ -197,6 +197,9 @@ def test_modules_do_not_import_in_circles() -> None:
     assert not report(lines)
 
 
+LIBRARIES = {"_parameters"}  # also private names of hive; this one is torch.nn.Module's
+
+
 @functools.cache
 def private_names(path: Path) -> frozenset[str]:
     """Return the private attributes and functions that a module defines."""
@@ -213,7 +216,7 @@ def private_names(path: Path) -> frozenset[str]:
 
 def uses_of_private_names(path: Path) -> Iterator[Violation]:
     """Yield attributes that begin with `_` and are defined in another module of hive only, other than on self."""
-    theirs = frozenset[str]().union(*map(private_names, MODULES)) - private_names(path)
+    theirs = frozenset[str]().union(*map(private_names, MODULES)) - private_names(path) - LIBRARIES
     for node in nodes_of(path):
         own = isinstance(node, ast.Attribute) and dotted(node.value) in ("self", "cls")
         if isinstance(node, ast.Attribute) and node.attr in theirs and not own:
