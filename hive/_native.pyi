@@ -312,10 +312,12 @@ class Slab:
         """Consumer: free a claimed slot and count it under `reason`."""
     def recover(self, actor: int, incarnation: int, reoffer: bool, reason: int) -> int:
         """Supervisor: reclaim the slots of an owner that has exited; return the number of its claimed slots."""
-    def withdraw(self, reason: int) -> int:
-        """Supervisor, after the exit of a producer that held the contents itself: retire every full slot; return their
-        number. The next commits repeat the sequences at the end that no consumer had claimed.
+    def withdraw(self, reason: int, sequence: int) -> int:
+        """Supervisor, after the exit of a producer that held the contents itself: retire the full slots from `sequence`
+        on; return their number. The next commits repeat the sequences at the end that were retired.
         """
+    def maker(self, slot: int) -> int:
+        """Return the incarnation, modulo 64, of the producer that reserved the slot."""
     def drain(self, reason: int) -> int:
         """Supervisor, after all actors have exited: retire every slot in flight; return their number."""
     def counts(self) -> tuple[int, list[int], int]:

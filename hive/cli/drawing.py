@@ -46,7 +46,7 @@ def _detail(plan: Plan, channel: PlanChannel) -> str:
         return channel.carrier
     segment, carrier = plan.segment[channel.segments[0]], channel.description
     unit, size = ("slots", carrier.layout.bytes) if isinstance(carrier, Slots) else ("blocks", segment.item_bytes)
-    return f"{channel.carrier}, {len(channel.segments)} x {segment.count} {unit} of {size / 1024:.1f} KiB"
+    return f"{channel.carrier}, {len(channel.producers)} x {segment.count} {unit} of {size / 1024:.1f} KiB"
 
 
 def svg_of(plan: Plan, title: str) -> str:

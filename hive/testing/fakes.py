@@ -109,6 +109,10 @@ class LocalHost:
         view: SlabView = self.memory[segment]
         return view
 
+    def buffer(self, segment: str) -> Bytes:
+        memory: Bytes = self.memory[segment]
+        return memory
+
     def board(self, segment: str) -> BoardView:
         view: BoardView = self.memory[segment]
         return view

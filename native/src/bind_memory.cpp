@@ -102,7 +102,7 @@ void bind_memory(py::module_& m) {
       .def("first_left", &Slab::first_left)
       .def("retire", [](PySlab& s, int slot, std::uint32_t a, std::uint32_t i, int reason) { s.retire(slot, owner(a, i), reason); }, "slot"_a, "actor"_a, "incarnation"_a, "reason"_a = 0)
       .def("recover", [](PySlab& s, std::uint32_t a, std::uint32_t i, bool reoffer, int reason) { return s.recover(owner(a, i), reoffer, checked_reason(reason)); }, "actor"_a, "incarnation"_a, "reoffer"_a, "reason"_a)
-      .def("withdraw", [](PySlab& s, int reason) { return s.withdraw(checked_reason(reason)); }, "reason"_a)
+      .def("withdraw", [](PySlab& s, int reason, std::uint64_t sequence) { return s.withdraw(checked_reason(reason), sequence); }, "reason"_a, "sequence"_a)
       .def("drain", [](PySlab& s, int reason) { return s.drain(checked_reason(reason)); }, "reason"_a)
       .def("counts", [](const PySlab& s) {
         const auto c = s.counts();
@@ -111,6 +111,10 @@ void bind_memory(py::module_& m) {
       .def("sequence", [](const PySlab& s, int slot) {
         if (slot < 0 || slot >= static_cast<int>(s.slots())) throw py::index_error("no such slot");
         return s.sequence(slot);
+      }, "slot"_a)
+      .def("maker", [](const PySlab& s, int slot) {
+        if (slot < 0 || slot >= static_cast<int>(s.slots())) throw py::index_error("no such slot");
+        return s.maker(slot);
       }, "slot"_a)
       .def("state", [](const PySlab& s, int slot) {
         if (slot < 0 || slot >= static_cast<int>(s.slots())) throw py::index_error("no such slot");

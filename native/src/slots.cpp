@@ -13,10 +13,10 @@ constexpr std::uint64_t kMagic = 0x6869766573'6c6162;  // "hiveslab"
 constexpr std::uint32_t kMaxSlots = 4096;              // maximum slots of a slab; bounds a corrupt header
 
 // State and reason share the word's top byte: RETIRING + reason, so that a half state names its tally.
-constexpr std::uint64_t pack(SlotState state, int reason, Owner owner, std::uint32_t epoch, std::uint64_t sequence) {
+constexpr std::uint64_t pack(SlotState state, int reason, Owner owner, std::uint32_t maker, std::uint64_t sequence) {
   return (static_cast<std::uint64_t>(state) + static_cast<std::uint64_t>(reason)) << 56 |
          (std::uint64_t{owner.actor} & 0x3ff) << 46 | (std::uint64_t{owner.incarnation} & 0xff) << 38 |
-         (std::uint64_t{epoch} & 0x3f) << 32 | (sequence & 0xffffffff);
+         (std::uint64_t{maker} & 0x3f) << 32 | (sequence & 0xffffffff);
 }
 SlotState state_of(std::uint64_t word) {
   const auto top = word >> 56;
@@ -28,6 +28,7 @@ int reason_of(std::uint64_t word) {
 Owner owner_of(std::uint64_t word) {
   return {static_cast<std::uint32_t>(word >> 46 & 0x3ff), static_cast<std::uint32_t>(word >> 38 & 0xff)};
 }
+std::uint32_t maker_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32 & 0x3f); }
 std::uint64_t sequence_of(std::uint64_t word) { return word & 0xffffffff; }
 bool same(Owner a, Owner b) {
   return (a.actor & 0x3ff) == (b.actor & 0x3ff) && (a.incarnation & 0xff) == (b.incarnation & 0xff);
@@ -65,7 +66,7 @@ int Slab::reserve(Owner owner, int only) noexcept {
   const int end = only < 0 ? static_cast<int>(slots()) : only + 1;
   for (int i = only < 0 ? 0 : only; i < end && i < static_cast<int>(slots()); ++i) {
     const auto word = slot_[i].word.load(std::memory_order_acquire);
-    if (state_of(word) == SlotState::free && swap(i, word, pack(SlotState::filling, 0, owner, header_->epoch, 0))) return i;
+    if (state_of(word) == SlotState::free && swap(i, word, pack(SlotState::filling, 0, owner, owner.incarnation, 0))) return i;
   }
   return -1;
 }
@@ -84,7 +85,7 @@ std::uint64_t Slab::checked(int slot, SlotState state, Owner owner, const char* 
 std::uint64_t Slab::commit(int slot, Owner owner) {
   const auto word = checked(slot, SlotState::filling, owner, "commit");
   const auto sequence = produced();
-  const auto half = pack(SlotState::committing, 0, owner, header_->epoch, sequence);
+  const auto half = pack(SlotState::committing, 0, owner, maker_of(word), sequence);
   if (!swap(slot, word, half)) throw std::logic_error("slot " + std::to_string(slot) + " changed hands during commit");
   complete_commit(slot, half);
   return sequence;
@@ -93,7 +94,7 @@ std::uint64_t Slab::commit(int slot, Owner owner) {
 void Slab::complete_commit(int slot, std::uint64_t word) noexcept {
   const auto made = header_->produced.load(std::memory_order_acquire);
   if ((made & 0xffffffff) == sequence_of(word)) header_->produced.store(made + 1, std::memory_order_release);
-  swap(slot, word, pack(SlotState::full, 0, owner_of(word), header_->epoch, sequence_of(word)));
+  swap(slot, word, pack(SlotState::full, 0, owner_of(word), maker_of(word), sequence_of(word)));
 }
 
 void Slab::abandon(int slot, Owner owner) {
@@ -117,7 +118,7 @@ int Slab::claim(Owner owner, std::int64_t sequence) noexcept {
       if (best < 0 || age > best_age) best = i, best_word = word, best_age = age;
     }
     if (best < 0) return -1;
-    const auto claimed = pack(SlotState::claimed, 0, owner, header_->epoch, sequence_of(best_word));
+    const auto claimed = pack(SlotState::claimed, 0, owner, maker_of(best_word), sequence_of(best_word));
     if (swap(best, best_word, claimed)) return best;  // else another consumer claimed it first: try again
   }
 }
@@ -136,7 +137,7 @@ std::uint64_t Slab::first_left() const noexcept {
 void Slab::retire(int slot, Owner owner, int reason) {
   if (reason < 0 || reason >= kReasons) throw std::invalid_argument("no such reason: " + std::to_string(reason));
   const auto word = checked(slot, SlotState::claimed, owner, "retire");
-  const auto half = pack(SlotState::retiring, reason, owner, header_->epoch, sequence_of(word));
+  const auto half = pack(SlotState::retiring, reason, owner, maker_of(word), sequence_of(word));
   if (!swap(slot, word, half)) throw std::logic_error("slot " + std::to_string(slot) + " changed hands during retire");
   complete_retire(slot, half);
 }
@@ -160,8 +161,8 @@ int Slab::recover(Owner dead, bool reoffer, int reason) noexcept {
       case SlotState::retiring: complete_retire(i, word); break;
       case SlotState::claimed: {
         ++held;
-        const auto next = reoffer ? pack(SlotState::full, 0, dead, header_->epoch, sequence_of(word))
-                                  : pack(SlotState::retiring, reason, dead, header_->epoch, sequence_of(word));
+        const auto next = reoffer ? pack(SlotState::full, 0, dead, maker_of(word), sequence_of(word))
+                                  : pack(SlotState::retiring, reason, dead, maker_of(word), sequence_of(word));
         if (swap(i, word, next) && !reoffer) complete_retire(i, next);
         break;
       }
@@ -172,7 +173,7 @@ int Slab::recover(Owner dead, bool reoffer, int reason) noexcept {
   return held;
 }
 
-int Slab::withdraw(int reason) noexcept {
+int Slab::withdraw(int reason, std::uint64_t sequence) noexcept {
   int dropped = 0;
   auto next = produced();
   while (true) {  // newest first, so that `next` descends over the withdrawn ones
@@ -181,11 +182,12 @@ int Slab::withdraw(int reason) noexcept {
     for (int i = 0; i < static_cast<int>(slots()); ++i) {
       const auto word = slot_[i].word.load(std::memory_order_acquire);
       if (state_of(word) != SlotState::full) continue;
+      if (static_cast<std::int32_t>(static_cast<std::uint32_t>(sequence_of(word)) - static_cast<std::uint32_t>(sequence)) < 0) continue;
       const auto later = static_cast<std::int32_t>(static_cast<std::uint32_t>(sequence_of(word)) - static_cast<std::uint32_t>(sequence_of(newest_word)));
       if (newest < 0 || later > 0) newest = i, newest_word = word;
     }
     if (newest < 0) return dropped;
-    const auto half = pack(SlotState::retiring, reason, owner_of(newest_word), header_->epoch, sequence_of(newest_word));
+    const auto half = pack(SlotState::retiring, reason, owner_of(newest_word), maker_of(newest_word), sequence_of(newest_word));
     if (!swap(newest, newest_word, half)) continue;  // a consumer claimed it first
     // Not complete_retire, which counts a sequence once: this one may be committed and withdrawn again.
     slot_[newest].tally[static_cast<std::size_t>(reason)].fetch_add(std::uint64_t{1} << 32, std::memory_order_acq_rel);
@@ -208,7 +210,7 @@ int Slab::drain(int reason) noexcept {
     word = slot_[i].word.load(std::memory_order_acquire);
     if (state_of(word) == SlotState::filling) swap(i, word, 0);
     if (state_of(word) != SlotState::full && state_of(word) != SlotState::claimed) continue;
-    const auto half = pack(SlotState::retiring, reason, owner_of(word), header_->epoch, sequence_of(word));
+    const auto half = pack(SlotState::retiring, reason, owner_of(word), maker_of(word), sequence_of(word));
     if (swap(i, word, half)) complete_retire(i, half), ++dropped;
   }
   return dropped;
@@ -228,6 +230,7 @@ SlabCounts Slab::counts() const noexcept {
 
 SlotState Slab::state(int slot) const noexcept { return state_of(slot_[slot].word.load(std::memory_order_acquire)); }
 Owner Slab::owner(int slot) const noexcept { return owner_of(slot_[slot].word.load(std::memory_order_acquire)); }
+int Slab::maker(int slot) const noexcept { return static_cast<int>(maker_of(slot_[slot].word.load(std::memory_order_acquire))); }
 std::int64_t Slab::sequence(int slot) const noexcept {
   return static_cast<std::int64_t>(sequence_of(slot_[slot].word.load(std::memory_order_acquire)));
 }

@@ -193,20 +193,21 @@ void withdrawing_gives_numbers_out_again() {
     const auto commit = [&] { return slab.commit(slab.reserve(kMe), kMe); };
     for (std::uint64_t n = 0; n < 4; ++n) CHECK(commit() == first + n);
     const int held = slab.claim(kOther, static_cast<std::int64_t>((first + 1) % kWrap));
-    CHECK(held >= 0 && slab.withdraw(kDied) == 3 && slab.withdraw(kDied) == 0);
+    CHECK(held >= 0 && slab.withdraw(kDied, first) == 3 && slab.withdraw(kDied, first) == 0);
     CHECK(slab.produced() == first + 2 && slab.first_left() == first + 2);
     CHECK(commit() == first + 2 && commit() == first + 3);
-    CHECK(slab.withdraw(kDied) == 2 && slab.produced() == first + 2);
+    CHECK(slab.withdraw(kDied, first + 3) == 1 && slab.produced() == first + 3 && commit() == first + 3);
+    CHECK(slab.withdraw(kDied, first) == 2 && slab.produced() == first + 2);
     slab.retire(held, kOther, 0);
     const auto counts = slab.counts();
-    CHECK(counts.retired[kDied] == 5 && counts.retired[0] == 1 && counts.in_flight == 0);
-    CHECK(counts.produced == first + 6 && commit() == first + 2);
+    CHECK(counts.retired[kDied] == 6 && counts.retired[0] == 1 && counts.in_flight == 0);
+    CHECK(counts.produced == first + 7 && commit() == first + 2);
   }
   for (const SlotState state : kStates) {
     OneSlot memory(state);
     Slab slab = memory.slab();
     const auto before = memory.lines;
-    CHECK(slab.withdraw(kDied) == (state == SlotState::full));
+    CHECK(slab.withdraw(kDied, 0) == (state == SlotState::full));
     if (state != SlotState::full) CHECK(memory.equals(before));
   }
 }

@@ -23,7 +23,16 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 from hive import _native
 from hive.errors import WireError
 from hive.runtime.carriers.waiting import Waiter
-from hive.runtime.memory.segments import BoardPlan, BoardView, Layout, SegmentPlan, SlabPlan, SlabView
+from hive.runtime.memory.segments import (
+    BoardPlan,
+    BoardView,
+    BufferPlan,
+    Bytes,
+    Layout,
+    SegmentPlan,
+    SlabPlan,
+    SlabView,
+)
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import Message, Tree
 from hive.runtime.wire.protocol import Ack
@@ -38,12 +47,12 @@ C = TypeVar("C", bound="Carrier")
 
 
 class PlanSegment(Message):
-    """One segment of shared memory: a slab of slots, or a board of blocks. `readers` and `keep` are 0 for a slab."""
+    """One segment of shared memory: a slab of slots, a board of blocks, or a buffer. Only boards have all fields."""
 
     name: str
-    kind: str  # "slab" | "board"
+    kind: str  # "slab" | "board" | "buffer"
     count: int  # number of slots or blocks
-    item_bytes: int  # size of a slot or block
+    item_bytes: int  # size of a slot or block, or of the whole buffer
     readers: int  # number of readers of a board, each of which may pin one block
     keep: int  # number of newest versions that a board does not overwrite
     commit_with: str  # name of the board segment whose commit word this one shares, or ""
@@ -53,11 +62,16 @@ class PlanSegment(Message):
     def plan(self) -> SegmentPlan:
         if self.kind == "slab":
             return SlabPlan(self.count, self.item_bytes, self.first)
+        if self.kind == "buffer":
+            return BufferPlan(self.item_bytes)
         return BoardPlan(self.count, self.item_bytes, self.readers, self.keep)
 
 
 class PlanChannel(Message):
-    """One channel of a plan. Producers and consumers are actor numbers; a slab has one segment per producer."""
+    """One channel of a plan. Producers and consumers are actor numbers.
+
+    `segments`: for slots, that of each producer comes first.
+    """
 
     name: str
     carrier: str  # kind of the carrier
@@ -77,10 +91,11 @@ class PlanChannel(Message):
 
 
 class Views(Protocol):
-    """The slabs and boards of a run, by the name of their segment."""
+    """The memory of a run, by the name of its segment."""
 
     def slab(self, segment: str) -> SlabView: ...
     def board(self, segment: str) -> BoardView: ...
+    def buffer(self, segment: str) -> Bytes: ...
 
 
 class RunMemory(Protocol):

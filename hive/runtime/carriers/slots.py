@@ -33,7 +33,7 @@ from hive.runtime.memory.segments import REASONS, Arrays, Layout, SlabView
 from hive.runtime.memory.status import WAIT_IN, WAIT_OUT
 from hive.runtime.wire.messages import Message
 
-__all__ = ["OnDeath", "Slot", "SlotReceiver", "SlotSender", "Slots"]
+__all__ = ["OnDeath", "Slot", "SlotReceiver", "SlotSender", "Slots", "slabs_of"]
 
 COMMITTING, FULL = 2, 3  # values of the native SlotState
 CODES = {reason: code for code, reason in enumerate(REASONS)}
@@ -112,22 +112,27 @@ class Slots(Carrier):
     def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
         """Free slots that the actor was filling, complete half transitions, drop or re-offer what it had claimed."""
         own = [channel.segments[channel.producers.index(actor)]] if actor in channel.producers else []
-        for name in channel.segments if actor in channel.consumers else own:
+        for name in slabs_of(channel) if actor in channel.consumers else own:
             words = memory.views.slab(name).words
             words.recover(actor, incarnation, self.on_death == "reoffer", REASONS.index(why))
 
     def drain(self, channel: PlanChannel, memory: RunMemory) -> None:
-        for name in channel.segments:
+        for name in slabs_of(channel):
             memory.views.slab(name).words.drain(REASONS.index("run_ended"))
 
     def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
-        return [memory.views.slab(name).counts() for name in channel.segments]
+        return [memory.views.slab(name).counts() for name in slabs_of(channel)]
 
     def produced(self, channel: PlanChannel, memory: RunMemory) -> list[int]:
-        return [memory.views.slab(name).words.produced for name in channel.segments]
+        return [memory.views.slab(name).words.produced for name in slabs_of(channel)]
 
     def capacity(self, channel: PlanChannel) -> int:
-        return self.slots * len(channel.segments)
+        return self.slots * len(channel.producers)
+
+
+def slabs_of(channel: PlanChannel) -> Sequence[str]:
+    """Return the segment of each producer's slab, in the order of the producers."""
+    return channel.segments[: len(channel.producers)]
 
 
 def _own_segment(end: End) -> str:
@@ -182,7 +187,7 @@ class SlotSender(Line):
     @functools.cached_property
     def peers(self) -> Sequence[SlabView]:
         """The slabs of all producers of this channel, including this one's."""
-        return [self.end.host.views.slab(segment) for segment in self.end.channel.segments]
+        return [self.end.host.views.slab(segment) for segment in slabs_of(self.end.channel)]
 
     @property
     def produced(self) -> int:

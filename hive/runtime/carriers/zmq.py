@@ -1,9 +1,9 @@
 """Slots whose contents travel over ZeroMQ: each field is a frame of one message.
 
     producer                                            consumer
-    slot i of its own memory                            slot i of its own memory, for this producer
+    slot i of its own memory                            slot i of its buffer, for this producer
       reserve, write, commit (word: FULL)
-      Payload(slot, sequence) + one frame per field  -> copied once, if the word still says FULL
+      Payload(slot, sequence) + one frame per field  -> copied once, and marked with sequence and incarnation
                                                         claim (word: CLAIMED), read, retire (word: FREE)
     the slot may be reserved again
 
@@ -12,14 +12,16 @@ and the repair after an exit are the same code. Only the contents move. So no me
 often a Payload is lost, repeated or late: a consumer claims a slot only if it has the contents of its current sequence,
 and a producer keeps them until the word says that the consumer has retired the slot.
 
-A consumer that waits for a full slot without contents sends Fetch after RESCAN_S: the Payload was lost, was sent to a
-predecessor or, where several consumers compete, to another one that is busy. A producer sends what is still unclaimed
-to each consumer that joins.
+A consumer that waits for a full slot without contents sends Fetch after RESCAN_S: the Payload was lost or, where
+several consumers compete, was sent to another one that is busy. A producer sends what is still unclaimed to each
+consumer that joins.
 
-When a producer exits, the contents of its unclaimed slots are gone. The supervisor drops these slots as `process_died`,
-and the successor's numbers begin at the first one that no consumer had claimed (native: Slab::withdraw). A re-offered
-message may thus be made again although its consumer's predecessor had used it; consumers that keep the number of the
-last one skip it.
+    buffer of a consumer   | marks: (sequence + 1, incarnation) of each slot | slots of producer 0 | of producer 1 | ...
+
+The buffer is a segment of the supervisor, so contents that have arrived survive the consumer, as slots in shared memory
+do: its successor claims them, also those that its predecessor had claimed, if the channel offers them again. When a
+producer exits, contents that have not arrived are gone. The supervisor drops these slots as `process_died`, and the
+successor's numbers begin at the first of them (native: Slab::withdraw).
 
 So a producer that is done reports it only when all its messages are claimed, unless the run ends or no consumer is
 left. One consumer receives the messages of a producer in their order. If several compete, one of them may receive a
@@ -33,28 +35,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hive import _native
 from hive.errors import TopologyError, WireError
-from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, RunMemory
+from hive.runtime.carriers.carrier import Account, End, Line, PlanChannel, PlanSegment, RunMemory
 from hive.runtime.carriers.slots import FULL, Slot, SlotReceiver, Slots, SlotSender
 from hive.runtime.carriers.waiting import RESCAN_S
-from hive.runtime.memory.segments import REASONS, SlabView
+from hive.runtime.memory.segments import PAGE, REASONS, Bytes, SlabView, aligned, slot_stride
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.protocol import Fetch, Payload
 
 __all__ = ["Zmq", "ZmqReceiver", "ZmqSender"]
 
-INCARNATIONS = 256  # a slot word holds the incarnation of its owner modulo this
+MAKERS = 64  # a slot word holds the incarnation of its producer modulo this
 MASK = 0xFFFFFFFF  # sequences in slot words wrap at 2^32
 
 
 @dataclass(frozen=True)
 class Zmq(Slots):
-    """As Slots, but the contents of the slots travel over ZeroMQ. Each process has its own memory for them."""
+    """As Slots, but the contents of the slots travel over ZeroMQ, from the producer's memory to a consumer's buffer."""
 
     kind: ClassVar[str] = "zmq"
     in_segment: ClassVar[bool] = False
@@ -67,13 +71,38 @@ class Zmq(Slots):
                 hint="connect it with hive.Slots",
             )
 
+    def segments(self, channel: str, producers: Sequence[str], consumers: int) -> list[PlanSegment]:
+        made = super().segments(channel, producers, consumers)
+        for consumer in range(consumers):
+            count = len(self._sources(consumer, len(producers), consumers))
+            size = self._marks_bytes(count) + count * self.slots * slot_stride(self.layout)
+            made.append(PlanSegment(f"{channel}:contents-{consumer}", "buffer", 0, size, 0, 0, ""))
+        return made
+
+    def _sources(self, consumer: int, producers: int, consumers: int) -> list[int]:
+        """Return the positions of the producers whose slots the buffer of a consumer has, in their order there."""
+        return [p for p in range(producers) if not self.by_share or p % consumers == consumer]
+
+    def _marks_bytes(self, sources: int) -> int:
+        return aligned(max(sources, 1) * self.slots * 16, PAGE)
+
+    def marks(self, buffer: Bytes, sources: int) -> NDArray[np.int64]:
+        """Return the marks in a buffer, int64 [sources, slots, 2]: (sequence + 1, incarnation); 0: no contents."""
+        return buffer[: sources * self.slots * 16].view(np.int64).reshape(sources, self.slots, 2)
+
     def source(self, end: End) -> Line:
         view = end.host.views.slab(end.channel.segments[end.channel.producers.index(end.actor)])
         return ZmqSender(end, self, view.with_slots(self.layout))
 
     def target(self, end: End) -> Line:
-        views = {p: end.host.views.slab(end.channel.segments[p]) for p in self.sources(end)}
-        return ZmqReceiver(end, self, {p: view.with_slots(self.layout) for p, view in views.items()})
+        channel, views = end.channel, {}
+        buffer = end.host.views.buffer(_buffer_of(channel, channel.consumers.index(end.actor)))
+        sources = self.sources(end)
+        start, size = self._marks_bytes(len(sources)), self.slots * slot_stride(self.layout)
+        for number, position in enumerate(sources):
+            memory = buffer[start + number * size :][:size]
+            views[position] = end.host.views.slab(channel.segments[position]).with_slots(self.layout, memory)
+        return ZmqReceiver(end, self, views, self.marks(buffer, len(sources)))
 
     def accounts(self, channel: PlanChannel, memory: RunMemory) -> list[Account]:
         """Return the accounts of slots, with the bytes that each producer has sent."""
@@ -84,9 +113,37 @@ class Zmq(Slots):
 
     def reclaim(self, channel: PlanChannel, memory: RunMemory, actor: int, incarnation: int, why: str) -> None:
         super().reclaim(channel, memory, actor, incarnation, why)
-        if actor in channel.producers:
-            words = memory.views.slab(channel.segments[channel.producers.index(actor)]).words
-            words.withdraw(REASONS.index("run_ended" if why == "run_ended" else "process_died"))
+        if actor not in channel.producers:
+            return
+        position = channel.producers.index(actor)
+        words = memory.views.slab(channel.segments[position]).words
+        for sequence, index in full_slots(words):
+            if not self._arrived(channel, memory, position, index, sequence, words.maker(index)):
+                words.withdraw(REASONS.index("run_ended" if why == "run_ended" else "process_died"), sequence)
+                return
+
+    def _arrived(
+        self, channel: PlanChannel, memory: RunMemory, position: int, index: int, sequence: int, maker: int
+    ) -> bool:
+        """Return whether a consumer has the contents of this slot of the producer at `position`."""
+        for consumer in self.takers(channel, position):
+            sources = self._sources(consumer, len(channel.producers), len(channel.consumers))
+            marks = self.marks(memory.views.buffer(_buffer_of(channel, consumer)), len(sources))
+            marked, incarnation = marks[sources.index(position), index].tolist()
+            if (marked, incarnation % MAKERS) == (sequence + 1, maker):
+                return True
+        return False
+
+
+def _buffer_of(channel: PlanChannel, consumer: int) -> str:
+    return channel.segments[len(channel.producers) + consumer]
+
+
+def full_slots(words: _native.Slab) -> list[tuple[int, int]]:
+    """Return (sequence, slot) of the full slots, oldest first."""
+    states: list[Any] = [words.state(index) for index in range(words.slots)]
+    full = [(state[3], index) for index, state in enumerate(states) if state[0] == FULL]
+    return sorted(full, key=lambda at: (at[0] - words.produced) & MASK)
 
 
 class ZmqSender(SlotSender):
@@ -132,17 +189,19 @@ class ZmqSender(SlotSender):
             self.end.host.send(consumer, payload, frames, stable=True)
 
     def joined(self, members: Mapping[int, int]) -> None:
-        """Send consumers that have joined the slots that are still unclaimed: predecessors had got them, or nobody."""
+        """Send consumers that have joined the slots that are still unclaimed and were sent to nobody else."""
         for consumer in self.takers:
             for sequence, index in self._unclaimed() if consumer in members else ():
                 if self.sent_to.get(index, consumer) == consumer:
                     self._send(index, sequence, consumer)
 
     def _unclaimed(self) -> list[tuple[int, int]]:
-        """Return (sequence, slot) of the slots that nobody has claimed, oldest first."""
-        states = [self.view.words.state(index) for index in range(self.view.words.slots)]
-        full = [(state[3], index) for index, state in enumerate(states) if state[0] == FULL]
-        return sorted(full, key=lambda at: (at[0] - self.produced) & MASK)
+        """Return (sequence, slot) of the full slots that this incarnation has made, oldest first."""
+        words = self.view.words
+        return [(sequence, index) for sequence, index in full_slots(words) if self._made(index)]
+
+    def _made(self, index: int) -> bool:
+        return bool(self.view.words.maker(index) == self.me[1] % MAKERS)
 
     def settled(self) -> bool | None:
         host, consumers = self.end.host, self.end.channel.consumers
@@ -156,25 +215,30 @@ class ZmqSender(SlotSender):
             raise WireError(f"a Fetch of slot {message.slot} by actor {message.consumer}")
         else:
             state, _, _, sequence = self.view.words.state(message.slot)
-            if state == FULL and sequence == message.sequence:  # else it was claimed while this message was on its way
+            if state == FULL and sequence == message.sequence and self._made(message.slot):
                 self._send(message.slot, sequence, message.consumer)
 
 
 class _Held(NamedTuple):
-    """The contents that a consumer has in one slot of its memory."""
+    """The contents that a consumer has in one slot of its buffer."""
 
     sequence: int
     incarnation: int  # the producer's
 
 
 class ZmqReceiver(SlotReceiver):
-    """The consumer's side of a channel. `views` have the words of each producer, and slots in this process."""
+    """The consumer's side of a channel. `views`: the words of each producer, with slots in the buffer of `marks`."""
 
-    def __init__(self, end: End, carrier: Zmq, views: Mapping[int, SlabView]) -> None:
+    def __init__(self, end: End, carrier: Zmq, views: Mapping[int, SlabView], marks: NDArray[np.int64]) -> None:
         super().__init__(end, carrier, views)
+        self.marks = dict(zip(views, marks, strict=True))
         self.competed = carrier.competed(end.channel)
         self.positions = {end.channel.producers[p]: p for p in self.producers}
-        self.held: dict[int, dict[int, _Held]] = {p: {} for p in self.producers}  # by producer, then by slot
+        # What this incarnation has received or found, by producer, then by slot.
+        self.held: dict[int, dict[int, _Held]] = {
+            p: {i: _Held(marked - 1, made) for i, (marked, made) in enumerate(of.tolist()) if marked}
+            for p, of in self.marks.items()
+        }
         self.missing: dict[tuple[int, int], float] = {}  # (producer, sequence) -> loop time of the last Fetch
 
     def received(self, message: Message, frames: Frames) -> None:
@@ -192,20 +256,19 @@ class ZmqReceiver(SlotReceiver):
             )
         held = _Held(message.sequence, message.incarnation)
         if self._current(position, message.slot, held) and self.held[position].get(message.slot) != held:
+            mark = self.marks[position][message.slot]
+            mark[0] = 0  # a consumer that is killed while it copies leaves no mark
             for array, frame in zip(arrays.values(), frames, strict=True):
                 array.reshape(-1).view(np.uint8)[:] = np.frombuffer(frame, np.uint8)
+            mark[1], mark[0] = held.incarnation, held.sequence + 1
             self.held[position][message.slot] = held
             self.waiter.wake()
 
     def _current(self, position: int, index: int, held: _Held) -> bool:
         """Return whether these contents are those of the full slot that the word describes now."""
-        state, owner, incarnation, sequence = self.views[position].words.state(index)
-        if state != FULL or sequence != held.sequence:
-            return False
-        producer = self.end.channel.producers[position]
-        if owner != producer:  # offered again: the word names the consumer that had claimed it
-            incarnation = self.end.host.joined(producer)
-        return bool(held.incarnation % INCARNATIONS == incarnation % INCARNATIONS)
+        words = self.views[position].words
+        state, _, _, sequence = words.state(index)
+        return bool(state == FULL and sequence == held.sequence and words.maker(index) == held.incarnation % MAKERS)
 
     def claim_nowait(self, producer: int | None = None, sequence: int = -1) -> Slot | None:
         candidates: Sequence[int] = (producer,) if producer is not None else self.rotation()
@@ -222,7 +285,7 @@ class ZmqReceiver(SlotReceiver):
         """Return the slot of this sequence, or with -1 of the oldest, whose contents are here; -1 if there is none."""
         held = self.held[position]
         for index in [index for index, contents in held.items() if not self._current(position, index, contents)]:
-            del held[index]  # another consumer has claimed it
+            del held[index]  # another consumer has claimed it, or it was withdrawn
         words = self.views[position].words
         if sequence < 0 and not self.competed:
             sequence = words.first_left()

@@ -44,6 +44,7 @@ __all__ = [
     "REASONS",
     "BoardPlan",
     "BoardView",
+    "BufferPlan",
     "Bytes",
     "Layout",
     "Segment",
@@ -51,6 +52,7 @@ __all__ = [
     "SlabPlan",
     "SlabView",
     "aligned",
+    "slot_stride",
 ]
 
 # The arrays that hold a message's numbers in a slot.
@@ -183,7 +185,17 @@ class BoardPlan:
         _native.Board.format(memory[: self.offset], self.blocks, self.readers, self.keep)
 
 
-SegmentPlan: TypeAlias = SlabPlan | BoardPlan
+@dataclass(frozen=True)
+class BufferPlan:
+    """A number of zeroed bytes without words of their own."""
+
+    bytes: int
+
+    def format(self, memory: Bytes) -> None:
+        """Do nothing: new memory is zero."""
+
+
+SegmentPlan: TypeAlias = SlabPlan | BoardPlan | BufferPlan
 
 
 class Segment:
@@ -264,6 +276,11 @@ class _Slots(Sequence[Arrays]):
         return arrays
 
 
+def slot_stride(layout: Layout) -> int:
+    """Return the bytes from one slot to the next."""
+    return max(aligned(layout.bytes, PAGE), PAGE)
+
+
 class SlabView:
     """One producer's slab: `words` records which actor holds each slot, `slots[i]` are the arrays of slot i.
 
@@ -280,12 +297,13 @@ class SlabView:
         if layout is not None:
             self.slots = _Slots(memory[plan.offset :], plan.slots, aligned(plan.slot_bytes, PAGE), layout)
 
-    def with_slots(self, layout: Layout) -> SlabView:
-        """Return a view of the same words whose slots lie in private memory of this process."""
-        view, count = copy.copy(self), self.words.slots
-        stride = max(aligned(layout.bytes, PAGE), PAGE)
-        mapped = mmap.mmap(-1, count * stride, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        view.slots = _Slots(np.frombuffer(mapped, np.uint8), count, stride, layout)
+    def with_slots(self, layout: Layout, memory: Bytes | None = None) -> SlabView:
+        """Return a view of the same words whose slots lie in `memory`, by default in private memory of this process."""
+        view, count, stride = copy.copy(self), self.words.slots, slot_stride(layout)
+        if memory is None:
+            mapped = mmap.mmap(-1, count * stride, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            memory = np.frombuffer(mapped, np.uint8)
+        view.slots = _Slots(memory, count, stride, layout)
         return view
 
     def counts(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hive.runtime.carriers.slots import Slots
-from hive.runtime.memory.segments import BoardPlan, BoardView, Bytes, SlabPlan, SlabView
+from hive.runtime.memory.segments import BoardPlan, BoardView, BufferPlan, Bytes, SlabPlan, SlabView
 from hive.runtime.topology.plan import Plan
 
 __all__ = ["Views"]
@@ -22,6 +22,7 @@ class Views:
         self._plan = plan
         self._open = open_segment
         self._slabs: dict[str, SlabView] = {}
+        self._buffers: dict[str, Bytes] = {}
         self._boards: dict[str, BoardView] = {}
 
     def slab(self, segment: str) -> SlabView:
@@ -35,6 +36,14 @@ class Views:
             layout = carrier.layout if size.slot_bytes else None  # else the contents lie elsewhere
             view = self._slabs[segment] = SlabView(self._open(segment), size, layout)
         return view
+
+    def buffer(self, segment: str) -> Bytes:
+        """Return the memory of a segment that is neither a slab nor a board. Raises KeyError as `slab` does."""
+        memory = self._buffers.get(segment)
+        if memory is None:
+            assert isinstance(self._plan.segment[segment].plan, BufferPlan)
+            memory = self._buffers[segment] = self._open(segment)
+        return memory
 
     def board(self, segment: str) -> BoardView:
         """Return the view of the board in this segment, with its shared commit word. Raises KeyError as `slab` does."""

@@ -6,10 +6,11 @@
 // The word of a slot defines its state. It has 64 bits and is changed only by compare-and-swap:
 //
 //        63      56 55       46 45         38 37    32 31             0
-//        | state  |  owner    | incarnation | epoch  |   sequence     |
+//        | state  |  owner    | incarnation | maker  |   sequence     |
 //
 // `owner` is the actor that holds the slot (the producer from FILLING to FULL, the consumer from CLAIMED on).
-// `sequence` is assigned at commit and counts the commits of this producer, across its restarts.
+// `sequence` is assigned at commit and counts the commits of this producer, across its restarts. `maker` is the
+// incarnation of the producer that reserved the slot, modulo 64; later holders leave it as it is.
 //
 // Two states are half states. A transition that changes a count enters the half state, writes the count, then
 // completes:
@@ -54,7 +55,7 @@ struct alignas(64) SlotHeader {
 struct alignas(64) SlabHeader {
   std::uint64_t magic;
   std::uint32_t slots;
-  std::uint32_t epoch;
+  std::uint32_t unused;
   std::uint64_t first;  // the sequence of the first commit: not 0 in a resumed run
   std::atomic<std::uint64_t> produced;
   std::atomic<std::uint64_t> withdrawn;  // commits whose sequence is given out again (see `withdraw`)
@@ -91,9 +92,9 @@ class Slab {
   // CLAIMED slots FULL again (`reoffer`) or retires them under `reason`. Returns the number of its CLAIMED slots.
   int recover(Owner owner, bool reoffer, int reason) noexcept;
   // Supervisor, after the confirmed exit of the producer of a slab whose messages lie in the producer's own memory:
-  // retires every FULL slot under `reason`, and lets the next commits repeat the sequences at the end that no consumer
-  // had claimed. Returns the number of these slots.
-  int withdraw(int reason) noexcept;
+  // retires the FULL slots from `sequence` on under `reason`, and lets the next commits repeat the sequences at the end
+  // that were retired. Returns the number of these slots.
+  int withdraw(int reason, std::uint64_t sequence) noexcept;
   // Supervisor, when no process uses the slab: retires every slot in flight under `reason`; returns their number.
   int drain(int reason) noexcept;
 
@@ -101,6 +102,7 @@ class Slab {
   SlotState state(int slot) const noexcept;
   Owner owner(int slot) const noexcept;
   std::int64_t sequence(int slot) const noexcept;
+  int maker(int slot) const noexcept;
 
  private:
   bool swap(int slot, std::uint64_t expected, std::uint64_t desired) noexcept;

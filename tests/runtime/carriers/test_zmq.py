@@ -41,12 +41,12 @@ class Channel:
     def __init__(self, producers: int = 1, consumers: int = 1, by_share: bool = False) -> None:
         self.names = range(producers), range(producers, producers + consumers)
         self.carrier = Zmq(LAYOUT, slots=SLOTS, by_share=by_share, on_death="reoffer")
-        plan = SlabPlan(SLOTS, 0)
-        self.slabs: dict[str, SlabView] = {}
-        for producer in self.names[0]:
-            words = memory(plan.bytes)
-            plan.format(words)
-            self.slabs[f"rollouts:{producer}"] = SlabView(words, plan)
+        self.segments: dict[str, Any] = {}
+        for planned in self.carrier.segments("rollouts", [f"p-{p}" for p in self.names[0]], consumers):
+            segment = memory(planned.plan.bytes)
+            planned.plan.format(segment)
+            is_slab = isinstance(planned.plan, SlabPlan)
+            self.segments[planned.name] = SlabView(segment, planned.plan) if is_slab else segment
         self.pages = _native.Status(memory((producers + consumers) * PAGE_BYTES))
         self.hosts: dict[int, LocalHost] = {}
         for actor in (*self.names[0], *self.names[1]):
@@ -55,7 +55,7 @@ class Channel:
 
     def start(self, actor: int, incarnation: int) -> None:
         """Start an incarnation of an actor, whose memory is empty."""
-        host = self.hosts[actor] = LocalHost(self.slabs, incarnation)
+        host = self.hosts[actor] = LocalHost(self.segments, incarnation)
         host.waiters[actor] = Waiter(Status(self.pages.page(actor), f"actor-{actor}", 1, incarnation), False)
         end = host.end(self.carrier, *self.names, actor, Rollout)
         is_producer = actor in self.names[0]
@@ -208,11 +208,64 @@ async def test_a_consumer_s_successor_gets_what_was_claimed_and_what_was_not() -
     assert channel.receiver().claim_nowait() is not None
     channel.leave(1)
     channel.start(1, 1)
-    assert channel.claim() is None, "its memory is empty"
+    assert [channel.claim() for _ in range(4)] == [0, 1, 2, None], "they have survived in the buffer"
+    assert channel.account() == {"produced": 3, "consumed": 3, "dropped": {}, "in_flight": 0}
+
+
+async def test_what_had_not_arrived_is_sent_to_the_successor() -> None:
+    channel = Channel()
+    for number in range(SLOTS):
+        await channel.send(number)
+    channel.leave(1)
+    channel.carry()
+    channel.start(1, 1)
+    assert channel.claim() is None
     channel.join(1)
     assert channel.carry() == SLOTS
     assert [channel.claim() for _ in range(4)] == [0, 1, 2, None]
+
+
+async def test_what_had_arrived_survives_the_death_of_both_ends() -> None:
+    """As in shared memory: a learner's successor needs the gradients that it had claimed, also of a killed worker."""
+    channel = Channel()
+    for number in range(SLOTS):
+        await channel.send(number)
+    channel.carry()
+    assert channel.receiver().claim_nowait() is not None
+    for actor in (0, 1):
+        channel.leave(actor)
+    for actor in (0, 1):
+        channel.start(actor, 1)
+        channel.join(actor)
+    assert channel.sender().produced == SLOTS
+    assert channel.sender().settled(), "it does not have to wait for what a predecessor had made"
+    assert [channel.claim() for _ in range(4)] == [0, 1, 2, None]
     assert channel.account() == {"produced": 3, "consumed": 3, "dropped": {}, "in_flight": 0}
+
+
+class Killed:
+    """A frame of 8 bytes during whose copy the process ends."""
+
+    def __len__(self) -> int:
+        return 8
+
+
+async def test_a_consumer_that_is_killed_while_it_copies_has_no_contents() -> None:
+    channel = Channel()
+    await channel.send(0)
+    ((_, payload, frames),) = channel.hosts[0].sent
+    marks = channel.receiver().marks[0]
+    marks[0] = 1, 0
+    channel.receiver().held[0].clear()
+    with pytest.raises(TypeError):
+        channel.receiver().received(payload, [frames[0], Killed()])  # type: ignore[list-item]
+    assert marks[0][0] == 0, "no mark"
+    channel.leave(1)
+    channel.start(1, 1)
+    assert channel.claim() is None
+    channel.join(1)
+    channel.carry()
+    assert channel.claim() == 0
 
 
 async def test_a_producer_s_successor_begins_at_the_first_number_that_nobody_had_claimed() -> None:
@@ -220,11 +273,12 @@ async def test_a_producer_s_successor_begins_at_the_first_number_that_nobody_had
     for number in range(SLOTS):
         await channel.send(number)
     old = list(channel.hosts[0].sent)
+    channel.hosts[0].sent = old[:1]
     channel.carry()
     held = channel.receiver().claim_nowait()
     assert held is not None
     channel.leave(0)
-    assert channel.claim() is None, "withdrawn, though the contents had arrived"
+    assert channel.claim() is None, "withdrawn, because the contents have not arrived"
     channel.start(0, 1)
     channel.join(0)
     assert channel.sender().produced == 1
@@ -342,8 +396,10 @@ def test_it_is_the_carrier_of_slots_with_other_ends() -> None:
     assert issubclass(Zmq, Slots)
     assert issubclass(ZmqSender, SlotSender)
     assert issubclass(ZmqReceiver, SlotReceiver)
-    (words,) = Zmq(LAYOUT, slots=2).segments("rollouts", ["a-0"], 1)
-    assert (words.item_bytes, words.count) == (0, 2), "only the words lie in shared memory"
+    words, contents = Zmq(LAYOUT, slots=2).segments("rollouts", ["a-0"], 1)
+    assert (words.kind, words.item_bytes, words.count) == ("slab", 0, 2)
+    assert (contents.kind, contents.name) == ("buffer", "rollouts:contents-0")
+    assert contents.plan.bytes >= 2 * LAYOUT.bytes
 
 
 def test_withdrawing_does_not_touch_what_a_consumer_holds() -> None:
@@ -354,7 +410,7 @@ def test_withdrawing_does_not_touch_what_a_consumer_holds() -> None:
     for _ in range(SLOTS):
         slab.commit(slab.reserve(0, 0), 0, 0)
     held = slab.claim(1, 0, 1)
-    assert slab.withdraw(DIED) == 2
+    assert slab.withdraw(DIED, 0) == 2
     assert slab.produced == 2, "number 2 is given out again; 0 is older than what a consumer holds, and is not"
     assert slab.counts() == (3, [0, 0, 0, 0, 0, 2, 0, 0], 1)
     slab.retire(held, 1, 0, 0)
