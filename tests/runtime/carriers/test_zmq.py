@@ -71,12 +71,12 @@ class Channel:
             for line in host.lines.values():
                 line.joined(new)
 
-    def leave(self, actor: int) -> None:
-        """Repair the slots of an actor that was killed, and announce that it has left."""
+    def leave(self, actor: int, why: str = "consumer_died") -> None:
+        """Repair the slots of an actor that has exited, and announce that it has left."""
         host = self.hosts.pop(actor)
         channel = host.end(self.carrier, *self.names, actor, Rollout).channel
         memory: Any = type("Memory", (), {"views": host})
-        self.carrier.reclaim(channel, memory, actor, host.incarnation, "consumer_died")
+        self.carrier.reclaim(channel, memory, actor, host.incarnation, why)
         for other in self.hosts.values():
             other.members.pop(actor, None)
             for line in other.lines.values():
@@ -291,6 +291,35 @@ async def test_a_producer_s_successor_begins_at_the_first_number_that_nobody_had
     assert channel.claim(producer=0, sequence=1) == 10
     receiver.retire(held)
     assert channel.account() == {"produced": 4, "consumed": 2, "dropped": {"process_died": 2}, "in_flight": 0}
+
+
+async def test_contents_of_an_earlier_incarnation_do_not_count_as_arrived() -> None:
+    channel = Channel()
+    for number in (0, 1):
+        await channel.send(number)
+    del channel.hosts[0].sent[0]
+    channel.carry()
+    channel.leave(0)
+    channel.start(0, 1)
+    channel.join(0)
+    for number in (10, 11):
+        await channel.send(number)
+    del channel.hosts[0].sent[1]
+    channel.carry()
+    channel.leave(0)
+    channel.start(0, 2)
+    channel.join(0)
+    assert channel.sender().produced == 1, "only the first of the second incarnation has arrived"
+    channel.sender().received(Fetch(0, 0, 1, 0, 0), ())
+    assert channel.hosts[0].sent == [], "no producer sends contents that another incarnation has made"
+    assert [channel.claim(), channel.claim()] == [10, None]
+
+
+async def test_what_a_producer_leaves_when_the_run_ends_is_dropped_as_run_ended() -> None:
+    channel = Channel()
+    await channel.send(0)
+    channel.leave(0, "run_ended")
+    assert channel.account() == {"produced": 1, "consumed": 0, "dropped": {"run_ended": 1}, "in_flight": 0}
 
 
 async def test_a_message_that_is_withdrawn_twice_counts_twice() -> None:
