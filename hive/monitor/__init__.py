@@ -9,7 +9,7 @@ processes, tail      readers of /proc and of files that grow
 drawing, chart       spans of text, bars and tables; curves in braille
 overview_screen, actors_screen, learning, log_view    the four screens, drawn as text
 view_model           the state of the terminal UI
-actions, keys        what an action is; the table of actions and their keys
+actions, keys        the type of an action; the table of actions and their keys
 terminal             the terminal UI, the only module that imports textual
 line                 the status line of a run in the foreground
 

@@ -1,4 +1,4 @@
-"""What an action of the terminal UI is: its key, its text, the places where it is available and the change it makes.
+"""Describe an action of the terminal UI: its key, its text, the places where it is available and the change it makes.
 
 The state that actions change is a type parameter, so that the state (hive.monitor.view_model) and the table of its
 actions (hive.monitor.keys) both import this module, and the state does not import the table.

@@ -1,4 +1,4 @@
-"""The state of the terminal UI and what it draws. Uses neither a terminal nor a socket.
+"""Keep and draw the state of the terminal UI. This module uses neither a terminal nor a socket.
 
     key ──> press ──> a changed state, and perhaps an Effect: leave, inspect an actor, kill one
     snapshot ──> show                 lines(width, height) ──> the content of the terminal
