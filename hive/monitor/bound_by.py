@@ -27,11 +27,9 @@ another program: more processes would only share the same cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
-    from hive.monitor.snapshot import Snapshot
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow
+from hive.monitor.snapshot import Snapshot
 
 __all__ = ["NOTHING_YET", "bound_by"]
 

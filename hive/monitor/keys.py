@@ -7,42 +7,14 @@ This table is the only place that names keys; the palette and the line at the bo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from hive.monitor.actions import SCREENS, Action, Effect
 from hive.monitor.series import AXES
+from hive.monitor.view_model import MonitorState
 
-if TYPE_CHECKING:
-    from hive.monitor.view_model import MonitorState
+__all__ = ["ACTIONS"]
 
-__all__ = ["ACTIONS", "SCREENS", "Action", "Effect"]
-
-SCREENS = ("overview", "actors", "learning", "logs")
 PAGE = 10  # lines that a page key moves
-
-
-@dataclass(frozen=True)
-class Effect:
-    """A request that the state cannot carry out itself.
-
-    kind: "leave", "inspect", "restart", "kill", "pause", "resume" or "save". actor: its name, if it concerns one.
-    """
-
-    kind: str
-    actor: str = ""
-
-
-@dataclass(frozen=True)
-class Action:
-    """One action and its key."""
-
-    key: str  # textual's names of the keys, separated by blanks
-    shown: str  # the key as the screen prints it
-    text: str
-    do: Callable[[MonitorState], Effect | None]
-    screens: tuple[str, ...] = ()  # places where it is available; empty: everywhere
-    changes: bool = False  # whether it changes the run: not available with `--readonly`
-    plain: bool = False  # a customary key, which the line at the bottom does not list
 
 
 def _set(**values: object) -> Callable[[MonitorState], None]:
@@ -57,6 +29,10 @@ def _toggle(name: str) -> Callable[[MonitorState], None]:
     return lambda state: setattr(state, name, not getattr(state, name))
 
 
+def _go(screen: str) -> Callable[[MonitorState], None]:
+    return lambda state: state.go(screen)
+
+
 OVERVIEW, LIST, LOGS, LEARNING, DETAIL, REPORT = (
     ("overview",),
     ("actors",),
@@ -66,7 +42,7 @@ OVERVIEW, LIST, LOGS, LEARNING, DETAIL, REPORT = (
     ("report",),
 )
 MOVING = (*LIST, *LOGS, *DETAIL, *REPORT)
-ACTIONS: tuple[Action, ...] = (
+ACTIONS: tuple[Action[MonitorState], ...] = (
     Action("enter", "enter", "detail", lambda state: state.open(), LIST),
     Action("comma", ",", "sort by previous column", lambda state: state.sort(-1), LIST),
     Action("full_stop", ".", "sort by next column", lambda state: state.sort(1), LIST),
@@ -94,10 +70,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pageup", "pgup", "page up", lambda state: state.move(-PAGE), MOVING, plain=True),
     Action("pagedown", "pgdn", "page down", lambda state: state.move(PAGE), MOVING, plain=True),
     Action("escape", "esc", "back", lambda state: state.leave_here(), (*DETAIL, *REPORT, *LOGS)),
-    *(
-        Action(str(number), str(number), f"screen: {name}", lambda state, name=name: state.go(name))  # type: ignore[misc]
-        for number, name in enumerate(SCREENS, 1)
-    ),
+    *(Action(str(number), str(number), f"screen: {name}", _go(name)) for number, name in enumerate(SCREENS, 1)),
     Action("colon question_mark", ":", "every action", lambda state: state.type_into("palette")),
     Action("q", "q", "leave; the run continues", lambda state: Effect("leave")),
 )

@@ -19,11 +19,12 @@ from typing import Any
 from hive.config import load_config
 from hive.errors import HiveError, UsageError
 from hive.monitor.history import History
+from hive.monitor.live import snapshot_of
 from hive.monitor.processes import ProcessPoller
 from hive.monitor.replay import snapshot_from_files
 from hive.monitor.rows import STOPPED, ProcessFacts
 from hive.monitor.series import RETURN, Points, Series
-from hive.monitor.snapshot import Extras, Snapshot, snapshot_of
+from hive.monitor.snapshot import Extras, Snapshot
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
 from hive.records.documents import parse_object

@@ -1,30 +1,23 @@
 """The snapshot of a run: one typed document that every view draws.
 
-    status (pages, slots, boards; from the supervisor)  ──┐
-    history (the documents before it: shares, rates)      ├──> snapshot_of ──> Snapshot ──> line, screens, JSON
-    files (returns, events) and /proc (cpu, memory)     ──┘
+    live.snapshot_of (the supervisor's status)     ──┐
+    replay.snapshot_from_files (an ended run)      ──┴──> Snapshot ──> bound_by, line, screens, JSON
 
-The supervisor reads its document from status pages, so a request costs the actors nothing. Differences between two
-documents (shares of the last seconds, rates) come from a `History`, which a view keeps. Without one, shares cover the
-time since an actor's incarnation started, and there are no rates. Values that were not measured are None.
-
-Snapshots are values: this module reads no file, sends no request and reads no clock. (hive.monitor.poller does.)
+Values that were not measured are None. Snapshots are values: this module reads no file, sends no request and reads no
+clock. (hive.monitor.poller does.)
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.monitor.bound_by import bound_by
-from hive.monitor.history import History
-from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts, actor_row, helper_row
+from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, ProcessFacts
 from hive.records.run_warnings import RunWarning, active
 
-__all__ = ["Extras", "Snapshot", "as_data", "snapshot_of"]
+__all__ = ["Extras", "Snapshot", "as_data"]
 
 
 @dataclass(frozen=True)
@@ -99,87 +92,6 @@ class Snapshot:
         for row in self.actors:
             groups.setdefault(row.group, []).append(row)
         return groups
-
-
-def snapshot_of(status: Mapping[str, Any], history: History | None = None, extras: Extras | None = None) -> Snapshot:
-    """Make a snapshot from the supervisor's document, which must be the last one added to `history`, if that is given.
-
-    Raises KeyError where the document lacks a part.
-    """
-    history, extras = history or History(), extras or Extras()
-    reports = _exit_reports(extras.events)
-    rows = tuple(
-        actor_row(actor, history, extras.processes.get(actor["pid"]), reports.get(actor["name"], ""))
-        for actor in status["actors"]
-    )
-    results = _results(status)
-    mean_return = results.get("mean_return_100", math.nan)
-    edges = status.get("edges", {})
-    snapshot = Snapshot(
-        run=status["run"],
-        state=status["state"],
-        reason=status.get("reason", ""),
-        env_steps=int(results.get("env_steps", 0)),
-        goal_steps=status["steps"],
-        updates=int(results.get("updates", 0)),
-        episodes=int(results.get("episodes", 0)),
-        mean_return=mean_return if results.get("episodes") and math.isfinite(mean_return) else None,
-        restarts=sum({row.process or row.pid: row.restarts for row in rows}.values()),
-        train_s=results.get("train_s", 0.0),
-        actors=rows,
-        channels={name: _channel(name, a, edges.get(name), history) for name, a in status["channels"].items()},
-        t=extras.t,
-        pid=status.get("pid", 0),
-        started=status.get("started", 0.0),
-        steps_per_s=history.rate("env_steps"),
-        rates=history.rates() if history.documents else {},
-        window_s=history.window_s,
-        cores=extras.cores,
-        cores_busy=extras.cores_busy,
-        results_actor=status.get("results_actor", ""),
-        helpers=tuple(_helpers(status, extras.processes)),
-        boards={
-            name: BoardRow(edge["source"], tuple(edge["targets"]), edge["version"], history.channel_rate(name))
-            for name, edge in edges.items()
-            if edge["carrier"] == "board"
-        },
-        returns=extras.returns,
-        events=extras.events,
-        warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
-    )
-    return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
-
-
-def _results(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the counters of the actor whose results are the run's; none if no actor is marked so."""
-    name = status.get("results_actor")
-    return next((actor["counters"] for actor in status["actors"] if actor["name"] == name), {})
-
-
-def _channel(name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History) -> ChannelRow:
-    edge = edge or {}
-    return ChannelRow(
-        produced=account["produced"],
-        consumed=account["consumed"],
-        dropped=account["dropped"],
-        in_flight=account["in_flight"],
-        carrier=edge.get("carrier", ""),
-        source=edge.get("source", ""),
-        targets=tuple(edge.get("targets", ())),
-        capacity=edge.get("capacity", 0),
-        rate=history.channel_rate(name),
-    )
-
-
-def _helpers(status: Mapping[str, Any], processes: Mapping[int, ProcessFacts]) -> list[ActorRow]:
-    supervisor = {"name": "supervisor", "pid": status.get("pid", 0), "state": status["state"]}
-    known = [supervisor, *status.get("helpers", ())]
-    return [helper_row(h["name"], h["pid"], h["state"], processes.get(h["pid"])) for h in known]
-
-
-def _exit_reports(events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the latest exit report of each actor that has one."""
-    return {str(e.get("actor")): str(e.get("text", "")) for e in events if e.get("kind") == "died"}
 
 
 def as_data(snapshot: Snapshot) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from hive.errors import HiveError
+from hive.monitor.actions import Effect
 from hive.monitor.actors_screen import Inspection
 from hive.monitor.drawing import (
     BAD,
@@ -37,7 +38,7 @@ from hive.monitor.drawing import (
     Line,
     ascii_of,
 )
-from hive.monitor.keys import Effect
+from hive.monitor.keys import ACTIONS
 from hive.monitor.poller import Poller
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.view_model import MonitorState
@@ -139,7 +140,7 @@ class Monitor(App[None]):
         self.lock = threading.Lock()
         series = poller.series if poller else Poller(directory).series
         self.state = MonitorState(
-            directory, series, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock
+            directory, series, ACTIONS, lambda: find_runs(directory.path.parent)[::-1], readonly, self.lock
         )
         self.page = Page(self.state, ascii_only)
         self.leaving = threading.Event()

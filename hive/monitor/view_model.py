@@ -1,10 +1,11 @@
-"""The state of the terminal UI, and what each key changes in it. Uses neither a terminal nor a socket.
+"""Keep and draw the state of the terminal UI. This module uses neither a terminal nor a socket.
 
     key ──> press ──> a changed state, and perhaps an Effect: leave, inspect an actor, kill one
     snapshot ──> show                 lines(width, height) ──> the content of the terminal
 
-There are four screens (overview, actors, learning, logs), a palette that lists every action with its key, and a line at
-the bottom for text that the user types. Actions that change the run need a confirmation; `readonly` disables them.
+The table of keys is an argument (hive.monitor.keys). There are four screens (overview, actors, learning, logs), a
+palette that lists every action with its key, and a line at the bottom for text that the user types. Actions that change
+the run need a confirmation; `readonly` disables them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from hive.monitor.actions import SCREENS, Action, Effect
 from hive.monitor.actors_screen import COLUMNS, Inspection, actor_detail, actors_table, sorted_rows
 from hive.monitor.drawing import BAD, BOLD, DIM, KEY, PLAIN, SELECTED, TITLE, Line, clean, fitted, rule
-from hive.monitor.keys import ACTIONS, SCREENS, Action, Effect
 from hive.monitor.learning import multiples, per_page
 from hive.monitor.log_view import LEVELS, MergedLog, log_lines
 from hive.monitor.overview_screen import header, overview
@@ -36,11 +37,13 @@ CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
 class MonitorState:
     """The state of one terminal UI; see the module.
 
-    lock: held while curves are drawn, because another thread may be adding points to `series`.
+    actions: what the keys do (hive.monitor.keys.ACTIONS). lock: held while curves are drawn, because another thread may
+    be adding points to `series`.
     """
 
     directory: RunDirectory
     series: Series
+    actions: Sequence[Action[MonitorState]]
     others: Callable[[], Sequence[RunDirectory]] = list  # runs whose curves can be compared with this one's
     readonly: bool = False
     lock: AbstractContextManager[object] = field(default_factory=nullcontext)
@@ -100,15 +103,15 @@ class MonitorState:
             return effect if key == "y" else None
         if self.typing:
             return self._type(key, character)
-        for action in ACTIONS:
+        for action in self.actions:
             if key in action.key.split() and self._available(action):
                 return self._do(action)
         return None
 
-    def _do(self, action: Action) -> Effect | None:
+    def _do(self, action: Action[MonitorState]) -> Effect | None:
         return action.do(self)
 
-    def _available(self, action: Action) -> bool:
+    def _available(self, action: Action[MonitorState]) -> bool:
         place = "report" if self.reading is not None else "detail" if self.opened else self.screen
         return (not action.screens or place in action.screens) and not (action.changes and self.readonly)
 
@@ -131,12 +134,12 @@ class MonitorState:
             self.search, self.back = self.typed, 0
         return None
 
-    def _found(self) -> list[Action]:
+    def _found(self) -> list[Action[MonitorState]]:
         """Return the available actions that contain every word typed into the palette."""
         words = self.typed.lower().split()
         return [
             action
-            for action in ACTIONS
+            for action in self.actions
             if self._available(action) and all(word in action.text.lower() or word == action.shown for word in words)
         ]
 
@@ -344,7 +347,9 @@ class MonitorState:
         elif self.notice:
             first = [(f" {clean(self.notice)}", BAD)]
         else:
-            here = [action for action in ACTIONS if action.screens and not action.plain and self._available(action)]
+            here = [
+                action for action in self.actions if action.screens and not action.plain and self._available(action)
+            ]
             first = _keys((action.shown, action.text) for action in here)
         second: Line = [(" ", PLAIN)]
         for number, name in enumerate(SCREENS, 1):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hive.monitor.keys import ACTIONS, SCREENS
+from hive.monitor.actions import SCREENS
+from hive.monitor.keys import ACTIONS
 
 PLACES = (*SCREENS, "detail", "report")
 

@@ -12,9 +12,10 @@ from canned_runs import COLLECTING, lively, snapshot
 from canned_status import starting
 
 from hive.monitor import Snapshot, snapshot_of
+from hive.monitor.actions import SCREENS, Effect
 from hive.monitor.actors_screen import Inspection
 from hive.monitor.drawing import DIM, PLAIN, plain, width_of
-from hive.monitor.keys import SCREENS, Effect
+from hive.monitor.keys import ACTIONS
 from hive.monitor.series import RETURN, Series
 from hive.monitor.view_model import MonitorState
 from hive.records import RunDirectory
@@ -41,7 +42,7 @@ def made(
 ) -> MonitorState:
     series = Series(directory.metrics_file)
     series.read()
-    state = MonitorState(directory, series, lambda: others, **more)
+    state = MonitorState(directory, series, ACTIONS, lambda: others, **more)
     state.show(seen or lively())
     return state
 
@@ -85,7 +86,7 @@ def test_every_screen_of_odd_runs(tmp_path: Path, seen: Snapshot) -> None:
 
 def test_before_the_first_snapshot(tmp_path: Path) -> None:
     directory = run(tmp_path)
-    state = MonitorState(directory, Series(directory.metrics_file))
+    state = MonitorState(directory, Series(directory.metrics_file), ACTIONS)
     assert "waiting for the supervisor" in screen(state)
     state.problem = "error: the supervisor of cartpole-1 does not answer"
     assert state.problem in screen(state)
