@@ -23,7 +23,9 @@ Results = Mapping[str, Sequence[Mapping[str, float]]]  # way -> the figures that
 
 def ways(ray: bool) -> list[str]:
     """Return the names of all ways, ordered by kind."""
-    return sorted([*WAYS, *(RAY if ray else ())], key=lambda name: ("arrays", "small", "call").index(_kind(name)))
+    return sorted(
+        [*WAYS, *(RAY if ray else ())], key=lambda name: ("arrays", "rollouts", "small", "call").index(_kind(name))
+    )
 
 
 def _kind(name: str) -> str:

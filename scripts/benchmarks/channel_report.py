@@ -21,7 +21,12 @@ from benchmarks.table import aligned, number, spread_text
 __all__ = ["checks_of", "document_of", "text_of"]
 
 LEAST_OF_RING, LEAST_SMALL, MOST_OF_PING_PONG = 0.8, 100_000, 1.5
-UNITS = {"arrays": ("GB/s", "rate", 2), "small": ("messages/s", "rate", 0), "call": ("us, p50", "p50_us", 0)}
+UNITS = {
+    "arrays": ("GB/s", "rate", 2),
+    "rollouts": ("GB/s", "rate", 2),
+    "small": ("messages/s", "rate", 0),
+    "call": ("us, p50", "p50_us", 0),
+}
 
 
 def _values(results: Results, name: str) -> list[float]:

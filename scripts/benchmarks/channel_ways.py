@@ -2,6 +2,7 @@
 """The ways that `bench channel` compares, each between two processes: `channel_ways.py WAY SECONDS` measures one.
 
     arrays/...   1 MB arrays, copied into shared memory by one process and out of it by the other; GB of arrays a second
+    rollouts/... rollouts of the size of Pong's (32 steps of 8 environments, 84 x 84 x 4 bytes each); GB a second
     small/...    messages of an integer and a float; messages a second
     call/...     a call with an integer and its reply; the median of the round trips, in microseconds
 
@@ -35,6 +36,15 @@ MB, SLOTS = 1 << 20, 8
 BATCH, WINDOW = 1000, 4000  # small messages per batch, and messages that may be in flight
 WARM = 200  # round trips before the measured ones
 PICTURE = hive.Layout({"data": ("uint8", (MB,))})
+FRAMES = (32, 8, 84, 84, 4)  # [steps, environments, height, width, stacked frames] of a rollout
+ROLLOUT = hive.Layout(
+    {
+        "data": ("uint8", FRAMES),
+        **dict.fromkeys(("rewards", "values", "log_probs"), ("float32", FRAMES[:2])),
+        **dict.fromkeys(("actions", "terminated", "truncated", "valid"), ("uint8", FRAMES[:2])),
+    }
+)
+SMALL = hive.Layout({"data": ("int64", (2,))})  # as large as a small message
 
 
 # --- hive
@@ -53,9 +63,10 @@ class Artist(hive.Actor):
     pictures = hive.SlotOutlet(Picture)
 
     async def run(self) -> None:
-        drawn = np.ones(MB, np.uint8)
+        drawn = None
         while True:
             slot = await self.pictures.reserve()
+            drawn = np.ones_like(slot.arrays["data"]) if drawn is None else drawn
             np.copyto(slot.arrays["data"], drawn)
             self.pictures.commit(slot)
 
@@ -67,13 +78,15 @@ class Viewer(hive.Actor):
         self.seconds = seconds
 
     async def run(self) -> None:
-        seen, count, mine = _Clock(self.seconds), 0, np.empty(MB, np.uint8)
+        seen, count, mine = _Clock(self.seconds), 0, None
         while not seen.over():
             slot = await self.pictures.claim()
+            mine = np.empty_like(slot.arrays["data"]) if mine is None else mine
             np.copyto(mine, slot.arrays["data"])
             self.pictures.retire(slot)
             count += 1
-        self.end_run(json.dumps({"rate": count * MB / seen.took / 1e9}))
+        unit = 1.0 if mine is None or mine.nbytes < MB else mine.nbytes / 1e9  # messages, or GB
+        self.end_run(json.dumps({"rate": count * unit / seen.took}))
 
 
 class Counter(hive.Actor):
@@ -117,19 +130,16 @@ class Asker(hive.Actor):
         self.end_run(json.dumps(await _round_trips(ask, self.seconds)))
 
 
-def arrays(config: hive.Config) -> hive.Topology:
-    return _arrays(hive.Slots(PICTURE, slots=SLOTS))
+def in_place(carrier: hive.Slots) -> Callable[[hive.Config], hive.Topology]:
+    """Return a function that builds a topology in which arrays of one layout are written and read in place."""
 
+    def topology(config: hive.Config) -> hive.Topology:
+        t = hive.Topology()
+        artist, viewer = t.add(Artist), t.add(Viewer)
+        t.connect(artist.pictures, viewer.pictures, carrier)
+        return t
 
-def arrays_over_zmq(config: hive.Config) -> hive.Topology:
-    return _arrays(hive.Zmq(PICTURE, slots=SLOTS))
-
-
-def _arrays(carrier: hive.Slots) -> hive.Topology:
-    t = hive.Topology()
-    artist, viewer = t.add(Artist), t.add(Viewer)
-    t.connect(artist.pictures, viewer.pictures, carrier)
-    return t
+    return topology
 
 
 def small(config: hive.Config) -> hive.Topology:
@@ -311,11 +321,15 @@ def zmq_call(seconds: float) -> dict[str, float]:
 
 
 WAYS: dict[str, Callable[[float], dict[str, float]]] = {
-    "arrays/hive": lambda s: _by_hive(arrays, viewer={"seconds": s}),
-    "arrays/hive over ZeroMQ": lambda s: _by_hive(arrays_over_zmq, viewer={"seconds": s}),
+    "arrays/hive": lambda s: _by_hive(in_place(hive.Slots(PICTURE, SLOTS)), viewer={"seconds": s}),
+    "arrays/hive over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(PICTURE, SLOTS)), viewer={"seconds": s}),
     "arrays/bare ring": bare_ring,
     "arrays/pyzmq": zmq_arrays,
     "arrays/multiprocessing.Queue": queue_arrays,
+    "rollouts/hive": lambda s: _by_hive(in_place(hive.Slots(ROLLOUT, 4)), viewer={"seconds": s}),
+    "rollouts/hive over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(ROLLOUT, 4)), viewer={"seconds": s}),
+    "small/hive slots": lambda s: _by_hive(in_place(hive.Slots(SMALL, 64)), viewer={"seconds": s}),
+    "small/hive slots over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(SMALL, 64)), viewer={"seconds": s}),
     "small/hive": lambda s: _by_hive(small, adder={"seconds": s}),
     "small/hive, one by one": lambda s: _by_hive(small, adder={"seconds": s, "batch": 1}, counter={"batch": 1}),
     "small/pyzmq": zmq_small,

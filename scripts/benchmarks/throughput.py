@@ -3,6 +3,7 @@
     (a) bare loop       environments + policy in one process, without learning: the limit of a collector
     (b) single          hive, scheme `single`: one training process
     (c) 1 collector     hive: 1 collector + 1 gradient worker + learner, pipelined
+        over ZeroMQ     the same with run.carrier = "zmq"
     (d) 2 collectors    hive: 2 collectors + 1 gradient worker + learner, pipelined
     sketch              --sketch FILE: a program of the same shape without supervision, checks, versions and metrics,
                         in the arrangements of (b), (c) and (d); it prints one JSON line with steps_per_s
@@ -73,6 +74,7 @@ CONFIG = """\
 [run]
 scheme = "{scheme}"
 seed = 1
+carrier = "{carrier}"
 steps = {steps}
 [env]
 id = "CartPole-v1"
@@ -108,9 +110,10 @@ communication = "synchronous"
 """
 
 
-def config_of(setting: Setting, collectors: int) -> str:
+def config_of(setting: Setting, collectors: int, carrier: str = "slots") -> str:
     """Return the config of a run with this many collectors; 0: scheme `single`. Other keys keep hive's defaults."""
     return CONFIG.format(
+        carrier=carrier,
         scheme="a2c" if collectors else "single",
         steps=ENDLESS_STEPS,
         setting=setting,
@@ -128,6 +131,8 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
             shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
             title = f"({letter}) hive {shape.replace('-', ' ')}"
             found.append(Contender(setting, shape, title, _hive(setting, collectors)))
+            if collectors == 1:
+                found.append(Contender(setting, f"{shape}-zmq", "    over ZeroMQ", _hive(setting, collectors, "zmq")))
             if sketch is not None:
                 shape = "fused" if arrangement else shape
                 measure = _sketch(sketch, setting, collectors)
@@ -152,8 +157,8 @@ def _bare(setting: Setting) -> Callable[[float], Measurement]:
     return measure
 
 
-def _hive(setting: Setting, collectors: int) -> Callable[[float], Measurement]:
-    return lambda seconds: measure_run(config_of(setting, collectors), seconds)
+def _hive(setting: Setting, collectors: int, carrier: str = "slots") -> Callable[[float], Measurement]:
+    return lambda seconds: measure_run(config_of(setting, collectors, carrier), seconds)
 
 
 def _sketch(sketch: Path, setting: Setting, collectors: int) -> Callable[[float], Measurement]:
