@@ -131,12 +131,14 @@ def contenders(sketch: Path | None, peers: Sequence[str], cache: Path) -> list[C
             shape = "single" if not collectors else f"{collectors}-collector{'s' * (collectors > 1)}"
             title = f"({letter}) hive {shape.replace('-', ' ')}"
             found.append(Contender(setting, shape, title, _hive(setting, collectors)))
-            if collectors == 1:
-                found.append(Contender(setting, f"{shape}-zmq", "    over ZeroMQ", _hive(setting, collectors, "zmq")))
             if sketch is not None:
                 shape = "fused" if arrangement else shape
                 measure = _sketch(sketch, setting, collectors)
                 found.append(Contender(setting, f"sketch-{shape}", f"    sketch {shape.replace('-', ' ')}", measure))
+            if collectors == 1:
+                found.append(
+                    Contender(setting, "1-collector-zmq", "    over ZeroMQ", _hive(setting, collectors, "zmq"))
+                )
     if "sb3" in peers:
         found.append(Contender(SETTINGS[0], "sb3", "    sb3 A2C", _sb3(SETTINGS[0], cache)))
     return found

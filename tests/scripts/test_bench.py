@@ -111,12 +111,12 @@ def test_the_configs_equal_the_settings_of_the_sketch(setting: Any, collectors: 
 
 def test_what_is_compared_is_measured_side_by_side() -> None:
     names = [contender.name for contender in ALL]
-    assert len(set(names)) == len(names) == 15
+    assert len(set(names)) == len(names) == 17
     for ours, theirs in (("single", "fused"), ("1-collector", "1-collector"), ("2-collectors", "2-collectors")):
         assert names.index(f"vector-64/sketch-{theirs}") == names.index(f"vector-64/{ours}") + 1
     assert [contender.shape for contender in contenders(None, [], Path("cache"))] == [
-        *("bare", "single", "1-collector", "2-collectors"),
-        *("bare", "single", "1-collector", "2-collectors"),
+        *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
+        *("bare", "single", "1-collector", "1-collector-zmq", "2-collectors"),
     ]
 
 
