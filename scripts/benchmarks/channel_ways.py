@@ -45,13 +45,21 @@ ROLLOUT = hive.Layout(
     }
 )
 SMALL = hive.Layout({"data": ("int64", (2,))})  # as large as a small message
+CARRIERS = {
+    "arrays": hive.Slots(PICTURE, SLOTS),
+    "arrays over ZeroMQ": hive.Zmq(PICTURE, SLOTS),
+    "rollouts": hive.Slots(ROLLOUT, 4),
+    "rollouts over ZeroMQ": hive.Zmq(ROLLOUT, 4),
+    "small": hive.Slots(SMALL, 64),
+    "small over ZeroMQ": hive.Zmq(SMALL, 64),
+}
 
 
 # --- hive
 
 
 class Picture(hive.Message):
-    data: np.ndarray
+    """Arrays that are written and read in place."""
 
 
 class Number(hive.Message):
@@ -130,16 +138,12 @@ class Asker(hive.Actor):
         self.end_run(json.dumps(await _round_trips(ask, self.seconds)))
 
 
-def in_place(carrier: hive.Slots) -> Callable[[hive.Config], hive.Topology]:
-    """Return a function that builds a topology in which arrays of one layout are written and read in place."""
-
-    def topology(config: hive.Config) -> hive.Topology:
-        t = hive.Topology()
-        artist, viewer = t.add(Artist), t.add(Viewer)
-        t.connect(artist.pictures, viewer.pictures, carrier)
-        return t
-
-    return topology
+def in_place(config: hive.Config) -> hive.Topology:
+    """Build a topology in which arrays of one layout are written and read in place; $BENCH_CARRIER names it."""
+    t = hive.Topology()
+    artist, viewer = t.add(Artist), t.add(Viewer)
+    t.connect(artist.pictures, viewer.pictures, CARRIERS[os.environ["BENCH_CARRIER"]])
+    return t
 
 
 def small(config: hive.Config) -> hive.Topology:
@@ -161,6 +165,11 @@ def _by_hive(topology: Callable[[hive.Config], hive.Topology], **custom: dict[st
         summary = hive.run(topology, {"custom": custom}, quiet=True)
         found: dict[str, float] = json.loads(summary.stop_reason)
         return found
+
+
+def _in_place(carrier: str, seconds: float) -> dict[str, float]:
+    os.environ["BENCH_CARRIER"] = carrier
+    return _by_hive(in_place, viewer={"seconds": seconds})
 
 
 # --- bare
@@ -321,15 +330,15 @@ def zmq_call(seconds: float) -> dict[str, float]:
 
 
 WAYS: dict[str, Callable[[float], dict[str, float]]] = {
-    "arrays/hive": lambda s: _by_hive(in_place(hive.Slots(PICTURE, SLOTS)), viewer={"seconds": s}),
-    "arrays/hive over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(PICTURE, SLOTS)), viewer={"seconds": s}),
+    "arrays/hive": lambda s: _in_place("arrays", s),
+    "arrays/hive over ZeroMQ": lambda s: _in_place("arrays over ZeroMQ", s),
     "arrays/bare ring": bare_ring,
     "arrays/pyzmq": zmq_arrays,
     "arrays/multiprocessing.Queue": queue_arrays,
-    "rollouts/hive": lambda s: _by_hive(in_place(hive.Slots(ROLLOUT, 4)), viewer={"seconds": s}),
-    "rollouts/hive over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(ROLLOUT, 4)), viewer={"seconds": s}),
-    "small/hive slots": lambda s: _by_hive(in_place(hive.Slots(SMALL, 64)), viewer={"seconds": s}),
-    "small/hive slots over ZeroMQ": lambda s: _by_hive(in_place(hive.Zmq(SMALL, 64)), viewer={"seconds": s}),
+    "rollouts/hive": lambda s: _in_place("rollouts", s),
+    "rollouts/hive over ZeroMQ": lambda s: _in_place("rollouts over ZeroMQ", s),
+    "small/hive slots": lambda s: _in_place("small", s),
+    "small/hive slots over ZeroMQ": lambda s: _in_place("small over ZeroMQ", s),
     "small/hive": lambda s: _by_hive(small, adder={"seconds": s}),
     "small/hive, one by one": lambda s: _by_hive(small, adder={"seconds": s, "batch": 1}, counter={"batch": 1}),
     "small/pyzmq": zmq_small,

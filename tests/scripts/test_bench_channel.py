@@ -47,7 +47,10 @@ def test_every_way_is_run_in_every_repetition(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.full(reason="measures for seconds")
-@pytest.mark.parametrize("name", ["arrays/hive", "small/hive", "call/hive", "arrays/bare ring", "call/zmq.asyncio"])
+@pytest.mark.parametrize(
+    "name",
+    ["arrays/hive", "rollouts/hive over ZeroMQ", "small/hive", "call/hive", "arrays/bare ring", "call/zmq.asyncio"],
+)
 def test_it_measures_two_real_processes(name: str) -> None:
     (found,) = measure_channels([name], 1, 0.2, Path("/none"), lambda line: None)[name]
     assert found["rate"] > 0
