@@ -34,7 +34,7 @@ from hive.runtime import (
     Subscription,
     Topology,
 )
-from hive.runtime.actor.ports import ports_of
+from hive.runtime.actor.ports import OutPort, ports_of
 from hive.runtime.supervise.outcome import Journal
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.testing.inline import run_inline
@@ -137,7 +137,7 @@ def run_actor(
         if isinstance(port, (Publication, Subscription)):
             carrier = Board((block_bytes or {}).get(name, 0), keep=len(feed.get(name, ())) or BLOCKS_KEPT)
         other = (COUNTERPARTS | (IN_PLACE if layout else {}))[type(port)](port.message)
-        if isinstance(port, (Outlet, Publication)):
+        if isinstance(port, (OutPort, Publication)):
             received = result.sent[name] = []
             cls = type("Sink", (_Sink,), {"inn": other})
             sink = topology.add(cls, group=f"sink {name}"[:NAME], received=received, layout=layout)

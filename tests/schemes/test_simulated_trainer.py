@@ -106,7 +106,7 @@ def test_all_kinds_of_faults_and_barriers_occur() -> None:
     assert {1, 2, 4} <= set(counted(lambda planned, _: planned.gradients_per_round))
     for key in (
         *("gradients.bootstrap_rounds", "gradients.decentralised", "gradients.max_lag"),
-        *("collection.broadcast_interval", "collection.fraction_workers", "collection.max_lag"),
+        *("collection.broadcast_interval", "collection.fraction_workers", "collection.max_lag", "run.carrier"),
     ):
         present = sum(key in sets for _, sets in configs())
         assert 100 < present < len(SEEDS) - 100, key

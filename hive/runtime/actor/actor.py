@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from hive.clock import Clock
 from hive.errors import TopologyError
-from hive.runtime.actor.ports import Inlet, Outlet, ports_of
+from hive.runtime.actor.ports import InPort, OutPort, ports_of
 from hive.runtime.memory.status import WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
@@ -110,8 +110,8 @@ class Actor:
     def is_source(cls) -> bool:
         """Whether a pause stops this actor: it sends without having received a message."""
         ports = ports_of(cls).values()
-        return any(isinstance(port, Outlet) for port in ports) and (
-            cls.source or not any(isinstance(port, Inlet) for port in ports)
+        return any(isinstance(port, OutPort) for port in ports) and (
+            cls.source or not any(isinstance(port, InPort) for port in ports)
         )
 
     async def run(self) -> None:

@@ -31,7 +31,18 @@ from hive.runtime.memory.segments import Arrays, Bytes
 from hive.runtime.wire.batches import MAX_BATCH
 from hive.runtime.wire.messages import Message
 
-__all__ = ["Inlet", "Outlet", "Port", "Publication", "SlotInlet", "SlotOutlet", "Subscription", "ports_of"]
+__all__ = [
+    "InPort",
+    "Inlet",
+    "OutPort",
+    "Outlet",
+    "Port",
+    "Publication",
+    "SlotInlet",
+    "SlotOutlet",
+    "Subscription",
+    "ports_of",
+]
 
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound="Port[Any]")
@@ -79,8 +90,8 @@ class Port(Generic[M]):
         return self.line
 
 
-class Outlet(Port[M]):
-    """Sends messages: with pattern "balance" each to the least loaded consumer, with "broadcast" each to all consumers.
+class OutPort(Port[M]):
+    """Base of outlets. With pattern "balance" each message goes to the least loaded consumer, with "broadcast" to all.
 
     `when_full`: "wait" (default of balance), "drop_oldest" (default of broadcast, counted per consumer) or "fail".
     Raises TopologyError for an unknown pattern or `when_full`.
@@ -125,7 +136,11 @@ class Outlet(Port[M]):
         await line.send_many(messages)
 
 
-class SlotOutlet(Outlet[M]):
+class Outlet(OutPort[M]):
+    """Sends messages, with any carrier of messages."""
+
+
+class SlotOutlet(OutPort[M]):
     """An outlet that also writes its messages in place, into slots. Its channel needs a carrier with a layout."""
 
     carriers = (Slots,)
@@ -161,8 +176,8 @@ class SlotOutlet(Outlet[M]):
         return self.slots.produced
 
 
-class Inlet(Port[M]):
-    """Receives messages: `await inlet.receive()` or `async for message in inlet`."""
+class InPort(Port[M]):
+    """Base of inlets. Receives messages: `await inlet.receive()` or `async for message in inlet`."""
 
     direction = "in"
     carriers: ClassVar[tuple[type[Carrier], ...]] = (Messages, Slots)
@@ -189,7 +204,11 @@ class Inlet(Port[M]):
         return line.receive_nowait()  # type: ignore[return-value]
 
 
-class SlotInlet(Inlet[M]):
+class Inlet(InPort[M]):
+    """Receives messages, with any carrier of messages."""
+
+
+class SlotInlet(InPort[M]):
     """An inlet that also reads messages in place, from slots. Its channel needs a carrier with a layout."""
 
     carriers = (Slots,)

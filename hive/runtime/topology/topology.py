@@ -22,7 +22,7 @@ from typing import Any, TypeVar, overload
 
 from hive.errors import TopologyError
 from hive.runtime.actor.actor import Actor
-from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription, ports_of
+from hive.runtime.actor.ports import Inlet, InPort, Outlet, OutPort, Publication, Subscription, ports_of
 from hive.runtime.carriers.boards import Board
 from hive.runtime.carriers.carrier import Carrier
 from hive.runtime.carriers.messages import Messages
@@ -130,6 +130,10 @@ class Topology:
     ) -> None: ...
     @overload
     def connect(
+        self, source: PortRef[OutPort[M]], target: PortRef[InPort[M]], carrier: Slots, *, name: str | None = None
+    ) -> None: ...
+    @overload
+    def connect(
         self,
         source: PortRef[Publication[M]],
         target: PortRef[Subscription[M]],
@@ -157,7 +161,7 @@ class Topology:
             raise TopologyError(
                 f"`{source}` is connected with another carrier: {known.carrier}", hint="leave this one out"
             )
-        if isinstance(source.port, Outlet) and source.port.pattern == "balance":
+        if isinstance(source.port, OutPort) and source.port.pattern == "balance":
             raise TopologyError(
                 f"`{source}` is balanced over one group of consumers and cannot be connected twice",
                 hint='use pattern="broadcast"',
@@ -261,7 +265,7 @@ class Topology:
 
     def _check_sizes(self, name: str, source: PortRef[Any], carrier: Carrier) -> None:
         port = source.port
-        pattern, when_full = (port.pattern, port.when_full) if isinstance(port, Outlet) else BOARD_MODE
+        pattern, when_full = (port.pattern, port.when_full) if isinstance(port, OutPort) else BOARD_MODE
         carrier.check(name, str(source), port.message, pattern, when_full)
 
     def _check_carrier(self, ref: PortRef[Any], carrier: Carrier | None) -> None:
@@ -284,7 +288,7 @@ class Topology:
             raise TopologyError(
                 f"`{target}` is connected to two sources", hint="declare a second port; each accepts one source"
             )
-        fits = (isinstance(out, Outlet) and isinstance(into, Inlet)) or (
+        fits = (isinstance(out, OutPort) and isinstance(into, InPort)) or (
             isinstance(out, Publication) and isinstance(into, Subscription)
         )
         if not fits:
