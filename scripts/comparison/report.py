@@ -136,7 +136,7 @@ def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) 
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "hive"  # the same rows give the same file
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     sheet, axes = pyplot.subplots(1, 2, figsize=(9, 3), sharey=True)
     for number, (label, curves) in enumerate((label, curves) for label, curves in contenders.items() if curves):
@@ -145,6 +145,7 @@ def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) 
                 axis.plot(curve[:, column], curve[:, 2], color=f"C{number}", linewidth=0.5, alpha=0.4)
             axis.plot(*mean_of(curves, column), color=f"C{number}", linewidth=1.8, label=label)
     axes[0].set(xlabel="environment steps", ylabel="mean return of 100 episodes", title=title)
+    axes[0].xaxis.set_major_formatter(ticker.EngFormatter(sep=""))  # 100k: full numbers would touch each other
     axes[1].set(xlabel="seconds")
     axes[0].legend(frameon=False, fontsize="small")
     path = folder / f"{title}.svg"
