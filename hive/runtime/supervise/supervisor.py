@@ -36,7 +36,7 @@ from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
-from hive.runtime.supervise import changes, ending, exits, inbox, joining, pausing, watchdog
+from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
 from hive.runtime.supervise.accounting import channel_accounts, results_of
 from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart
 from hive.runtime.supervise.effects import Effects
@@ -303,6 +303,10 @@ class Supervisor:
             check += 1
             if check % watchdog.ACCOUNTS_EVERY == 0:
                 self._perform(watchdog.wasted(self.state, self.accounts(), self.clock.now_ns()))
+            if check % circles.EVERY == 0:
+                steps = int(results_of(self.state.plan, self.memory.pages).get("env_steps", 0))
+                statuses = self._statuses(range(len(self.state.plan.actors)))
+                self._perform(circles.checked(self.state, statuses, self.accounts, steps))
 
     async def _kill_stuck(self, stuck: watchdog.Stuck) -> None:
         name, stack = stuck.process.name, ""

@@ -93,6 +93,7 @@ class SupervisorState:
         self.pause: PauseRequest | None = None
         self.pauses = 0  # number of requested pauses
         self.stop: StopSequence | None = None
+        self.stalled = False  # whether actors were blocked at the last check (hive.runtime.supervise.circles)
         self.bad_messages = 0
         self.recent: deque[str] = deque(maxlen=REPORTED_EVENTS)
         self.diagnostics = Diagnostics()

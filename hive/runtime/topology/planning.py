@@ -6,6 +6,7 @@ error names the actor and port, and its hint says what to change.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 
 from hive.errors import TopologyError
@@ -54,6 +55,7 @@ def make_plan(
         raise TopologyError(f"the topology has {len(actors)} actors; the maximum is {MAX_ACTORS}")
     _check_connected(groups, channels)
     _check_shared_processes(groups)
+    _check_parameters(groups)
     numbers = {actor.name: number for number, actor in enumerate(actors)}
     planned = [_plan_channel(channel, channels, numbers) for channel in channels.values()]
     segments = tuple(segment for _, needs in planned for segment in needs)
@@ -91,6 +93,22 @@ def _check_shared_processes(groups: Groups) -> None:
                     f"{both} share process `{process}` but have different cores or threads",
                     hint="give both groups the same cores and threads, or separate processes",
                 )
+
+
+def _check_parameters(groups: Groups) -> None:
+    """Raise TopologyError for parameters that do not fit the constructor of a group's class."""
+    for group in groups.values():
+        function = group.cls.__init__
+        try:
+            if function is object.__init__ and group.parameters:
+                raise TypeError(f"got an unexpected keyword argument '{min(group.parameters)}'")
+            inspect.signature(function).bind(None, **group.parameters)
+        except TypeError as error:
+            given = ", ".join(group.parameters) or "none"
+            raise TopologyError(
+                f"`{group.key}` cannot be built, because its parameters do not fit {group.cls.__name__}: {error}",
+                hint=f"the parameters that it was added with: {given}",
+            ) from None
 
 
 def _plan_channel(

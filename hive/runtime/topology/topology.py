@@ -108,6 +108,7 @@ class Topology:
                 f"the port `{min(clash)}` of {cls.__name__} has the name of an attribute of every group or actor",
                 hint="give the port another name",
             )
+        _check_methods(cls)
         self.groups[key] = added
         return added
 
@@ -196,16 +197,32 @@ class Topology:
     def insert(self, source: PortRef[Any], group: Group, inlet: str, outlet: str) -> None:
         """Insert `group` into the channel that begins at `source`; it receives at `inlet` and forwards at `outlet`.
 
-        Both halves have the carrier of the channel. The group can observe, change, delay or drop messages. Raises
-        TopologyError if `source` is not connected.
+        Both halves have the carrier of the channel. The group can observe, change, delay or drop messages. What one of
+        its actors had claimed when it exited is offered to its successor, so that no number is missing behind it.
+
+        Raises TopologyError if `source` is not connected, the group lacks the ports, or it would mix the numbers of
+        several producers.
         """
         channel = self.channels.get(str(source))
         if channel is None:
             raise TopologyError(f"`{source}` is not connected", hint="connect it before you insert a group")
-        targets: list[Any] = self.disconnect(source)
+        for name in (inlet, outlet):
+            if name not in ports_of(group.cls):
+                known = ", ".join(ports_of(group.cls)) or "none"
+                raise TopologyError(f"{group.cls.__name__} has no port `{name}`; it has: {known}")
         carrier: Any = channel.carrier
+        first_half: Any = carrier
+        if isinstance(carrier, Slots):
+            first_half = dataclasses.replace(carrier, on_death="reoffer")
+            if carrier.by_share and len(group.names) != len(source.group.names):
+                raise TopologyError(
+                    f"`{source}` has {len(source.group.names)} producers whose messages are numbered one by one, and "
+                    f"`{group.key}` has {len(group.names)} actors",
+                    hint=f"add it with count={len(source.group.names)}: one actor behind each producer",
+                )
+        targets: list[Any] = self.disconnect(source)
         here, there = group.__getattr__(inlet), group.__getattr__(outlet)
-        self.connect(source, here, carrier, name=channel.name)
+        self.connect(source, here, first_half, name=channel.name)
         if isinstance(carrier, Board):  # the forwarding group commits its own versions
             carrier = dataclasses.replace(carrier, commit_with="")
         for target in targets:
@@ -320,6 +337,16 @@ class Topology:
                 return group, number
             number -= len(group.names)
         raise IndexError("no such actor")
+
+
+def _check_methods(cls: type[Actor]) -> None:
+    """Raise TopologyError for a plain method where the actor system awaits one."""
+    for name in ("setup", "run", "drain", "teardown"):
+        if not inspect.iscoroutinefunction(getattr(cls, name)):
+            raise TopologyError(
+                f"`{name}` of {cls.__name__} is a plain function",
+                hint=f"write `async def {name}(self) -> None`; it may await the ports of the actor",
+            )
 
 
 def _keywords(function: Callable[..., Any]) -> set[str]:

@@ -44,6 +44,8 @@ class Collector(Actor):
     reports = Outlet(Report, pattern="broadcast", optional=True)
     weights = Subscription(Weights)
 
+    def __init__(self, size: int = 1) -> None: ...
+
 
 class Learner(Actor):
     rollouts = Inlet(Rollout)
@@ -635,6 +637,8 @@ def test_a_class_can_be_replaced_by_one_with_the_same_ports() -> None:
     class Another(Actor):
         inn = Inlet(Many)
 
+        def __init__(self, size: int) -> None: ...
+
     t = pair()
     group = t.replace("eaters", Better, size=3)
     assert (group.cls, group.names, group.parameters) == (Better, ["eater-0", "eater-1"], {"size": 3})
@@ -678,3 +682,97 @@ def test_an_unconnected_port_cannot_be_disconnected_or_split() -> None:
         t.disconnect(t["feeder"].wide)
     with pytest.raises(TopologyError, match=r"`feeder\.wide` is not connected"):
         t.insert(t["feeder"].wide, t.add(Between), "inn", "out")
+
+
+class Numbered(Actor):
+    out = SlotOutlet(Many)
+
+
+class NumberedBetween(Actor):
+    role = "between"
+    inn = SlotInlet(Many)
+    out = SlotOutlet(Many)
+
+
+class NumberedEater(Actor):
+    inn = SlotInlet(Many)
+
+
+def in_order(producers: int, *, by_share: bool = True) -> Topology:
+    """Numbered producers and one consumer."""
+    t = Topology()
+    carrier = Slots(Layout({"value": ("int64", ())}), by_share=by_share)
+    t.connect(t.add(Numbered, count=producers, group="numbered").out, t.add(NumberedEater).inn, carrier)
+    return t
+
+
+def test_one_actor_behind_several_numbered_producers_is_refused_with_the_count_that_fits() -> None:
+    t = in_order(3)
+    between = t.add(NumberedBetween)
+    assert refusal(lambda: t.insert(t["numbered"].out, between, "inn", "out")) == (
+        "`numbered.out` has 3 producers whose messages are numbered one by one, and `between` has 1 actors",
+        "add it with count=3: one actor behind each producer",
+    )
+    assert [str(c.source) for c in t.channels.values()] == ["numbered.out"], "what was refused changes nothing"
+    t.insert(t["numbered"].out, t.add(NumberedBetween, count=3, group="three"), "inn", "out")
+    free = in_order(3, by_share=False)
+    free.insert(free["numbered"].out, free.add(NumberedBetween), "inn", "out")
+
+
+def test_what_an_inserted_actor_had_claimed_is_offered_to_its_successor() -> None:
+    t = in_order(1)
+    t.insert(t["numbered"].out, t.add(NumberedBetween), "inn", "out")
+    halves = {channel.source: channel.options["on_death"] for channel in t.plan().channels}
+    assert halves == {"numbered.out": "reoffer", "between.out": "drop"}
+
+
+@pytest.mark.parametrize(("inlet", "outlet", "missing"), [("in", "out", "in"), ("inn", "passed", "passed")])
+def test_an_inserted_actor_has_the_ports_that_are_named(inlet: str, outlet: str, missing: str) -> None:
+    t = pair()
+    between = t.add(Between)
+    text, _ = refusal(lambda: t.insert(t["feeder"].out, between, inlet, outlet))
+    assert text == f"Between has no port `{missing}`; it has: inn, out"
+    assert [str(c.source) for c in t.channels.values()] == ["feeder.out"]
+
+
+class Plain(Actor):
+    def run(self) -> None:  # type: ignore[override]
+        """Not awaitable."""
+
+
+def test_a_method_that_is_awaited_must_be_async() -> None:
+    text, hint = refusal(lambda: Topology().add(Plain))
+    assert text == "`run` of Plain is a plain function"
+    assert hint.startswith("write `async def run(self) -> None`")
+
+
+class Sized(Actor):
+    def __init__(self, size: int, unit: str = "") -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters", "fault"),
+    [
+        (Sized, {}, "Sized: missing a required argument: 'size'"),
+        (Sized, {"size": 1, "weight": 2}, "Sized: got an unexpected keyword argument 'weight'"),
+        (Source, {"size": 1}, "Source: got an unexpected keyword argument 'size'"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_constructor_are_refused_before_any_actor_starts(
+    cls: type[Actor], parameters: dict[str, Any], fault: str
+) -> None:
+    t = Topology()
+    group = t.add(cls, group="mine", **parameters)
+    if cls is Source:
+        t.connect(group.out, t.add(Sink).inn)
+    text, hint = refusal(t.plan)
+    assert text == f"`mine` cannot be built, because its parameters do not fit {fault}"
+    assert hint == f"the parameters that it was added with: {', '.join(parameters) or 'none'}"
+
+
+def test_parameters_may_be_completed_after_the_group_was_added() -> None:
+    """As [custom] of a config does."""
+    t = Topology()
+    group = t.add(Sized)
+    group.parameters["size"] = 3
+    t.plan()
