@@ -3,6 +3,10 @@
 It serves up to MAX_VIEWS views in the supervisor's event loop. All views that watch receive the same status document; a
 view that reads too slowly misses some of them. An invalid request closes its own connection only. The requests and
 replies are defined in hive.runtime.run.control; the run carries them out (`Requests`).
+
+No view can lock others out. A request is small and has to be complete soon after its first byte. When all places are
+taken, a new view gets that of the one that has been silent longest and does not watch; views that watch may take only
+MAX_WATCHING places, so that commands always find one.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +43,9 @@ from hive.runtime.wire.stream import pack, read
 __all__ = ["ControlServer", "Requests"]
 
 MAX_VIEWS = 64  # maximum simultaneous connections; each view has one
+MAX_WATCHING = 48  # maximum views that watch; the other places are for commands
+REQUEST_BYTES = 1 << 20  # maximum size of a request: a `hive set` of many keys takes kilobytes
+REQUEST_S = 5.0  # time limit for the rest of a request whose first byte has arrived
 PUSH_S = 1.0  # interval between two status documents: readable for a person, and negligible work
 PUSH_BYTES = 1 << 16  # unread bytes of a view above which documents are skipped until it has read them
 INSPECTION_BYTES = 1 << 19  # maximum size of a stack: thousands of frames, and within the limits of a message
@@ -78,6 +86,15 @@ CARRY_OUT: Mapping[type[Message], Callable[[Requests, Any], None]] = {
 }
 
 
+@dataclass
+class View:
+    """One connection. `heard_s`: loop time of its last complete request, or of its beginning."""
+
+    heard_s: float
+    task: asyncio.Task[None] | None = None
+    watching: bool = False
+
+
 class ControlServer:
     """Accepts connections at `path` and carries out their requests on `run`."""
 
@@ -85,7 +102,7 @@ class ControlServer:
         self.path = path
         self.run = run
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        self.views: dict[socket.socket, asyncio.Task[None]] = {}
+        self.views: dict[socket.socket, View] = {}
         self.last_push: tuple[float, bytes] = (float("-inf"), b"")  # (loop time, document) of the last status sent
 
     async def start(self) -> None:
@@ -111,22 +128,35 @@ class ControlServer:
             loop.remove_reader(self.listener)
             loop.call_later(ACCEPT_AGAIN_S, self._listen)
             return
-        if len(self.views) >= MAX_VIEWS:
+        if len(self.views) >= MAX_VIEWS and not self._make_room():
             line.close()
-        else:
-            self.views[line] = loop.create_task(self._serve(line))
+            return
+        self.views[line] = View(loop.time())
+        self.views[line].task = loop.create_task(self._serve(line))
+
+    def _make_room(self) -> bool:
+        """Close the connection of the view that has been silent longest. Return False if all views watch."""
+        silent = [line for line, view in self.views.items() if not view.watching]
+        if silent:
+            line = min(silent, key=lambda line: self.views[line].heard_s)
+            _hang_up(line)
+            del self.views[line]
+        return bool(silent)
 
     async def _serve(self, line: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=line)
-        pushing: asyncio.Task[None] | None = None
+        view, pushing = self.views.get(line, View(0.0)), None
         try:
             while True:
-                request = await read(reader, REQUESTS)
-                writer.write(pack(await self._answer(request)))
-                if isinstance(request, Watch) and pushing is None:
+                begun = await reader.readexactly(1)
+                async with asyncio.timeout(REQUEST_S):
+                    request = await read(reader, REQUESTS, limit=REQUEST_BYTES, begun=begun)
+                view.heard_s = asyncio.get_running_loop().time()
+                writer.write(pack(await self._answer(request, view)))
+                if view.watching and pushing is None:
                     pushing = asyncio.get_running_loop().create_task(self._push(writer))
                 await writer.drain()
-        except (WireError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        except (WireError, TimeoutError, asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.views.pop(line, None)
@@ -147,8 +177,12 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answer(self, request: Message) -> Message:
+    async def _answer(self, request: Message, view: View) -> Message:
         try:
+            if isinstance(request, Watch) and not view.watching:
+                if sum(other.watching for other in self.views.values()) >= MAX_WATCHING:
+                    return Refused(f"{MAX_WATCHING} views watch this run already", "close one of them")
+                view.watching = True
             if isinstance(request, GiveStatus | Watch):
                 return Status(self.run.status())
             if isinstance(request, Inspect):
@@ -164,8 +198,13 @@ class ControlServer:
         if self.listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.listener)
             self.listener.close()
+        tasks = [view.task for view in self.views.values() if view.task is not None]
         for line in self.views:
-            with contextlib.suppress(OSError):  # the view has disconnected
-                # Not `close`: the view's task reads the end of the stream and closes the socket itself.
-                line.shutdown(socket.SHUT_RDWR)
-        await asyncio.gather(*self.views.values(), return_exceptions=True)
+            _hang_up(line)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _hang_up(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the view has disconnected
+        # Not `close`: the view's task reads the end of the stream and closes the socket itself.
+        line.shutdown(socket.SHUT_RDWR)

@@ -32,17 +32,25 @@ def pack(message: Message) -> bytes:
     return LENGTH.pack(len(frames[0])) + bytes(frames[0])
 
 
-def _length(head: bytes) -> int:
+def _length(head: bytes, limit: int | None = None) -> int:
     length: int = LENGTH.unpack(head)[0]
-    if length > MAX_BYTES:
-        raise WireError(f"a message of {length} bytes; the limit is {MAX_BYTES}")
+    most = MAX_BYTES if limit is None else limit
+    if length > most:
+        raise WireError(f"a message of {length} bytes; the limit is {most}")
     return length
 
 
-async def read(reader: asyncio.StreamReader, types: Mapping[str, type[Message]]) -> Message:
-    """Return the next message. Raises WireError, or asyncio.IncompleteReadError at the stream's end."""
-    body = await reader.readexactly(_length(await reader.readexactly(LENGTH.size)))
-    return decode([body], types)
+async def read(
+    reader: asyncio.StreamReader, types: Mapping[str, type[Message]], *, limit: int | None = None, begun: bytes = b""
+) -> Message:
+    """Return the next message, of at most `limit` bytes (default MAX_BYTES).
+
+    `begun`: its first bytes, if they were read already.
+
+    Raises WireError, or asyncio.IncompleteReadError at the stream's end.
+    """
+    head = begun + await reader.readexactly(LENGTH.size - len(begun))
+    return decode([await reader.readexactly(_length(head, limit))], types)
 
 
 def send(line: socket.socket, message: Message) -> None:

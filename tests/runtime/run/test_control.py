@@ -38,7 +38,7 @@ from hive.runtime.run.control import (
     open_control,
     open_run,
 )
-from hive.runtime.run.control_server import INSPECTION_BYTES, MAX_VIEWS, ControlServer
+from hive.runtime.run.control_server import INSPECTION_BYTES, MAX_VIEWS, MAX_WATCHING, REQUEST_BYTES, ControlServer
 from hive.runtime.wire.messages import Message, decode, encode
 from hive.runtime.wire.stream import LENGTH, pack, read
 
@@ -210,18 +210,51 @@ async def test_a_status_that_raises_costs_that_view_only(folder: Path) -> None:
     assert [type(error) for error in complaints] == [KeyError]
 
 
-async def test_the_number_of_views_is_limited(folder: Path) -> None:
+async def test_silent_views_lock_no_command_out(folder: Path) -> None:
     async with serving(folder) as (server, _):
-        ends = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_VIEWS)]
+        silent = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_VIEWS)]
         await until(lambda: len(server.views) == MAX_VIEWS)
-        async with view(folder) as (reader, _):
-            assert await reader.read() == b""
-        ends.pop()[1].close()
-        await until(lambda: len(server.views) == MAX_VIEWS - 1)
         async with view(folder) as late:
             assert await ask(late, GiveStatus()) == Status(STATUS)
-        for _, writer in ends:
+            assert await silent[0][0].read() == b"", "the one that was silent longest has lost its place"
+            assert len(server.views) == MAX_VIEWS
+            async with view(folder) as later:
+                assert await ask(later, GiveStatus()) == Status(STATUS)
+                assert await ask(late, GiveStatus()) == Status(STATUS), "one that has asked keeps its place"
+        for _, writer in silent:
             writer.close()
+
+
+async def test_views_that_watch_leave_places_for_commands(folder: Path) -> None:
+    async with serving(folder) as (server, _):
+        watching = [await asyncio.open_unix_connection(control_path(folder)) for _ in range(MAX_WATCHING)]
+        for ends in watching:
+            assert await ask(ends, Watch()) == Status(STATUS)
+        async with view(folder) as late:
+            refused = await ask(late, Watch())
+            assert refused == Refused(f"{MAX_WATCHING} views watch this run already", "close one of them")
+            assert await ask(late, GiveStatus()) == Status(STATUS)
+        for _, writer in watching:
+            writer.close()
+        await until(lambda: not server.views)
+
+
+@pytest.mark.parametrize("begun", [LENGTH.pack(REQUEST_BYTES + 1), LENGTH.pack(1 << 31)])
+async def test_a_request_that_is_too_large_is_refused_before_its_bytes_are_read(folder: Path, begun: bytes) -> None:
+    async with serving(folder), view(folder) as (reader, writer):
+        writer.write(begun)
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("begun", [b"\x05", LENGTH.pack(100), LENGTH.pack(100) + b"x" * 99])
+async def test_a_request_that_is_begun_must_be_completed_soon(
+    folder: Path, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_server, "REQUEST_S", 0.02)
+    async with serving(folder), view(folder) as (reader, writer), view(folder) as idle:
+        writer.write(begun)
+        assert await reader.read() == b""
+        assert await ask(idle, GiveStatus()) == Status(STATUS), "one that has begun nothing may take its time"
 
 
 async def test_closing_ends_every_view(folder: Path) -> None:
