@@ -68,13 +68,17 @@ class Adopt(Message):
 
 
 class Fork(Message):
-    """Request to start one process of the plan. `segments` maps names to the supervisor's file descriptors."""
+    """Request to start one process of the plan.
+
+    `segments` maps names to the supervisor's file descriptors. `secret` is that of the run's sockets.
+    """
 
     process: str
     incarnation: int
     address: str
     supervisor_address: str
     segments: dict[str, int]
+    secret: bytes
 
 
 class Built(Message):
@@ -212,6 +216,7 @@ class _Server:
                 self.build.supervisor,
                 request.segments,
                 log_folder,
+                request.secret,
             )
         except BaseException:
             traceback.print_exc()

@@ -63,6 +63,7 @@ class ForkedProcesses:
         self.pidfds: dict[int, int] = {}
         self.segments: dict[str, int] = {}
         self.supervisor_address = ""
+        self.secret = b""
         self.first_server = server
         self.server: subprocess.Popen[bytes] | None = None
         self.reader: asyncio.StreamReader | None = None
@@ -189,7 +190,7 @@ class ForkedProcesses:
     # --- ProcessTable
 
     async def start(self, process: str, incarnation: int, address: str) -> int:
-        pid = await self._fork(Fork(process, incarnation, address, self.supervisor_address, self.segments))
+        pid = await self._fork(Fork(process, incarnation, address, self.supervisor_address, self.segments, self.secret))
         self.pids[process] = (pid, incarnation)
         try:
             self._watch_pid(pid)

@@ -38,10 +38,12 @@ def host(
     supervisor: int,
     segments: dict[str, int],
     log_folder: Path,
+    secret: bytes,
 ) -> int:
     """Run one process of the plan and return its exit code.
 
-    `supervisor` is the supervisor's pid and `segments` maps names to its descriptors, which this process opens.
+    `secret` is that of the run's sockets. `supervisor` is the supervisor's pid and `segments` maps names to its
+    descriptors, which this process opens.
     """
 
     def open_segment(name: str) -> Bytes:
@@ -56,7 +58,7 @@ def host(
 
     async def main() -> int:
         check_output()
-        transport = ZmqTransport()
+        transport = ZmqTransport(secret)
         context = NodeContext(
             topology=topology,
             plan=plan,

@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import logging
 import os
+import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -36,7 +37,7 @@ from hive.runtime.run.scaling import SCALED, combined_outcome
 from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
-from hive.runtime.wire.sockets import ZmqTransport
+from hive.runtime.wire.sockets import SECRET_BYTES, ZmqTransport
 from hive.runtime.wire.transport import MemoryTransport
 
 __all__ = ["FACTORY", "run_forked", "run_inline"]
@@ -87,7 +88,8 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         address = f"ipc://{run.stage_folder()}/supervisor"
         processes.segments, processes.supervisor_address = memory.descriptors(), address
-        transport = ZmqTransport()
+        processes.secret = secrets.token_bytes(SECRET_BYTES)
+        transport = ZmqTransport(processes.secret)
         try:
             run.event("started", f"run {run.directory.name}", {"pid": os.getpid(), "bytes": plan.bytes})
             return await run.supervise(plan, processes, transport, memory, address)

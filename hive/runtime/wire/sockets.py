@@ -9,6 +9,9 @@ descriptors (pyzmq #2173), and then sleeps although messages wait. So this modul
 The inbox only receives and the peers' sockets only send, so no send can swallow an edge of the inbox. A burst is read
 in portions, and the loop runs in between.
 
+The first frame of every message begins with the secret of the run, SECRET_BYTES random bytes that the supervisor gives
+to its processes. A message without it is dropped and counted: it comes from another run, or from any other program.
+
 Addresses are `ipc://` only, in a folder that is private to the user (hive.runtime.run.folders). `tcp://` is refused
 because nothing authenticates peers. This module is the only one that imports zmq.
 """
@@ -16,6 +19,8 @@ because nothing authenticates peers. This module is the only one that imports zm
 from __future__ import annotations
 
 import asyncio
+import hmac
+import logging
 import os
 
 import zmq
@@ -24,18 +29,25 @@ from hive.errors import WireError
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frame, Frames
 from hive.runtime.wire.transport import Receive
 
-__all__ = ["ZmqTransport"]
+__all__ = ["SECRET_BYTES", "ZmqTransport"]
 
+SECRET_BYTES = 16  # length of the secret: no one guesses 128 bits
 QUEUE_MESSAGES = 10_000  # maximum queued messages per socket; a peer this far behind is stuck, as messages are few
 PORTION = 128  # maximum messages read before the loop may run other callbacks
 TICK_S = 0.05  # interval of the polling tick: the longest delay by a lost edge
+LOG = logging.getLogger("hive.runtime")
 MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
 
 
 class ZmqTransport:
-    """One process's sockets. Create it in the process that uses it: a ZeroMQ context does not survive a fork."""
+    """One process's sockets. Create it in the process that uses it: a ZeroMQ context does not survive a fork.
 
-    def __init__(self) -> None:
+    secret: that of the run, SECRET_BYTES long. `foreign` counts the messages without it.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+        self.foreign = 0
         self.context = zmq.Context(io_threads=1)
         self.inbox: zmq.Socket[bytes] | None = None
         self.peers: dict[str, zmq.Socket[bytes]] = {}
@@ -77,7 +89,12 @@ class ZmqTransport:
                 frames = _received(self.inbox)
             except zmq.Again:
                 return True
-            self.receive(frames)
+            if hmac.compare_digest(bytes(frames[0][:SECRET_BYTES]), self.secret):
+                self.receive([frames[0][SECRET_BYTES:], *frames[1:]])
+            else:
+                self.foreign += 1
+                if self.foreign.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
+                    LOG.warning("dropped %d messages without the secret of this run so far", self.foreign)
         return False
 
     def poll(self) -> None:
@@ -94,7 +111,8 @@ class ZmqTransport:
             peer.connect(address)
             self.peers[address] = peer
         try:
-            peer.send_multipart(frames, zmq.NOBLOCK, copy=not stable)  # pyzmq copies short frames in any case
+            first = self.secret + bytes(frames[0])
+            peer.send_multipart([first, *frames[1:]], zmq.NOBLOCK, copy=not stable)  # short frames are always copied
         except zmq.Again:
             return False
         return True

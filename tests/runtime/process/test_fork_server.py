@@ -14,7 +14,7 @@ import pytest
 from hive.runtime.process.fork_server import REPLIES, Fork, NotForked, _Server
 from hive.runtime.wire.stream import receive
 
-REQUEST = Fork("collector-0", 3, "ipc://a", "ipc://b", {})
+REQUEST = Fork("collector-0", 3, "ipc://a", "ipc://b", {}, b"secret")
 NO_ROOM = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 

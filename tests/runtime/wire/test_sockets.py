@@ -20,10 +20,11 @@ from hive.errors import WireError
 from hive.runtime.wire import sockets as wire
 from hive.runtime.wire.messages import Frames, Message, decode, encode, type_set
 from hive.runtime.wire.protocol import NODE_TYPES
-from hive.runtime.wire.sockets import MAX_PATH_BYTES, PORTION, QUEUE_MESSAGES, ZmqTransport
+from hive.runtime.wire.sockets import MAX_PATH_BYTES, PORTION, QUEUE_MESSAGES, SECRET_BYTES, ZmqTransport
 
 LATEST_S = 0.1  # a required figure: no message is received later than this after it was sent
 STALL_NS = 5_000_000  # a turn of the loop takes microseconds
+SECRET = bytes(range(SECRET_BYTES))
 LIMIT_S = 20.0  # of a whole test, so that a lost message is a failure and not a hang
 
 
@@ -54,7 +55,7 @@ class Opened:
         self.transports: list[ZmqTransport] = []
 
     def peer(self) -> ZmqTransport:
-        self.transports.append(ZmqTransport())
+        self.transports.append(ZmqTransport(SECRET))
         return self.transports[-1]
 
     def inbox(self, address: str) -> Inbox:
@@ -151,7 +152,7 @@ class Pacer(threading.Thread):
         self.received: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def run(self) -> None:
-        transport = ZmqTransport()
+        transport = ZmqTransport(SECRET)
         number = 0
         for count in self.counts:
             for number in range(number, number + count):  # noqa: B020
@@ -354,6 +355,25 @@ def test_garbage_on_the_socket_is_harmless(run: Run, folder: Path, address: str)
     run(main)
 
 
+def test_messages_without_the_secret_of_the_run_are_dropped_and_counted(run: Run, address: str) -> None:
+    async def main(opened: Opened) -> None:
+        inbox = opened.inbox(address)
+        stranger = ZmqTransport(bytes(SECRET_BYTES))
+        opened.transports.append(stranger)
+        assert stranger.post(address, [b"forged", b"frame"])
+        bare = stranger.context.socket(wire.zmq.PUSH)
+        bare.connect(address)
+        for frames in ([b""], [b"short"], [SECRET[:-1]], [b"\x00" * 40, b"x"]):
+            bare.send_multipart(frames)
+        while inbox.transport.foreign < 5:
+            await asyncio.sleep(0)
+        bare.close(linger=0)
+        opened.peer().post(address, [b"ours"])
+        assert await inbox.until(1) == [[b"ours"]]
+
+    run(main)
+
+
 def test_garbage_in_the_frames_is_delivered_and_refused_by_decode(run: Run, address: str) -> None:
     random = np.random.default_rng(0)
     garbage = [
@@ -450,7 +470,7 @@ def test_what_was_queued_for_a_forgotten_peer_is_thrown_away(run: Run, address: 
     "address", ["tcp://127.0.0.1:5555", "inproc://x", "memory://x", "/tmp/x", "udp://x", "IPC:///tmp/x"]
 )
 def test_addresses_of_other_kinds_are_refused(address: str) -> None:
-    transport = ZmqTransport()
+    transport = ZmqTransport(SECRET)
     for use in (
         lambda: transport.bind(address, lambda frames: None),
         lambda: transport.post(address, [b"x"]),
