@@ -61,10 +61,10 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
-            from hive.cli.suggest import did_you_mean
+            from hive.cli.suggest import command_meant
 
             raise UsageError(
-                f"no command `{value}`{did_you_mean(str(value), action.choices)}",
+                f"no command `{value}`{command_meant(str(value), action.choices)}",
                 hint="`hive --help` lists the commands",
             )
         super()._check_value(action, value)

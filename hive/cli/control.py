@@ -30,6 +30,7 @@ __all__ = [
     "add_set",
     "connected",
     "draining_actors",
+    "print_to_stderr",
     "resume_paused",
 ]
 
@@ -100,14 +101,14 @@ def connected(directory: RunDirectory) -> Iterator[ControlClient]:
         yield client
 
 
-def _to_stderr(line: str) -> None:
+def print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 class WaitReporter:
     """Reports every REPORT_S seconds what a command waits for, by calling `say` with a line of text."""
 
-    def __init__(self, say: Callable[[str], object] = _to_stderr) -> None:
+    def __init__(self, say: Callable[[str], object] = print_to_stderr) -> None:
         self.say = say
         self.next_s = time.monotonic() + REPORT_S
 

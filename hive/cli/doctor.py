@@ -274,7 +274,7 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
         return
     summary = Summary.read(directory.summary_file)
     bad = state == "failed"
-    text = f"{state}: {summary.error.partition(chr(10))[0] if summary.error else summary.stop_reason}"
+    text = f"{state}: {summary.error.partition(chr(10))[0]}" if summary.error else summary.ending
     yield Finding(BAD if bad else OK, "state", text, resume if state != "finished" else "")
     yield from _warned(RunWarning.of(warning) for warning in summary.warnings)
     restarts = {name: n for name, n in summary.restarts.items() if n}

@@ -121,7 +121,7 @@ def _finish(
     elif quiet:
         run_quietly(directory)
     else:
-        launch(directory, argparse.Namespace(inline=False, detach=False, show_snapshots=False))
+        launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
     summary = Summary.read(directory.summary_file)
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")

@@ -120,7 +120,7 @@ def run_quietly(directory: RunDirectory) -> None:
             process.wait()
             break
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
     if not began(directory):
         raise_failure(directory, process.returncode)
 
@@ -137,7 +137,7 @@ def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes]) -> in
     """
     print(f"stopping {directory.name}, which was still starting - Ctrl-C again to kill it", file=sys.stderr)
     try:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         process.wait()
     except KeyboardInterrupt:
         process.kill()

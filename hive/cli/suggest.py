@@ -6,12 +6,58 @@ Errors of the config have their own suggestions (hive.config.load), which are sh
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-__all__ = ["did_you_mean", "listed"]
+__all__ = ["OTHER_COMMANDS", "command_meant", "did_you_mean", "listed"]
+
+# Word that newcomers type as a command -> what does it.
+OTHER_COMMANDS: Mapping[str, str] = {
+    "abort": "down --now",
+    "attach": "monitor",
+    "best": "eval --which best",
+    "configure": "init",
+    "continue": "resume",
+    "create": "init",
+    "dashboard": "monitor",
+    "end": "down",
+    "evaluate": "eval",
+    "help": "--help",
+    "kill": "down --now",
+    "list": "ls",
+    "new": "init",
+    "play": "eval",
+    "quit": "down",
+    "restart": "resume",
+    "run": "up",
+    "runs": "ls",
+    "start": "up",
+    "status": "ps",
+    "stop": "down",
+    "tail": "logs --follow",
+    "test": "eval",
+    "top": "monitor",
+    "train": "up",
+    "ui": "monitor",
+    "unpause": "resume",
+    "validate": "check",
+    "version": "--version",
+    "watch": "monitor",
+}
+REMOVING = ("clean", "del", "delete", "prune", "remove", "rm")  # no command does this
 
 LONGEST_WORD = 80  # characters of a word that are compared: comparing megabytes would take too long
 NAMES_SHOWN = 20  # maximum names in a list, a few lines of a terminal: a run can have hundreds of actors
+
+
+def command_meant(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error about the unknown command `word`: what does it in hive, or the closest command."""
+    if word in REMOVING:
+        from hive.records import home_folder
+
+        return f"; a run is a folder: `rm -r {home_folder()}/RUN` removes one that has ended"
+    if word in OTHER_COMMANDS:
+        return f"; hive calls it `hive {OTHER_COMMANDS[word]}`"
+    return did_you_mean(word, known)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

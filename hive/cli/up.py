@@ -3,6 +3,9 @@
 `up` starts the supervisor in its own session and then shows its status. `d`, or closing the terminal, leaves the view
 while the run continues; `w` opens the monitor; `?` lists the keys. Ctrl-C or SIGTERM requests the run to drain, save
 and end (exit code 0); a second one ends it at once (exit code 130).
+
+Its lines go to stderr, or to stdout where only that is piped, as in `hive up ... | tee`; then they are never redrawn,
+and no keys are read. `--json` writes snapshots to stdout, for programs.
 """
 
 from __future__ import annotations
@@ -18,13 +21,13 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from hive.cli.arguments import add_overrides
-from hive.cli.control import WaitReporter, connected, draining_actors, resume_paused
+from hive.cli.control import WaitReporter, connected, draining_actors, print_to_stderr, resume_paused
 from hive.cli.event_log import NewEvents
 from hive.cli.resume import prepare
 from hive.cli.select_run import RUN, name_from_here, named_run
@@ -45,6 +48,7 @@ from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
 from hive.records import (
+    Checkpoint,
     RunDirectory,
     Summary,
     list_checkpoints,
@@ -87,7 +91,8 @@ def add_up(commands: Any) -> None:
         action="store_true",
         help="run everything in this process, for debugging: breakpoints work, actors are not restarted",
     )
-    up.set_defaults(run=run_up, show_snapshots=True)
+    _add_json(up)
+    up.set_defaults(run=run_up, owns_stdout=True)
 
 
 def add_resume(commands: Any) -> None:
@@ -105,10 +110,16 @@ def add_resume(commands: Any) -> None:
     resume.add_argument("-d", "--detach", action="store_true", help="return as soon as the run is running")
     resume.add_argument("--inline", action="store_true", help="run everything in this process, for debugging")
     add_overrides(resume, "change a key of the config (repeatable)")
-    resume.set_defaults(run=run_resume, show_snapshots=True)
+    _add_json(resume)
+    resume.set_defaults(run=run_resume, owns_stdout=True)
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print a snapshot every 5 s as one JSON object a line")
 
 
 def run_resume(options: argparse.Namespace) -> int:
+    _check_json(options)
     directory = named_run(options.run_name)
     if run_state(directory) == "running" and _is_paused(directory):
         if options.exact or options.set:
@@ -126,6 +137,7 @@ def _is_paused(directory: RunDirectory) -> bool:
 
 
 def run_up(options: argparse.Namespace) -> int:
+    _check_json(options)
     if options.resume is not None:
         if options.name is not None:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
@@ -152,7 +164,12 @@ def run_up(options: argparse.Namespace) -> int:
 
 def _check_seeds_options(options: argparse.Namespace) -> None:
     """Raise UsageError for options that cannot be combined with `--seeds`."""
-    others = {"--seed": options.seed is not None, "--detach": options.detach, "--inline": options.inline}
+    others = {
+        "--seed": options.seed is not None,
+        "--detach": options.detach,
+        "--inline": options.inline,
+        "--json": options.json,
+    }
     if given := [name for name, is_given in others.items() if is_given]:
         raise UsageError(
             f"--seeds cannot be combined with {' and '.join(given)}",
@@ -160,16 +177,32 @@ def _check_seeds_options(options: argparse.Namespace) -> None:
         )
 
 
+def _check_json(options: argparse.Namespace) -> None:
+    """Raise UsageError for `--json` without a view whose snapshots could be printed."""
+    if options.json and options.detach:
+        raise UsageError(
+            "--json cannot be combined with --detach: it prints snapshots until the run ends",
+            hint="`hive ps --json` and `hive monitor --json` describe a run in the background",
+        )
+
+
+def _status_line(options: argparse.Namespace) -> StatusLine:
+    """Return the status line on stderr, or on stdout where only that is piped. With `--json`, its lines are plain."""
+    piped = options.owns_stdout and not options.json and sys.stderr.isatty() and not sys.stdout.isatty()
+    return StatusLine(sys.stdout if piped else sys.stderr, live=not options.json)
+
+
 def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     """Start the run in a directory and show it as the options require; return the exit code.
 
-    `options` has `inline`, `detach` and `show_snapshots`: whether snapshots are written to stdout if it is not a
-    terminal. Commands do that, scripts do not, because their stdout is theirs.
+    `options` has `inline`, `detach`, `json`, and `owns_stdout`: whether a view may write to stdout. Commands do that,
+    scripts do not, because their stdout is theirs.
     """
     clear_failure(directory)
-    events = NewEvents(directory)
+    events, line = NewEvents(directory), _status_line(options)
+    lines = SnapshotLines() if options.json else None
     if options.inline:
-        return _inline(directory, events)
+        return _inline(directory, line, events, lines)
     process = None
     try:
         with deferred_interrupts():
@@ -183,8 +216,8 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
             raise  # not started, already ended, or running independently of this command
         return abort_start(directory, process)
     with closing(client):
-        view = _Foreground(directory, process, client, StatusLine(), events)
-        view.lines = SnapshotLines() if options.show_snapshots else None
+        view = _Foreground(directory, process, client, line, events)
+        view.lines = lines
         return view.watch()
 
 
@@ -222,13 +255,14 @@ class _Foreground:
         self.events = events
         self.history = History()  # earlier statuses, from which rates and the bottleneck are computed
         self.lines: SnapshotLines | None = None
-        self.stop_requests = 0
+        self.again = ""  # how to end the run at once; set once the run is stopping
         self.waits: WaitReporter | None = None  # set once the run is stopping
         self.leaving = False
         self.greeted = False
 
     def watch(self) -> int:
-        with self._signals(), _keys() as keys:
+        with self._signals(), _keys(self.line.live) as keys:
+            self.line.keys = keys
             while self.process.poll() is None and not self.leaving:
                 self.show()
                 if _has_key(keys, POLL_S):
@@ -250,7 +284,7 @@ class _Foreground:
                     hint=f"its files are in {self.directory.path}",
                 )
             raise_failure(self.directory, self.process.returncode)
-        return _report(self.directory, self.process.returncode)
+        return _report(self.directory, self.process.returncode, self.line.say)
 
     def _pressed(self, key: bytes) -> None:
         if key == b"d":
@@ -270,19 +304,25 @@ class _Foreground:
             snapshot = snapshot_of(status, self.history)
             if not self.greeted and snapshot.state != "starting":
                 self.greeted = True
-                self.line.say(f"run {self.directory.name}  ({self.directory.path})")
-                self.line.say(
-                    "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down"
-                )
+                self._greet(self.directory.name)
             if self.greeted:
                 self.events.show(self.line)
                 self.line.draw(snapshot)
                 if self.lines is not None:
                     self.lines.draw(snapshot)
                 if self.waits is not None:
-                    self.waits.see(lambda: f"{draining_actors(status) or 'the supervisor'} - Ctrl-C to stop at once")
+                    self.waits.see(lambda: f"{draining_actors(status) or 'the supervisor'} - {self.again}")
         except UsageError:
             time.sleep(POLL_S)  # ending, or stopped by a signal; poll() in the loop detects the exit
+
+    def _greet(self, name: str) -> None:
+        self.line.say(f"run {name}  ({self.directory.path})")
+        if self.line.keys:
+            self.line.say(
+                "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down"
+            )
+        else:
+            self.line.say(f"look at it: hive monitor {name} · stop it: hive down {name}")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -295,23 +335,22 @@ class _Foreground:
                 signal.signal(number, handler)
 
     def _stop_requested(self, number: int, frame: object) -> None:
-        self.stop_requests += 1
-        if self.stop_requests == 1:
-            self.line.say("stopping: saving the state - Ctrl-C again to stop at once")
-            self.waits = WaitReporter(self.line.say)
-            self.process.send_signal(signal.SIGTERM)
-        else:
+        self.process.send_signal(number)  # the run names it as the reason of its end; the second one ends it at once
+        if self.again:
             self.waits = None
-            self.process.send_signal(signal.SIGTERM)  # the second signal makes the supervisor stop at once
+            return
+        self.again = f"{'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'} again to stop at once"
+        self.waits = WaitReporter(self.line.say)
+        self.line.say(f"stopping: saving the state - {self.again}")
 
     def _leave(self, number: int, frame: object) -> None:
         self.leaving = True
 
 
 @contextmanager
-def _keys() -> Iterator[bool]:
-    """Read single keys from the terminal, without echo. Yields False if there is no terminal."""
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+def _keys(live: bool = True) -> Iterator[bool]:
+    """Read single keys from the terminal, without echo. Yields False if there is no terminal, or no live view on it."""
+    if not (live and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         yield False
         return
     before = termios.tcgetattr(sys.stdin)
@@ -322,11 +361,11 @@ def _keys() -> Iterator[bool]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _inline(directory: RunDirectory, events: NewEvents) -> int:
+def _inline(directory: RunDirectory, line: StatusLine, events: NewEvents, lines: SnapshotLines | None) -> int:
     """Run everything in this process, while a thread shows the progress; return the exit code."""
     from hive.runtime.run.execute import run_inline
 
-    line, over = StatusLine(), threading.Event()
+    over = threading.Event()
     line.say(f"run {directory.name}  ({directory.path}), inline")
 
     def look() -> None:
@@ -334,7 +373,10 @@ def _inline(directory: RunDirectory, events: NewEvents) -> int:
             events.show(line)
             try:
                 with closing(open_run(directory)) as client:
-                    line.draw(snapshot_of(client.status()))
+                    snapshot = snapshot_of(client.status())
+                line.draw(snapshot)
+                if lines is not None:
+                    lines.draw(snapshot)
             except HiveError:
                 pass  # the run is starting or ending
 
@@ -351,7 +393,9 @@ def _inline(directory: RunDirectory, events: NewEvents) -> int:
         viewer.join()
         line.erase()
     events.show(line)
-    return _report(directory, code)
+    if lines is not None:
+        lines.draw(poll_once(directory), last=True)
+    return _report(directory, code, line.say)
 
 
 def _has_key(keys: bool, seconds: float) -> bool:
@@ -365,27 +409,36 @@ def _has_key(keys: bool, seconds: float) -> bool:
     return bool(poller.poll(seconds * 1000))
 
 
-def _report(directory: RunDirectory, code: int) -> int:
-    """Print the result of a run in the foreground; return its exit code."""
-    summary = Summary.read(directory.summary_file)
-    out = sys.stderr
+def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = print_to_stderr) -> int:
+    """Print the result of a run in the foreground, line by line, with `say`; return its exit code."""
+    summary, saved = Summary.read(directory.summary_file), list_checkpoints(directory.checkpoints)
     if summary.error:
-        print(f"error: {summary.error}", file=out)
+        say(f"error: {summary.error}")
     rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
     mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
-    print(
-        f"{summary.state}: {summary.stop_reason} · {summary.env_steps:,} steps, {summary.updates:,} updates · "
-        f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}",
-        file=out,
+    say(
+        f"{_ending(summary, saved)}, {summary.updates:,} updates · "
+        f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}"
     )
     if summary.best is not None:
-        print(_best_line(summary.best, name_from_here(directory)), file=out)
+        say(_best_line(summary.best, name_from_here(directory)))
     for warning in summary.warnings:
         held = "" if warning["last_steps"] is None else f" (no longer so from {warning['last_steps']:,} steps on)"
-        print(f"warning: {RunWarning.of(warning).line}{held}", file=out)
-    if summary.state == "stopped" and list_checkpoints(directory.checkpoints):
-        print(f"to continue it: hive resume {name_from_here(directory)}", file=out)
+        say(f"warning: {RunWarning.of(warning).line}{held}")
+    if summary.state == "stopped" and saved:
+        say(f"to continue it: hive resume {name_from_here(directory)}")
     return code
+
+
+def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
+    """Return how the run ended and at which step; for a stopped run also what was saved."""
+    if summary.state != "stopped":
+        return f"{summary.ending} · {summary.env_steps:,} steps"
+    steps = saved[-1].state.get("env_steps") if saved else None
+    if steps == summary.env_steps:
+        return f"{summary.ending}; saved at {steps:,} steps"
+    kept = "nothing was saved" if steps is None else f"last saved at {steps:,} steps"
+    return f"{summary.ending} at {summary.env_steps:,} steps; {kept}"
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import OTHER_NAMES
+from hive.config.other_names import note_on
 from hive.config.problems import FileSource, Override, Problem, Source, config_error
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
@@ -209,7 +209,7 @@ class _Loader:
     def _unknown_section(self, section: str, table: Any, source: Source) -> None:
         what = "unknown table" if isinstance(table, dict) else "unknown key"
         close = closest(section, SECTIONS)
-        note = _elsewhere(section) or (f"did you mean `{close}`?" if close else "")
+        note = note_on(section) or (f"did you mean `{close}`?" if close else "")
         self._add(section, source.problem((section,), what, note=note, at_key=True))
 
     def _unknown_key(self, section: str, table: type, name: str, source: Source) -> None:
@@ -217,7 +217,7 @@ class _Loader:
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
             return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
-        note = f"`{name}` belongs to {_listed(owners)}" if owners else _elsewhere(name)
+        note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(name)
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
         self._add(f"{section}.{name}", source.problem((section, name), "unknown key", note=note, at_key=True))
 
@@ -229,15 +229,6 @@ class _Loader:
 def _listed(names: Sequence[str]) -> str:
     """Return names as text: `a`, `a and b`, `a, b and c`."""
     return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
-
-
-def _elsewhere(name: str) -> str:
-    """Return a note for a key that belongs in another table or has another name in other trainers."""
-    if name in OTHER_NAMES:
-        return f"hive calls it `{OTHER_NAMES[name]}`"
-    tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
-    homes = dict.fromkeys(f"`{section}.{name}`" for section, table in tables if name in keys_of(table))
-    return f"did you mean {' or '.join(homes)}?" if homes else ""
 
 
 def _with(table: Any, path: list[str], value: Any) -> dict[str, Any]:

@@ -1,14 +1,18 @@
 """Names that other trainers use for keys of the config, for the hint "hive calls it `algorithm.discount`".
 
-They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Only names with one meaning are listed.
-`batch_size`, for example, means a rollout in one trainer and a minibatch in another, so it is left to "did you mean".
+They come from Stable-Baselines3, CleanRL, RLlib, Sample Factory and papers. Names with more than one meaning are in
+WITHOUT_ONE: `batch_size`, for example, means a rollout in one trainer and a minibatch in another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["OTHER_NAMES"]
+from hive.config.algorithms import ALGORITHMS
+from hive.config.keys import keys_of
+from hive.config.schema import SECTIONS
+
+__all__ = ["OTHER_NAMES", "WITHOUT_ONE", "is_key", "note_on"]
 
 OTHER_NAMES: Mapping[str, str] = {
     "action_std_init": "network.initial_deviation",
@@ -117,3 +121,35 @@ OTHER_NAMES: Mapping[str, str] = {
     "vtrace_rho": "algorithm.rho_clip",
 }
 """Name in another trainer -> full name of the key (`table.key`)."""
+
+BATCH = "hive divides a round (`collection.workers` x `envs` x `rollout` steps) into PPO's `algorithm.minibatches`"
+WITHOUT_ONE: Mapping[str, str] = {
+    "batch_size": BATCH,
+    "buffer_size": "hive's algorithms learn without a replay buffer",
+    "learning_starts": "hive's algorithms learn without a replay buffer",
+    "mini_batch_size": BATCH,
+    "minibatch_size": BATCH,
+    "train_batch_size": BATCH,
+}
+"""Name in another trainer -> note, where no single key of hive means the same."""
+
+
+def is_key(full: str) -> bool:
+    """Whether `full` (`table.key`) is a key of the config, for any algorithm."""
+    return full in _homes(full.rpartition(".")[2])
+
+
+def note_on(name: str) -> str:
+    """Return a note for a name that is no key where it stands: hive's name for it, or the tables that have it."""
+    if name in OTHER_NAMES:
+        return f"hive calls it `{OTHER_NAMES[name]}`"
+    if name in WITHOUT_ONE:
+        return WITHOUT_ONE[name]
+    homes = [f"`{home}`" for home in _homes(name)]
+    return f"did you mean {' or '.join(homes)}?" if homes else ""
+
+
+def _homes(name: str) -> list[str]:
+    """Return the full names of all keys `name`."""
+    tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
+    return list(dict.fromkeys(f"{section}.{name}" for section, table in tables if name in keys_of(table)))

@@ -25,22 +25,39 @@ CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refu
 
 CAUSE_LENGTH = 120  # maximum characters of tomllib's message, which repeats keys of any length
 
+# An environment's class and a topology's function, as they usually stand in a Python file.
+ENVIRONMENT_CLASS = re.compile(rb"^class (\w+)\(.*Env\b", re.MULTILINE)
+TOPOLOGY_FUNCTION = re.compile(rb"^def topology\(", re.MULTILINE)
 LOCATED = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
 def read(path: str | os.PathLike[str], name: str) -> bytes:
     """Return the first CONFIG_BYTES + 1 bytes of the file, enough to see that it is too large.
 
-    Raises ConfigError if the file does not exist or cannot be read.
+    Raises ConfigError if the file does not exist, cannot be read or is a Python file.
     """
     try:
         with Path(path).open("rb") as file:
-            return file.read(CONFIG_BYTES + 1)
+            content = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"no such file: `{name}`", hint=HINT) from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError(f"cannot read `{name}`: {reason}", hint=HINT) from None
+    if Path(path).suffix == ".py":
+        raise ConfigError(f"`{name}` is a Python file; expected a config in TOML", hint=_hint_for_python(name, content))
+    return content
+
+
+def _hint_for_python(name: str, content: bytes) -> str:
+    """Return the commands for the environment and the topology that a Python file seems to define; it is not run."""
+    module = ".".join(Path(name).with_suffix("").parts)
+    environment = ENVIRONMENT_CLASS.search(content)
+    found = environment[1].decode(errors="replace") if environment else "CLASS"
+    hints = [f"`hive init {module}:{found}` writes a config for an environment of this file"]
+    if TOPOLOGY_FUNCTION.search(content):
+        hints.insert(0 if environment is None else 1, f"`hive up --topology {name}` runs its topology")
+    return "; ".join(hints)
 
 
 def parse(content: bytes, name: str) -> tuple[dict[str, Any], FileSource]:

@@ -3,12 +3,13 @@
 ▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 0 │ bound by learner │ left 00:04 │ ? keys
 
 The rate covers the last ten seconds; a run older than that also shows the rate of the last minute. A narrow terminal
-shows the most important parts only. Programs read JSON: where stdout is not a terminal, `SnapshotLines` writes a
-Snapshot to it every few seconds and at the end, one a line.
+shows the most important parts only. Keys are shown only where they are read. Programs read JSON: with `--json`,
+`SnapshotLines` writes a Snapshot to stdout every few seconds and at the end, one a line.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -30,19 +31,22 @@ KEYS = ("d detach  w monitor", "? keys")
 
 
 class StatusLine:
-    """Draws snapshots to `out` (default: stderr); `say` prints other lines above the status line."""
+    """Draws snapshots to `out` (default: stderr); `say` prints other lines above the status line.
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    `live=False` prints plain lines to a terminal too. Set `keys` while keys are read, to show them.
+    """
+
+    def __init__(self, out: TextIO | None = None, *, live: bool = True) -> None:
         self.out = out or sys.stderr
-        self.live = self.out.isatty()
+        self.live = live and self.out.isatty()
+        self.keys = False
         self.rates = Rates()
         self.text = ""
         self.printed_s = float("-inf")
 
     def say(self, line: str) -> None:
         """Print a line that is not redrawn."""
-        self.out.write(f"{ERASE}{line}\n{self.text}" if self.live else f"{line}\n")
-        self.out.flush()
+        self._write(f"{ERASE}{line}\n{self.text}" if self.live else f"{line}\n")
 
     def draw(self, snapshot: Snapshot) -> None:
         # Rates count training time: the line is drawn from the start of the run, so it needs no other clock.
@@ -51,9 +55,8 @@ class StatusLine:
         minute = self.rates.rate("env_steps", WINDOWS[1])
         if self.live:
             width = shutil.get_terminal_size().columns
-            self.text = live_text(snapshot, rate, width - 1, minute=minute)
-            self.out.write(f"{ERASE}{self.text}")
-            self.out.flush()
+            self.text = live_text(snapshot, rate, width - 1, minute=minute, keys=self.keys)
+            self._write(f"{ERASE}{self.text}")
         elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
             self.printed_s = time.monotonic()
             self.say(plain_text(snapshot, rate))
@@ -61,32 +64,50 @@ class StatusLine:
     def erase(self) -> None:
         """Remove the line from the terminal."""
         if self.live and self.text:
-            self.out.write(ERASE)
-            self.out.flush()
+            self._write(ERASE)
         self.text = ""
+
+    def _write(self, text: str) -> None:
+        """Write and flush. If stdout has no reader left, continue on stderr: in `hive up | tee`, Ctrl-C ends both."""
+        try:
+            self.out.write(text)
+            self.out.flush()
+        except BrokenPipeError:
+            if self.out is not sys.stdout:
+                raise
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())  # receives what is still buffered, which Python flushes at exit
+            os.close(null)
+            self.out = sys.stderr
+            self._write(text)
 
 
 class SnapshotLines:
-    """Writes snapshots as lines of JSON to `out` (default: stdout), unless it is a terminal."""
+    """Writes snapshots as lines of JSON to `out` (default: stdout)."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
-        self.live = not self.out.isatty()
         self.printed_s = float("-inf")
 
     def draw(self, snapshot: Snapshot, *, last: bool = False) -> None:
-        if self.live and (last or time.monotonic() - self.printed_s >= DATA_EVERY_S):
+        if last or time.monotonic() - self.printed_s >= DATA_EVERY_S:
             self.printed_s = time.monotonic()
             self.out.write(json_text(as_data(snapshot)) + "\n")
             self.out.flush()
 
 
-def live_text(snapshot: Snapshot, rate: float, width: int = sys.maxsize, *, minute: float | None = None) -> str:
+def live_text(
+    snapshot: Snapshot, rate: float, width: int = sys.maxsize, *, minute: float | None = None, keys: bool = False
+) -> str:
     """Return the parts that fit into `width` cells, in their order; parts with the greatest rank are left out first.
 
     rate, minute: steps per second over ten seconds and over a minute; `minute` is None in the first ten seconds.
+    keys: whether keys are read, and so are shown.
     """
     parts = _parts(snapshot, rate, minute)
+    parts[0] = (0, f"▐ {parts[0][1]}")
+    if keys and snapshot.state == "running":
+        parts += [(8, KEYS[0]), (5, KEYS[1])]
     while len(parts) > 1 and len(BETWEEN.join(text for _, text in parts)) > width:
         parts.remove(max(parts))
     return BETWEEN.join(text for _, text in parts)[:width]
@@ -96,7 +117,7 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
     """Return (rank, text) of every part, from left to right. Ranks are distinct; rank 0 is never left out."""
     done = snapshot.env_steps / snapshot.goal_steps
     parts = [
-        (0, f"▐ {snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
+        (0, f"{snapshot.env_steps:,}/{snapshot.goal_steps:,} steps {done:.0%}"),
         (3, f"{rate:,.0f}/s"),
         *([] if minute is None else [(11, f"1 min {minute:,.0f}/s")]),
         (2, f"return {_return(snapshot)}"),
@@ -113,20 +134,12 @@ def _parts(snapshot: Snapshot, rate: float, minute: float | None) -> list[tuple[
     if snapshot.bound_by not in ("", NOTHING_YET):
         parts.append((7, f"bound by {snapshot.bound_by.partition(' (')[0]}"))
     left = max(snapshot.goal_steps - snapshot.env_steps, 0)
-    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –"), (8, KEYS[0]), (5, KEYS[1])]
+    return [*parts, (1, f"left {_clock(left / rate)}" if rate else "left –")]
 
 
 def plain_text(snapshot: Snapshot, rate: float) -> str:
-    return (
-        f"state={snapshot.state} steps={snapshot.env_steps} steps_per_s={rate:.0f} updates={snapshot.updates} "
-        f"return={_return(snapshot)} lag={snapshot.lag} dropped={snapshot.dropped} restarts={snapshot.restarts}"
-        f"{_warned(snapshot)}"
-    )
-
-
-def _warned(snapshot: Snapshot) -> str:
-    kinds = ",".join(warning.kind.replace(" ", "-") for warning in snapshot.active_warnings)
-    return f" warnings={kinds}" if kinds else ""
+    """Return the line of a file or a pipe: all parts, without keys."""
+    return BETWEEN.join(text for _, text in _parts(snapshot, rate, None))
 
 
 def _return(snapshot: Snapshot) -> str:

@@ -30,7 +30,7 @@ class Summary:
     name: str
     scheme: str
     state: str  # final state of the run: finished, stopped or failed
-    stop_reason: str
+    stop_reason: str  # the goal that a finished run reached, what failed, or what stopped the run: "Ctrl-C"
     seed: int
     exact: bool  # whether a run with the same seed is bit-identical
     env_steps: int  # valid environment steps in the updates
@@ -52,6 +52,11 @@ class Summary:
     def steps_per_s(self) -> float | None:
         """Environment steps per second of training; None if nothing was trained."""
         return self.env_steps / self.train_s if self.train_s > 0 else None
+
+    @property
+    def ending(self) -> str:
+        """How the run ended, for people: "finished: 500,000 steps", "stopped by Ctrl-C"."""
+        return f"{self.state}{' by ' if self.state == 'stopped' else ': '}{self.stop_reason}"
 
     def write(self, path: Path) -> None:
         """Write the summary atomically. Raises RecordError."""

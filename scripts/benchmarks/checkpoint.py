@@ -136,7 +136,7 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
             killed.append(time.monotonic_ns())
             os.kill(pid, signal.SIGKILL)
             _until_updates(client, begun + SETTLE_TURNS + WARM_TURNS)
-        client.down("the bench has finished")
+        client.down("the bench")
     return killed
 
 

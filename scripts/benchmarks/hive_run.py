@@ -135,7 +135,7 @@ def _watch(directory: RunDirectory, process: subprocess.Popen[bytes], seconds: f
         first = _look(client)
         time.sleep(seconds)
         last = _look(client)
-        client.down("the bench has finished")
+        client.down("the bench")
         return first, last
 
 

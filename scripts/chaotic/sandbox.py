@@ -70,7 +70,7 @@ class Sandbox:
         facts = read_run_facts(directory)
         try:
             client = open_control(Path(facts.socket_folder))
-            client.down("the chaos is over", now=True)
+            client.down("scripts/chaos", now=True)
             client.close()
         except HiveError:
             pass  # it is ending, or does not answer: its processes are killed below

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from typing import Any
 
+from hive.monitor.line import ERASE
 from hive.records import RunDirectory
+
+
+class Out(io.StringIO):
+    """What a view prints; a terminal where stderr is one."""
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
 
 
 def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
@@ -16,4 +25,5 @@ def event(run: RunDirectory, kind: str, text: str, **fields: Any) -> None:
 
 def said(out: io.StringIO) -> list[str]:
     """The lines, without their times."""
-    return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in out.getvalue().splitlines()]
+    lines = [line.rpartition(ERASE)[2] for line in out.getvalue().split("\n")[:-1]]
+    return [line[9:] if line[2:3] == line[5:6] == ":" else line for line in lines]

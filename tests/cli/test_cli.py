@@ -11,6 +11,7 @@ import pytest
 
 from hive import __version__
 from hive.cli import listing, parser
+from hive.cli.suggest import OTHER_COMMANDS, REMOVING
 from hive.errors import (
     ActorFailed,
     ConfigError,
@@ -98,6 +99,31 @@ def test_a_misspelled_command_gets_a_suggestion(place: Place, given: str, meant:
     assert done.err == (
         f"error: no command `{given}`; did you mean `{meant}`?\n\nhint: `hive --help` lists the commands\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("stop", "hive down"), ("status", "hive ps"), ("train", "hive up"), ("rm", "a run is a folder: `rm -r ")],
+)
+def test_a_command_of_other_tools_is_translated(place: Place, given: str, meant: str) -> None:
+    done = place.hive(given, "cart-1")
+    assert (done.code, done.out) == (2, "")
+    first, _, hint = done.err.splitlines()
+    assert first.startswith(f"error: no command `{given}`; ")
+    assert meant in first
+    assert hint == "hint: `hive --help` lists the commands"
+
+
+def test_the_translations_of_commands_exist() -> None:
+    assert not OTHER_COMMANDS.keys() & {*COMMANDS}
+    assert not {*REMOVING} & {*COMMANDS, *OTHER_COMMANDS}
+    for meant in OTHER_COMMANDS.values():
+        command, *options = meant.split()
+        if command in COMMANDS:
+            usage = subparsers()[command].format_help()
+            assert all(option in usage for option in options if option.startswith("--")), meant
+        else:
+            assert command in parser().format_help()
 
 
 def test_an_unknown_command_without_a_close_name(place: Place) -> None:

@@ -222,12 +222,15 @@ def test_a_supervisor_that_does_not_answer(place: Place) -> None:
     ("state", "level", "text", "hint"),
     [
         ("finished", OK, "finished: 500,000 steps", ""),
-        ("stopped", OK, "stopped: 500,000 steps", "hive resume cartpole-1"),
+        ("stopped", OK, "stopped by hive down", "hive resume cartpole-1"),
         ("failed", BAD, "failed: collector-0 failed", "hive resume cartpole-1"),
     ],
 )
 def test_an_ended_run(place: Place, state: str, level: str, text: str, hint: str) -> None:
-    changes: dict[str, Any] = {"error": "collector-0 failed\n\nhint: look"} if state == "failed" else {}
+    changes: dict[str, Any] = {
+        "failed": {"error": "collector-0 failed\n\nhint: look"},
+        "stopped": {"stop_reason": "hive down"},
+    }.get(state, {})
     run = place.ended(state=state, **changes)
     assert next(run_findings(run)) == Finding(level, "state", text, "")
     write_checkpoint(run.checkpoints, 40, tensors={}, parts={"weights": b"x"}, state={})

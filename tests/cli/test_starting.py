@@ -164,7 +164,7 @@ LINE = "stopping cartpole-1, which was still starting - Ctrl-C again to kill it\
 def test_a_run_that_never_began_is_ended_and_leaves_nothing(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, nothing, code=-signal.SIGTERM)
     assert abort_start(run, process) == 130  # type: ignore[arg-type]
-    assert process.signals == [signal.SIGTERM]
+    assert process.signals == [signal.SIGINT]
     assert process.returncode is not None
     assert not run.path.exists()
     assert place.capture.readouterr() == ("", LINE)
@@ -174,7 +174,7 @@ def test_a_run_that_ended_in_order_is_kept(place: Place) -> None:
     run = place.never_begun()
     process = FakeProcess(nothing, lambda: place.end(run, state="stopped"))
     assert abort_start(run, process) == 130  # type: ignore[arg-type]
-    assert process.signals == [signal.SIGTERM]
+    assert process.signals == [signal.SIGINT]
     assert run.summary_file.exists()
 
 
@@ -188,6 +188,6 @@ def test_a_run_that_was_resumed_keeps_its_checkpoints(place: Place) -> None:
 def test_interrupted_again_it_is_killed(place: Place) -> None:
     run, process = place.never_begun(), FakeProcess(nothing, interrupt, nothing, code=-signal.SIGKILL)
     assert abort_start(run, process) == 130  # type: ignore[arg-type]
-    assert process.signals == [signal.SIGTERM, signal.SIGKILL]
+    assert process.signals == [signal.SIGINT, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from canned_status import actor, results, starting, status, warned
-from event_lines import event, said
+from event_lines import Out, event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
 from hive.cli import up
@@ -107,7 +107,7 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
         ),
         (
             {"state": "stopped", "stop_reason": "hive down", "mean_return_100": None, "train_s": 0.0},
-            "stopped: hive down · 500,000 steps, 976 updates · return – · 61.5 s, no updates · ",
+            "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 61.5 s, no updates · ",
         ),
         (
             {"state": "failed", "stop_reason": "learner-0", "error": "learner-0 died\n\nhint: look"},
@@ -155,11 +155,27 @@ def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, caps
     assert capsys.readouterr().err.endswith("\nto continue it: hive resume cartpole-1\n")
 
 
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [
+        (13_440, "stopped by Ctrl-C; saved at 13,440 steps, 105 updates · "),
+        (12_800, "stopped by Ctrl-C at 13,440 steps; last saved at 12,800 steps, 105 updates · "),
+    ],
+)
+def test_a_stopped_run_says_what_is_saved(
+    place: Place, capsys: pytest.CaptureFixture[str], saved: int, words: str
+) -> None:
+    run = place.ended(state="stopped", stop_reason="Ctrl-C", env_steps=13_440, updates=105)
+    write_checkpoint(run.checkpoints, 105, tensors={}, parts={}, state={"env_steps": saved})
+    _report(run, 0)
+    assert capsys.readouterr().err.startswith(words)
+
+
 # --- the foreground
 
 
 def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tuple[int, list[str]]:
-    out = io.StringIO()
+    out = Out()
     view = _Foreground(run, process, FakeClient(*now), StatusLine(out), NewEvents(run))  # type: ignore[arg-type]
     return view.watch(), said(out)
 
@@ -177,11 +193,12 @@ def test_a_run_is_watched_to_its_end(place: Place) -> None:
     assert code == 3
     assert lines[:3] == [
         f"run cartpole-1  ({run.path})",
-        "leave it running: d, or close the terminal · look again: hive monitor · stop: Ctrl-C or hive down",
+        "look at it: hive monitor cartpole-1 · stop it: hive down cartpole-1",
         "supervisor         4 actors in 4 processes",
     ]
-    assert lines[3].startswith("state=running steps=20480 ")
-    assert lines[4:] == ["supervisor         500,000 steps"]
+    assert lines[3].startswith("20,480/500,000 steps 4% │ ")
+    assert lines[4] == "supervisor         500,000 steps"
+    assert [line.partition(" · ")[0] for line in lines[5:]] == ["finished: 500,000 steps"]
 
 
 def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
@@ -200,8 +217,8 @@ def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
         watch(run, FakeProcess(nothing, code=-40), status())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, number: int) -> None:
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, number: int, again: str) -> None:
     run = place.never_begun()
 
     def interrupt() -> None:
@@ -211,8 +228,8 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
     process = FakeProcess(nothing, interrupt, interrupt, lambda: place.end(run, state="stopped"), code=130)
     code, lines = watch(run, process, status(), status(), status(), status())
     assert code == 130
-    assert process.signals == [signal.SIGTERM, signal.SIGTERM]
-    assert lines.count("stopping: saving the state - Ctrl-C again to stop at once") == 1
+    assert process.signals == [number, number]  # the run names the signal as the reason of its end
+    assert lines.count(f"stopping: saving the state - {again} again to stop at once") == 1
     assert signal.getsignal(number) is before
 
 
@@ -227,7 +244,7 @@ def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.M
     _, lines = watch(run, process, status(), status(), status(), status())
     late = [line for line in lines if line.startswith("still waiting for ")]
     assert late
-    assert all(line.endswith(" - Ctrl-C to stop at once") for line in late)
+    assert all(line.endswith(" - Ctrl-C again to stop at once") for line in late)
     assert "learner-0 (in " in late[0]
     assert lines.index(late[0]) > lines.index("stopping: saving the state - Ctrl-C again to stop at once")
 
@@ -311,6 +328,7 @@ def test_the_keys_are_listed(place: Place, key: bytes) -> None:
     with terminal() as person:
         keys = [nothing, lambda: person.write(key), nothing, lambda: person.write(b"d")]
         _, lines = watch(run, FakeProcess(nothing, *keys, *[nothing] * 9), *[status()] * 12)
+    assert any(line.startswith("leave it running: d, or close the terminal · ") for line in lines)
     assert [line.split()[0] for line in lines if line.startswith(("d  ", "w  ", "Ctrl-C  "))] == ["d", "w", "Ctrl-C"]
     assert any(line.endswith("down cartpole-1") for line in lines)
 
@@ -367,13 +385,51 @@ def test_up_in_the_foreground(place: Place, start: Callable[..., FakeProcess]) -
     start(FakeProcess(nothing, nothing, finish), status())
     done = place.hive("up", place.config())
     assert done.code == 0
-    told = [json.loads(line) for line in done.out.splitlines()]  # stdout is no terminal here: for programs
-    assert [snapshot["state"] for snapshot in told] == ["running", "finished"]
-    assert (told[0]["env_steps"], told[1]["env_steps"]) == (20_480, 500_000)
+    assert done.out == ""
     lines = done.err.splitlines()
     assert lines[0] == f"run cart-1  ({place.runs.resolve() / 'cart-1'})"
-    assert any(line.startswith("state=running steps=20480 ") for line in lines)
+    assert any(line.startswith("20,480/500,000 steps 4% │ ") for line in lines)
     assert lines[-1].startswith("finished: 500,000 steps · ")
+
+
+def test_up_in_a_pipe_prints_short_lines_there(place: Place, start: Callable[..., FakeProcess]) -> None:
+    """`hive up ... | tee`: what is printed once also goes through the pipe, and nothing is printed twice."""
+
+    def finish() -> None:
+        place.end(RunDirectory.open(place.runs / "cart-1"))
+
+    start(FakeProcess(nothing, nothing, finish), status())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stderr, "isatty", lambda: True)
+        done = place.hive("up", place.config())
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("run cart-1  (")
+    assert lines[-1].startswith("finished: 500,000 steps · ")
+    assert "{" not in done.out
+    assert "\x1b" not in done.out
+    assert max(len(line) for line in lines) < 160
+
+
+def test_up_with_json_is_for_programs(place: Place, start: Callable[..., FakeProcess]) -> None:
+    def finish() -> None:
+        place.end(RunDirectory.open(place.runs / "cart-1"))
+
+    start(FakeProcess(nothing, nothing, finish), status())
+    done = place.hive("up", place.config(), "--json")
+    assert done.code == 0
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [snapshot["state"] for snapshot in told] == ["running", "finished"]
+    assert (told[0]["env_steps"], told[1]["env_steps"]) == (20_480, 500_000)
+    assert done.err.splitlines()[-1].startswith("finished: 500,000 steps · ")
+
+
+@pytest.mark.parametrize("words", [("-d",), ("--seeds", "1..2")])
+def test_json_needs_one_run_in_the_foreground(place: Place, words: tuple[str, ...]) -> None:
+    done = place.hive("up", place.config(), "--json", *words)
+    assert (done.code, done.out) == (2, "")
+    assert "--json" in done.err
+    assert not place.runs.exists()
 
 
 @pytest.mark.parametrize(
@@ -454,7 +510,7 @@ def test_an_interrupt_while_it_connects_ends_the_run(
     process = start(FakeProcess(nothing, interrupt, nothing, code=-signal.SIGTERM), None)
     done = place.hive("up", place.config(), *words)
     assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
-    assert process.signals == [signal.SIGTERM]
+    assert process.signals == [signal.SIGINT]
     assert process.returncode == -signal.SIGTERM
     assert not (place.runs / "cart-1").exists()
 
@@ -469,7 +525,7 @@ def test_an_interrupt_while_the_supervisor_is_started_ends_it(place: Place, monk
     monkeypatch.setattr(up, "start", begin)
     done = place.hive("up", place.config())
     assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
-    assert process.signals == [signal.SIGTERM]
+    assert process.signals == [signal.SIGINT]
 
 
 def test_an_interrupt_while_a_detached_run_starts_ends_it(
@@ -479,7 +535,7 @@ def test_an_interrupt_while_a_detached_run_starts_ends_it(
     process = start(FakeProcess(nothing, code=0), None)
     done = place.hive("up", place.config(), "-d")
     assert (done.code, done.out, done.err) == (130, "", WAS_STARTING)
-    assert process.signals == [signal.SIGTERM]
+    assert process.signals == [signal.SIGINT]
 
 
 def test_an_interrupt_never_ends_a_detached_run_that_runs(

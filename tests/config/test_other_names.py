@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import OTHER_NAMES
+from hive.config.other_names import OTHER_NAMES, WITHOUT_ONE, is_key, note_on
 from hive.config.schema import SECTIONS
 from hive.errors import ConfigError
 
@@ -21,12 +23,39 @@ def test_they_lead_to_keys_that_there_are() -> None:
 
 def test_none_is_a_key_or_a_table_itself() -> None:
     """It would be told of, where it should be taken."""
-    assert not OTHER_NAMES.keys() & {key.partition(".")[2] for key in KEYS}
-    assert not OTHER_NAMES.keys() & SECTIONS.keys()
+    others = OTHER_NAMES.keys() | WITHOUT_ONE.keys()
+    assert not others & {key.partition(".")[2] for key in KEYS}
+    assert not others & SECTIONS.keys()
+    assert not OTHER_NAMES.keys() & WITHOUT_ONE.keys()
 
 
 def test_they_are_in_order_and_there_once() -> None:
     assert list(OTHER_NAMES) == sorted(OTHER_NAMES)
+    assert list(WITHOUT_ONE) == sorted(WITHOUT_ONE)
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("lr", "hive calls it `algorithm.learning_rate`"),
+        ("gamma", "hive calls it `algorithm.discount`"),
+        ("ent_coef", "hive calls it `algorithm.entropy_weight`"),
+        ("n_steps", "hive calls it `collection.rollout`"),
+        ("n_envs", "hive calls it `collection.envs`"),
+        ("total_timesteps", "hive calls it `run.steps`"),
+        ("learning_rate", "did you mean `algorithm.learning_rate`?"),
+        ("batch_size", "`algorithm.minibatches`"),
+    ],
+)
+def test_a_bare_name_of_a_newcomer(name: str, note: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--set {name}=8: unknown key; .*{re.escape(note)}"):
+        load_config("a.toml", [f"{name}=8"], text='[env]\nid = "CartPole-v1"\n')
+    assert note in note_on(name)
+
+
+def test_keys_are_known_by_their_full_names() -> None:
+    assert all(map(is_key, KEYS))
+    assert not any(map(is_key, ("learning_rate", "run.learning_rate", "algorithm.lr", "", "run.")))
 
 
 @pytest.mark.parametrize("place", ["[algorithm]\ngamma = 0.9", "[run]\ngamma = 0.9", "gamma = 0.9", "[gamma]\nx = 1"])

@@ -113,3 +113,22 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, cause: str) -> None:
 )
 def test_values_of_overrides(text: str, value: object) -> None:
     assert value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("content", "hints"),
+    [
+        ("class Walk(gym.Env):\n    pass\n", ["hive init walks:Walk"]),
+        ("def topology(config):\n    pass\n", ["hive up --topology walks.py"]),
+        ("import gymnasium\n", ["hive init walks:CLASS"]),
+        ("class A(Env):\n    pass\ndef topology(config):\n    pass\n", ["hive init walks:A", "--topology walks.py"]),
+    ],
+)
+def test_a_python_file_in_place_of_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, hints: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("walks.py").write_text(content)
+    with pytest.raises(ConfigError, match=r"^`walks\.py` is a Python file; expected a config in TOML$") as caught:
+        read("walks.py", "walks.py")
+    assert all(hint in caught.value.hint for hint in hints)

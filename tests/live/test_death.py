@@ -178,7 +178,9 @@ def test_a_signal_drains_saves_and_exits_0(house: House, number: signal.Signals)
     assert up.returncode == 0, err
     assert "stopping" in err
     summary = house.summary("cart-1")
-    assert summary["state"] == "stopped"
+    reason = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", reason)
+    assert f"stopped by {reason}; saved at {summary['env_steps']:,} steps, " in err
     assert (house.home / "cart-1" / "checkpoints" / f"{summary['updates']:06d}" / "DONE").exists()
 
 

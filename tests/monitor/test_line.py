@@ -66,7 +66,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def test_the_line_of_a_terminal() -> None:
-    assert live_text(snapshot(env_steps=184_320), 71_204.4) == (
+    assert live_text(snapshot(env_steps=184_320), 71_204.4, keys=True) == (
         "▐ 184,320/500,000 steps 37% │ 71,204/s │ return 131.6 │ lag 1 │ dropped 1,200 "
         "│ left 00:04 │ d detach  w monitor │ ? keys"
     )
@@ -74,9 +74,7 @@ def test_the_line_of_a_terminal() -> None:
 
 def test_unknown_values_are_dashes() -> None:
     text = live_text(snapshot(env_steps=0, episodes=0), 0.0)
-    assert (
-        text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left – │ d detach  w monitor │ ? keys"
-    )
+    assert text == "▐ 0/500,000 steps 0% │ 0/s │ return – │ lag 1 │ dropped 1,200 │ left –"
 
 
 def test_the_rate_of_the_last_minute_goes_first_where_there_is_no_room() -> None:
@@ -95,14 +93,14 @@ def test_warnings_that_hold_are_named() -> None:
     one, two = (snapshot_of(status(warnings=[once, *([warned()] * n)])) for n in (1, 2))
     assert "│ warning: entropy gone │" in live_text(one, 1.0)
     assert "│ warning: entropy gone +1 │" in live_text(two, 1.0)
-    assert plain_text(one, 1.0).endswith(" restarts=0 warnings=entropy-gone")
+    assert "│ warning: entropy gone │" in plain_text(one, 1.0)
     over = snapshot_of(status(warnings=[once]))
     assert "warning" not in live_text(over, 1.0) + plain_text(over, 1.0)
 
 
 @pytest.mark.parametrize("state", ["draining", "paused", "starting", "finished"])
 def test_the_state_replaces_the_time_left_unless_the_run_is_running(state: str) -> None:
-    text = live_text(snapshot(state=state), 1_000.0)
+    text = live_text(snapshot(state=state), 1_000.0, keys=True)
     assert text.endswith(f"│ {state}")
     assert "left" not in text
     assert "detach" not in text
@@ -121,14 +119,14 @@ def test_the_state_replaces_the_time_left_unless_the_run_is_running(state: str) 
     ],
 )
 def test_the_time_left(env_steps: int, rate: float, left: str) -> None:
-    assert f"│ left {left} │" in live_text(snapshot(env_steps=env_steps), rate)
+    assert live_text(snapshot(env_steps=env_steps), rate).endswith(f"│ left {left}")
 
 
-def test_the_line_of_a_file_is_keys_and_values() -> None:
+def test_the_line_of_a_file_is_that_of_a_terminal_without_keys() -> None:
     assert plain_text(snapshot(restarts=2), 5_120.4) == (
-        "state=running steps=20480 steps_per_s=5120 updates=40 return=131.6 lag=1 dropped=1200 restarts=2"
+        "20,480/500,000 steps 4% │ 5,120/s │ return 131.6 │ lag 1 │ dropped 1,200 │ restarts 2 │ left 01:33"
     )
-    assert "return=– " in plain_text(snapshot(episodes=0), 0.0)
+    assert "│ return – │" in plain_text(snapshot(episodes=0), 0.0)
 
 
 # --- on a terminal
@@ -181,7 +179,9 @@ def test_it_never_wraps_and_keeps_what_matters_most(
     terminal: Stream, monkeypatch: pytest.MonkeyPatch, columns: int, text: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    StatusLine(terminal).draw(snapshot())
+    view = StatusLine(terminal)
+    view.keys = True
+    view.draw(snapshot())
     assert terminal.screen() == [text]
 
 
@@ -208,11 +208,10 @@ def test_snapshots_are_lines_of_json(clock: Time) -> None:
     assert {"run", "state", "steps_per_s", "bound_by", "actors", "channels"} <= {*told[0]}
 
 
-def test_a_terminal_gets_no_json(clock: Time, capsys: pytest.CaptureFixture[str]) -> None:
-    out = Stream(terminal=True)
-    SnapshotLines(out).draw(snapshot(), last=True)
-    assert out.getvalue() == ""
-    assert SnapshotLines().out is sys.stdout
+def test_snapshots_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    SnapshotLines().draw(snapshot(), last=True)
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["state"], err) == ("running", "")
 
 
 def test_a_terminal_sees_a_run_that_has_not_been_built(terminal: Stream) -> None:
@@ -232,8 +231,12 @@ def test_lines_of_a_file_are_plain_and_few(clock: Time) -> None:
         clock.now = 100.0 + second
         view.draw(snapshot(train_s=second, env_steps=100 * (second + 1)))
     lines = out.flushed.splitlines()
-    assert [part.split()[1] for part in lines] == ["steps=100", "steps=3100", "steps=6100"]
-    assert [part.split()[2] for part in lines] == ["steps_per_s=0", "steps_per_s=100", "steps_per_s=100"]
+    assert [part.split(" │ ")[0] for part in lines] == [
+        "100/500,000 steps 0%",
+        "3,100/500,000 steps 1%",
+        "6,100/500,000 steps 1%",
+    ]
+    assert [part.split(" │ ")[1] for part in lines] == ["0/s", "100/s", "100/s"]
     assert "\x1b" not in out.getvalue()
     assert "\r" not in out.getvalue()
 
@@ -245,7 +248,7 @@ def test_a_file_gets_no_line_before_the_first_update(clock: Time) -> None:
     view.draw(snapshot(updates=0))
     assert out.getvalue() == ""
     view.draw(snapshot())  # the first line is printed at once
-    assert out.flushed.startswith("state=running steps=20480 ")
+    assert out.flushed.startswith("20,480/500,000 steps 4% │ ")
 
 
 def test_a_message_to_a_file_is_a_line(clock: Time) -> None:
@@ -263,6 +266,47 @@ def test_it_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert view.out is sys.stderr
     view.say("talk")
     assert capsys.readouterr() == ("", "talk\n")
+
+
+def test_a_terminal_can_be_given_plain_lines(terminal: Stream) -> None:
+    """With `--json`, snapshots may go to the same terminal."""
+    view = StatusLine(terminal, live=False)
+    view.draw(snapshot())
+    assert terminal.flushed == f"{plain_text(snapshot(), 0.0)}\n"
+
+
+class Closed(Stream):
+    """A pipe whose reader has gone."""
+
+    descriptor = -1
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+
+def test_lines_go_on_to_stderr_when_the_reader_of_stdout_is_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in `hive up ... | tee` also ends `tee`, and the result is still to come."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    stdout = Closed(terminal=False)
+    stdout.descriptor = theirs
+    monkeypatch.setattr(sys, "stdout", stdout)
+    view = StatusLine(sys.stdout)
+    view.say("stopping")
+    view.say("stopped")
+    assert capsys.readouterr().err == "stopping\nstopped\n"
+    os.write(theirs, b"what Python still holds when it exits")  # raises no BrokenPipeError
+    os.close(theirs)
+
+
+def test_a_closed_stderr_is_an_error() -> None:
+    with pytest.raises(BrokenPipeError):
+        StatusLine(Closed(terminal=False)).say("stopping")
 
 
 def test_a_terminal_is_recognised() -> None:

@@ -78,7 +78,7 @@ class Kill(Message):
 
 
 class Down(Message):
-    """Ends the run: drains and saves, or with `now` kills its processes."""
+    """Ends the run: drains and saves, or with `now` kills its processes. `reason` names who stopped it: "hive down"."""
 
     reason: str
     now: bool

@@ -60,6 +60,8 @@ from hive.runtime.wire.transport import Transport
 
 __all__ = ["LiveRun"]
 
+# Signal that ends the run -> the `stop_reason` of its summary.
+STOPPING_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
 
@@ -355,13 +357,13 @@ class LiveRun:
     def signals(self) -> Iterator[None]:
         """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.down, signal.Signals(number).name, False)
+        for number, reason in STOPPING_SIGNALS.items():
+            loop.add_signal_handler(number, self.down, reason, False)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         try:
             yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            for number in (*STOPPING_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
     def close(self) -> None:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.config import Config, load_config, with_parameter
+from hive.config.other_names import is_key, note_on
+from hive.config.values import SHOWN_LENGTH, printable
 from hive.errors import UsageError
 from hive.records import RunDirectory
 from hive.runtime.supervise.accounting import sum_of_accounts
@@ -43,7 +45,7 @@ def changed_config(directory: RunDirectory, config: Config, sets: Sequence[str])
     for text in sets:
         key = text.partition("=")[0].strip()
         if key not in SCALABLE:
-            raise UsageError(f"`{key}` cannot be changed during a run", hint=f"these can: {', '.join(SCALABLE)}")
+            raise _refusal(key, f"these can be changed during a run: {', '.join(SCALABLE)}")
     changed = load_config(directory.resolved_file, sets)
     if not config.differences(changed):
         raise UsageError(f"{directory.name} already has these values: {description(None, changed)}")
@@ -67,8 +69,8 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
         key = text.partition("=")[0].strip()
         if not key.startswith(SETTABLE):
             scalable = key in SCALABLE
-            hint = "`hive scale` changes numbers of workers" if scalable else f"keys of [{SETTABLE[:-1]}] can"
-            raise UsageError(f"`{key}` cannot be changed during a run", hint=hint)
+            free = f"keys of [{SETTABLE[:-1]}] can be changed during a run"
+            raise _refusal(key, "`hive scale` changes numbers of workers" if scalable else free)
     changed = load_config(directory.resolved_file, sets)
     differing = config.differences(changed)
     for key in differing:
@@ -82,6 +84,15 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             + " ".join(f"--set {text}" for text in sets),
         )
     return changed
+
+
+def _refusal(key: str, hint: str) -> UsageError:
+    """Return the error for a key that cannot be changed; it names hive's key where `key` is another trainer's name."""
+    shown = printable(key, SHOWN_LENGTH)
+    note = "" if is_key(key) else note_on(key.rpartition(".")[2])
+    return UsageError(
+        f"unknown key `{shown}`; {note}" if note else f"`{shown}` cannot be changed during a run", hint=hint
+    )
 
 
 def description(before: Config | None, after: Config) -> str:

@@ -65,6 +65,8 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed during a run"),
         (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed during a run"),
         (["nonsense"], UsageError, "`nonsense` cannot be changed during a run"),
+        (["n_envs=4"], UsageError, "^unknown key `n_envs`; hive calls it `collection.envs`$"),
+        (["workers=4"], UsageError, "did you mean `collection.workers` or `gradients.workers`"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
         (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
         (
@@ -92,6 +94,11 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
     [
         (["run.steps=4"], UsageError, "^`run.steps` cannot be changed during a run$"),
         (["algorithm=4"], UsageError, "^`algorithm` cannot be changed during a run$"),
+        (["lr=1e-4"], UsageError, "^unknown key `lr`; hive calls it `algorithm.learning_rate`$"),
+        (["learning_rate=1e-4"], UsageError, r"^unknown key `learning_rate`; did you mean `algorithm\.learning_rate`"),
+        (["algorithm.gamma=0.9"], ConfigError, r"hive calls it `algorithm\.discount`"),
+        (["n_steps=5"], UsageError, r"^unknown key `n_steps`; hive calls it `collection\.rollout`$"),
+        (["batch_size=5"], UsageError, "^unknown key `batch_size`; hive divides a round"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
