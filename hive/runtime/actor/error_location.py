@@ -8,6 +8,7 @@ For a process that a signal killed, `signal_name` is all that is known.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sysconfig
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["HIVE", "describe", "named", "place_in", "place_of", "signal_name"]
+__all__ = ["HIVE", "describe", "is_interrupt", "is_own", "named", "place_in", "place_of", "signal_name"]
 
 HIVE = f"{Path(__file__).parents[2]}{os.sep}"
 STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
@@ -48,6 +49,22 @@ def named(error: BaseException) -> str:
     """Describe an error with its line of user code: `KeyError: 'mine' (mine.py:7)`."""
     what, place = f"{type(error).__name__}: {error}".removesuffix(": "), place_of(error)
     return f"{what} ({place})" if place else what
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the user may have caused `error` with Ctrl-C, so that it must end this program.
+
+    The processes of a run ignore SIGINT or handle it themselves, so there only user code can raise KeyboardInterrupt.
+    """
+    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether code of the running task raised `error` itself: not Ctrl-C, and not a cancellation of the task."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
+    return not isinstance(error, GeneratorExit) and not is_interrupt(error)  # GeneratorExit: the loop was closed
 
 
 def signal_name(number: int) -> str:
