@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sysconfig
 import traceback
@@ -17,12 +18,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["HIVE", "describe", "is_interrupt", "is_own", "named", "place_in", "place_of", "signal_name"]
+__all__ = [
+    "HIVE",
+    "describe",
+    "is_interrupt",
+    "is_own",
+    "named",
+    "place_in",
+    "place_of",
+    "signal_name",
+    "source_lines",
+    "user_frames",
+]
 
 HIVE = f"{Path(__file__).parents[2]}{os.sep}"
 STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
 TEXT_CHARACTERS = 4_000  # maximum characters of an error's text, far below the limit of a message
 TRACE_CHARACTERS = 100_000  # last characters of a traceback: the end of a deep recursion names the error
+USER_FRAMES = 3  # frames of user code that are shown with an error; the crash report has all
+FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
+CHAINED = re.compile(r"^(?:The above exception was|During handling of the above).*$", re.MULTILINE)
+USER = 2  # rank of user code (see `_foreign`)
 DEPENDENCIES = ("gymnasium", "numpy", "torch")  # packages that hive installs: the caller of their line made the mistake
 
 
@@ -67,6 +83,23 @@ def is_own(error: BaseException) -> bool:
     return not isinstance(error, GeneratorExit) and not is_interrupt(error)  # GeneratorExit: the loop was closed
 
 
+def source_lines(trace: str) -> tuple[str, ...]:
+    """Return `file:line` of every frame of a formatted traceback, with those of its causes."""
+    return tuple(f"{match['file']}:{match['line']}" for match in FRAME.finditer(trace))
+
+
+def user_frames(trace: str) -> str:
+    """Return the last USER_FRAMES frames of user code in a formatted traceback, as Python prints them; "" without any.
+
+    The cause of an error is printed first, so its frames have precedence over those of errors that it led to.
+    """
+    for part in CHAINED.split(trace):
+        frames = [match[0].rstrip() for match in FRAME.finditer(part) if _foreign(match["file"]) == USER]
+        if frames:
+            return "\n".join(frames[-USER_FRAMES:])
+    return ""
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal, `SIGKILL`, or `signal 40` for the real-time signals, most of which have no name."""
     try:
@@ -90,4 +123,4 @@ def _foreign(file: str) -> int:
     _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
     if package:
         return int(package.partition(os.sep)[0] not in DEPENDENCIES)
-    return 0 if file.startswith(STANDARD_LIBRARY) else 2
+    return 0 if file.startswith(STANDARD_LIBRARY) else USER
