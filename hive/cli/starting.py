@@ -24,6 +24,7 @@ from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.native import check_native
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
+from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
@@ -165,7 +166,8 @@ def raise_failure(directory: RunDirectory, code: int) -> None:
             hint=f"its output is in {directory.logs / 'supervisor.out'}",
         )
     stored = json.loads(path.read_text())
-    error = HiveError(stored["error"], hint=stored["hint"])
+    frames = user_frames(stored["traceback"])
+    error = HiveError(f"{stored['error']}\n{frames}".rstrip(), hint=stored["hint"])
     error.exit_code = stored["exit_code"]
     if error.exit_code == ConfigError.exit_code:
         discard(directory)

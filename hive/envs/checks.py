@@ -23,7 +23,7 @@ from hive import _native
 from hive.envs.rows import FinalObservations
 from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
-from hive.runtime.actor.error_location import named
+from hive.runtime.actor.error_location import is_interrupt, named
 
 __all__ = ["RESULTS", "Checks"]
 
@@ -72,7 +72,13 @@ class Checks:
         return EnvironmentFailed(text, permanent=True, not_finite=not_finite)
 
     def raised(self, error: BaseException, method: str, index: int | None = None) -> EnvironmentFailed:
-        """Return the error for an environment that raised `error` in `method`; the caller raises it from `error`."""
+        """Return the error for an environment that raised `error` in `method`; the caller raises it from `error`.
+
+        `error` is an exception of any kind: in a call that awaits nothing, SystemExit, CancelledError and
+        KeyboardInterrupt come from the environment too. Only Ctrl-C in a script is raised again.
+        """
+        if is_interrupt(error):
+            raise error
         return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
 
     def wrong_result(self, result: Any, method: str, index: int | None = None) -> EnvironmentFailed:

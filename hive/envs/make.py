@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.envs.spec import EnvironmentSpec, action_spec, observation_spec
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing, HiveError
-from hive.runtime.actor.error_location import named
+from hive.runtime.actor.error_location import is_interrupt, named
 
 if TYPE_CHECKING:
     import gymnasium
@@ -147,7 +147,9 @@ def _import(id: str, module: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _lacks(id, error) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
 
 
@@ -163,7 +165,9 @@ def _build(id: str, constructor: Callable[[], Any]) -> Any:
     except gymnasium.error.DependencyNotInstalled as error:
         cause = str(error).partition(",")[0]
         raise EnvironmentMissing(f"`{id}` cannot be built: {cause}", hint=_install(str(error))) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise EnvironmentFailed(f"`{id}` cannot be built: its constructor raised {named(error)}") from error
 
 

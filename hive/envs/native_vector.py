@@ -59,7 +59,7 @@ class NativeVector:
         """Start an episode in every environment, seeded from `seeds[0]`; write `observations` [B, ...]."""
         try:
             result = self._vector.reset(seed=int(seeds[0]) % 2**SEED_BITS)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise self._checks.raised(error, "reset") from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset")
@@ -71,7 +71,7 @@ class NativeVector:
         self._checks.steps += 1
         try:
             result = self._vector.step(self._convert(actions))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise self._checks.raised(error, "step") from error
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._checks.wrong_result(result, "step")

@@ -69,7 +69,7 @@ class PythonVector:
         try:
             for step, action in zip(self._steps, converted, strict=True):
                 keep(step(action))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise self._checks.raised(error, "step", len(results)) from error
         return _native.columns(results) or self._columns(results)
 
@@ -96,7 +96,7 @@ class PythonVector:
     def _reset_one(self, index: int, seed: int | None) -> Any:
         try:
             result = self._environments[index].reset(seed=seed)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise self._checks.raised(error, "reset", index) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset", index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,8 +172,16 @@ def test_an_extra_of_gymnasium_is_installed_by_hives(extra: str, module: str) ->
         assert caught.value.hint == f"install it with: `pip install 'hive[{extra}]'`"
 
 
-@pytest.mark.parametrize(("error", "text"), [(OSError("no display"), "OSError: no display"), (KeyError(), "KeyError")])
-def test_a_constructor_that_raises(error: Exception, text: str) -> None:
+ENDS: list[tuple[BaseException, str]] = [
+    (OSError("no display"), "OSError: no display"),
+    (KeyError(), "KeyError"),
+    (SystemExit(2), "SystemExit: 2"),
+    (asyncio.CancelledError(), "CancelledError"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), ENDS)
+def test_a_constructor_that_raises(error: BaseException, text: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         make_environment("fake_environments:Broken", {"error": error})
     said, _, place = str(caught.value).rpartition(" (")

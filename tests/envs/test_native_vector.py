@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -284,6 +285,10 @@ def test_system_exit_becomes_an_error() -> None:
         started(Answers(reset=SystemExit(3)))
     with pytest.raises(EnvironmentFailed, match=r"raised SystemExit \(.*\.py:\d+\) in step"):
         stepped(*started(Answers(step=SystemExit())), 1)
+    with pytest.raises(EnvironmentFailed, match=r"raised CancelledError \(.*\.py:\d+\) in reset"):
+        started(Answers(reset=asyncio.CancelledError()))
+    with pytest.raises(EnvironmentFailed, match=r"raised CancelledError \(.*\.py:\d+\) in step"):
+        stepped(*started(Answers(step=asyncio.CancelledError())), 1)
 
 
 def test_what_raises_is_named_and_not_permanent() -> None:

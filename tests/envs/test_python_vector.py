@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import signal
 from typing import Any
 
 import numpy as np
@@ -299,12 +301,33 @@ def test_what_breaks_the_contract_is_named_and_permanent(options: dict[str, Any]
 
 
 @pytest.mark.parametrize(("when", "method"), [(0, "reset"), (2, "step")])
-def test_system_exit_becomes_an_error(when: int, method: str) -> None:
-    """SystemExit would end the process with another exit code, without an explanation."""
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (GeneratorExit(), "GeneratorExit"),
+    ],
+)
+def test_exceptions_that_end_programs_become_errors(when: int, method: str, error: BaseException, text: str) -> None:
+    """Each would end the process or the actor's task without an explanation."""
     with pytest.raises(
-        EnvironmentFailed, match=rf"raised SystemExit: 3 \(.*\.py:\d+\) in {method} \(env 0, step {when} "
-    ):
-        stepped(*started([Scripted(when, result=SystemExit(3))]), 3)
+        EnvironmentFailed, match=rf"raised {text} \(.*\.py:\d+\) in {method} \(env 0, step {when} "
+    ) as caught:
+        stepped(*started([Scripted(when, result=error)]), 3)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(("when", "method"), [(0, "reset"), (2, "step")])
+def test_keyboard_interrupt_is_an_error_where_ctrl_c_does_not_raise_it(
+    when: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vector = [Scripted(when, result=KeyboardInterrupt())]
+    with pytest.raises(KeyboardInterrupt):  # in a script it may be Ctrl-C
+        stepped(*started(vector), 3)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_IGN)  # as in the processes of a run
+    with pytest.raises(EnvironmentFailed, match=rf"raised KeyboardInterrupt \(.*\) in {method} \(env 0, step {when} "):
+        stepped(*started([Scripted(when, result=KeyboardInterrupt())]), 3)
 
 
 @pytest.mark.parametrize(("when", "method"), [(0, "reset"), (1, "step"), (3, "step")])

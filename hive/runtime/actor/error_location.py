@@ -8,7 +8,9 @@ For a process that a signal killed, `signal_name` is all that is known.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import sysconfig
 import traceback
@@ -16,12 +18,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["HIVE", "describe", "named", "place_in", "place_of", "signal_name"]
+__all__ = [
+    "HIVE",
+    "describe",
+    "is_interrupt",
+    "is_own",
+    "named",
+    "place_in",
+    "place_of",
+    "signal_name",
+    "source_lines",
+    "user_frames",
+]
 
 HIVE = f"{Path(__file__).parents[2]}{os.sep}"
 STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
 TEXT_CHARACTERS = 4_000  # maximum characters of an error's text, far below the limit of a message
 TRACE_CHARACTERS = 100_000  # last characters of a traceback: the end of a deep recursion names the error
+USER_FRAMES = 3  # frames of user code that are shown with an error; the crash report has all
+FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
+CHAINED = re.compile(r"^(?:The above exception was|During handling of the above).*$", re.MULTILINE)
+USER = 2  # rank of user code (see `_foreign`)
 DEPENDENCIES = ("gymnasium", "numpy", "torch")  # packages that hive installs: the caller of their line made the mistake
 
 
@@ -50,6 +67,39 @@ def named(error: BaseException) -> str:
     return f"{what} ({place})" if place else what
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the user may have caused `error` with Ctrl-C, so that it must end this program.
+
+    The processes of a run ignore SIGINT or handle it themselves, so there only user code can raise KeyboardInterrupt.
+    """
+    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether code of the running task raised `error` itself: not Ctrl-C, and not a cancellation of the task."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
+    return not isinstance(error, GeneratorExit) and not is_interrupt(error)  # GeneratorExit: the loop was closed
+
+
+def source_lines(trace: str) -> tuple[str, ...]:
+    """Return `file:line` of every frame of a formatted traceback, with those of its causes."""
+    return tuple(f"{match['file']}:{match['line']}" for match in FRAME.finditer(trace))
+
+
+def user_frames(trace: str) -> str:
+    """Return the last USER_FRAMES frames of user code in a formatted traceback, as Python prints them; "" without any.
+
+    The cause of an error is printed first, so its frames have precedence over those of errors that it led to.
+    """
+    for part in CHAINED.split(trace):
+        frames = [match[0].rstrip() for match in FRAME.finditer(part) if _foreign(match["file"]) == USER]
+        if frames:
+            return "\n".join(frames[-USER_FRAMES:])
+    return ""
+
+
 def signal_name(number: int) -> str:
     """Return the name of a signal, `SIGKILL`, or `signal 40` for the real-time signals, most of which have no name."""
     try:
@@ -73,4 +123,4 @@ def _foreign(file: str) -> int:
     _, _, package = file.partition(f"-packages{os.sep}")  # site-packages; in Debian also dist-packages
     if package:
         return int(package.partition(os.sep)[0] not in DEPENDENCIES)
-    return 0 if file.startswith(STANDARD_LIBRARY) else 2
+    return 0 if file.startswith(STANDARD_LIBRARY) else USER

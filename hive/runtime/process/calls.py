@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hive import _native
 from hive.errors import ActorFailed, RemoteError, TopologyError
 from hive.runtime.actor.actor import Actor, endpoints_of
-from hive.runtime.actor.error_location import describe
+from hive.runtime.actor.error_location import describe, is_own
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Frames, Message, Tree, encode
@@ -136,7 +136,9 @@ class Calls:
             value = await getattr(actor, call.method)(*call.arguments)
             reply = Reply(call.call, call.caller, value, "", "", "")
             frames = encode(reply)
-        except Exception as error:
+        except BaseException as error:
+            if not is_own(error):
+                raise
             kind, text, trace = describe(error)
             reply = Reply(call.call, call.caller, None, kind, text, trace)
             frames = encode(reply)

@@ -146,7 +146,7 @@ class _Server:
             self.topology = getattr(importlib.import_module(module), function)(request.argument)
             assert self.topology is not None
             self.plan = self.topology.plan()
-        except Exception as error:
+        except BaseException as error:  # SystemExit of user code too: no reply would look like a killed fork server
             text = (
                 str(error)
                 if isinstance(error, HiveError)

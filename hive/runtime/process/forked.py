@@ -3,7 +3,8 @@
 The supervisor is a child subreaper, so every actor's process becomes its child when the middle process of the double
 fork has exited. A `pidfd` per process signals its exit at once; `waitpid` returns the status. If the fork server exits,
 a new one is started right away. The actors that the old one forked continue, and the new one is sent their process
-groups, to kill them if the supervisor exits.
+groups, to kill them if the supervisor exits. Processes that environments start in sessions of their own become
+children of the supervisor too, once their parents have exited; those left at the end of the run are killed.
 """
 
 from __future__ import annotations
@@ -257,6 +258,7 @@ class ForkedProcesses:
                 os.kill(self.server.pid, signal.SIGKILL)
         for pid in list(self.pidfds):
             self._forget_pid(pid)
+        await self._kill_strays()
 
     # --- reaping
 
@@ -307,6 +309,24 @@ class ForkedProcesses:
                     os.waitpid(child, os.WNOHANG)
                 except ChildProcessError:
                     pass
+
+    async def _kill_strays(self) -> None:
+        """Kill what environments started and left, in groups and sessions of their own; the run has ended.
+
+        The kernel re-parents children of a killed process to this subreaper, so each pass finds the next generation.
+        """
+        killed: set[int] = set()
+        for _ in range(round(NOTICE_S / RETRY_S)):
+            self._reap_strays()
+            strays = _children()
+            for pid in strays:
+                os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid still belongs to it
+            killed.update(strays)
+            if not strays:
+                break
+            await asyncio.sleep(RETRY_S)
+        if killed:
+            self.event("killed", f"{len(killed)} processes that actors had started and left running")
 
 
 def _children() -> list[int]:

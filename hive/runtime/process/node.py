@@ -16,13 +16,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from hive import _native
 from hive.clock import Clock
-from hive.errors import HiveError, WireError
+from hive.errors import ActorFailed, HiveError, WireError
 from hive.runtime.actor.actor import Actor, Handle
-from hive.runtime.actor.error_location import describe, place_of
+from hive.runtime.actor.error_location import describe, is_own, named, place_of
 from hive.runtime.carriers.carrier import Line
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.status import Status
@@ -182,9 +182,8 @@ class Node:
         parameters = {key: self._bind_handles(value, number) for key, value in group.parameters.items()}
         try:
             actor.__init__(**parameters)  # type: ignore[misc]
-        except Exception as error:
-            self._report_failure(number, error)
-            raise
+        except BaseException as error:
+            self._fail(number, error)
         self.actors[number] = actor
 
     def _bind_handles(self, value: Any, caller: int) -> Any:
@@ -227,16 +226,28 @@ class Node:
         """Await a method of an actor and report an exception to the supervisor before re-raising it."""
         try:
             await work()
-        except (Exception, SystemExit) as error:
-            self._report_failure(number, error)
-            raise
+        except BaseException as error:
+            self._fail(number, error)
+
+    def _fail(self, number: int, error: BaseException) -> NoReturn:
+        """Report an actor's exception and raise it; one that would end the event loop is raised as ActorFailed."""
+        if not is_own(error):
+            raise error
+        self._report_failure(number, error)
+        if isinstance(error, Exception):
+            raise error
+        raise ActorFailed(f"{self.plan.actors[number].name} raised {named(error)}") from error
 
     def _report_failure(self, number: int, error: BaseException) -> None:
         """Send the supervisor an actor's exception, before it ends the process."""
         doing = self.pages.snapshot(number)["phase"]
         permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (False, "")
         kind, text, trace = describe(error)
-        if (place := place_of(error)) and not isinstance(error, HiveError):  # a HiveError names cause and remedy itself
+        if not isinstance(error, Exception):
+            text = named(error)  # the text alone, as the `3` of sys.exit(3), would not explain the exit
+        elif (place := place_of(error)) and not isinstance(
+            error, HiveError
+        ):  # a HiveError names cause and remedy itself
             text = f"{text} ({place})"
         self.report(Failed(number, self.context.incarnation, kind, text, hint, doing, trace, permanent))
 

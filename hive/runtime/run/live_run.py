@@ -330,7 +330,9 @@ class LiveRun:
             weights_sha256=outcome.digest,
             channels=outcome.channels,
             restarts=outcome.restarts,
-            error=HiveError(outcome.error, hint=self.failure_hint(outcome)).render().removeprefix("error: ")
+            error=HiveError(f"{outcome.error}\n{outcome.frames}".rstrip(), hint=self.failure_hint(outcome))
+            .render()
+            .removeprefix("error: ")
             if outcome.error
             else None,
             best=best_facts(self.directory),

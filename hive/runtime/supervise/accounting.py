@@ -15,7 +15,7 @@ from hive import _native
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
-__all__ = ["channel_accounts", "holds", "results_of", "sum_of_accounts"]
+__all__ = ["channel_accounts", "holds", "output_of", "results_of", "sum_of_accounts"]
 
 
 def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, Any]]:
@@ -25,6 +25,27 @@ def channel_accounts(plan: Plan, memory: SharedMemory) -> dict[str, dict[str, An
     """
     parts = {channel.name: channel.description.accounts(channel, memory) for channel in plan.channels}
     return {name: sum_of_accounts(of_producers) for name, of_producers in parts.items() if of_producers}
+
+
+def output_of(plan: Plan, memory: SharedMemory, actors: Sequence[int]) -> tuple[float, ...]:
+    """Return what these actors have produced since the run began; it grows whenever one of them makes progress.
+
+    It consists of the messages and versions that they sent, all messages of the channels that they receive from, and
+    their own counters. In a channel with other consumers, the progress of those counts too.
+    """
+    output: list[float] = []
+    for channel in plan.channels:
+        description = channel.description
+        sent = dict(zip(channel.producers, description.produced(channel, memory), strict=False))
+        output += [sent[actor] for actor in actors if actor in sent]
+        if set(actors) & set(channel.producers):
+            output.append(description.version(channel, memory))
+        if set(actors) & set(channel.consumers):
+            output.append(sum(account["consumed"] for account in description.accounts(channel, memory)))
+    for actor in actors:
+        counters = memory.pages.snapshot(actor)["counters"]
+        output += [value for name, value in counters.items() if ":" not in name]  # with `:`, those of a channel
+    return tuple(output)
 
 
 def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:

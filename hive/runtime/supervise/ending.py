@@ -210,4 +210,5 @@ def outcome(
         results=dict(results),
         digest=digest,
         report=end.report,
+        frames=end.frames,
     )

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hive.errors import HiveError, UsageError
+from hive.runtime.actor.error_location import source_lines, user_frames
 from hive.runtime.memory.status import ActorStatus
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise.actions import Action, Forget, Log, Reclaim, Restart, Retire
 from hive.runtime.supervise.ending import end
-from hive.runtime.supervise.membership import ProcessRecord
+from hive.runtime.supervise.membership import ProcessRecord, RaisedAt
 from hive.runtime.supervise.outcome import CrashReport
 from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
 from hive.runtime.supervise.supervisor_state import SupervisorState
@@ -135,15 +136,26 @@ def suspect(process: ProcessRecord) -> int:
     return process.failures[0].actor if process.failures else process.actors[0]
 
 
-def judged(state: SupervisorState, process: ProcessRecord, how: Exit, status: ActorStatus, now_ns: int) -> Verdict:
-    """Count an unexpected exit and decide whether the process is restarted; `status` is the suspect's page."""
+def judged(
+    state: SupervisorState,
+    process: ProcessRecord,
+    how: Exit,
+    status: ActorStatus,
+    now_ns: int,
+    output: tuple[float, ...] = (),
+) -> Verdict:
+    """Count an unexpected exit and decide whether the process is restarted.
+
+    `status` is the suspect's page, and `output` what its actors have produced since the run began (`output_of`).
+    """
     failed = process.failures[0] if process.failures else None
     actor = suspect(process)
     cause = f"{failed.error}: {failed.text}" if failed else str(how)
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
-    process.record_exit(how, now_ns, state.settings.window_s)
+    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback), output) if failed else None
+    process.record_exit(how, now_ns, state.settings.window_s, raised)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
     refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
     return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)
@@ -196,6 +208,7 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
         return [Log("died", died, fields)]
     state.end.report = path
     failed = verdict.failed
+    state.end.frames = user_frames(failed.traceback) if failed else ""
     error = f"{name} failed {verdict.where}: {failed.text if failed else verdict.what}"
     error += f" ({verdict.refusal})" if verdict.refusal else ""
     ended = end(state, "failed", f"{name} failed", error, failed.hint if failed else "")

@@ -2,7 +2,8 @@
 
 The process is the unit of restart: all actors in it restart together. A process may exit unexpectedly `restarts` times
 within `window_s` seconds; one more exit ends the run. Incarnations that exit by themselves within a second of their
-start form a crash loop, so each restart waits longer; a process that was killed from outside restarts at once.
+start form a crash loop, so each restart waits longer; a process that was killed from outside restarts at once. An
+exception that repeats the last one, at the same lines and with no output between, would only be raised again.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from hive.runtime.supervise.actions import Kill
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.wire.protocol import Ack, Failed
 
-__all__ = ["ProcessRecord", "Settings"]
+__all__ = ["REPEATED", "ProcessRecord", "RaisedAt", "Settings"]
 
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # delay before a restart, indexed by the number of short incarnations in a row
+REPEATED = "the same error twice in a row, with no progress between: another restart would not help"
 SHORT_INCARNATION_S = 1.0  # an incarnation that exits sooner has done no useful work
 
 
@@ -31,6 +33,16 @@ class Settings:
     window_s: float = 60.0
     phase_limit_s: float = 60.0
     drain_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class RaisedAt:
+    """Where an exception ended a process, and the output of its actors until then (`accounting.output_of`)."""
+
+    actor: int
+    error: str  # name of the exception's type
+    lines: tuple[str, ...]  # file and line of every frame; the text is left out, as it may hold counts and addresses
+    output: tuple[float, ...]
 
 
 @dataclass
@@ -56,6 +68,8 @@ class ProcessRecord:
     failures: list[Failed] = field(default_factory=list)  # errors that actors of this incarnation raised
     cut_short: bool = False  # it exited while the run was ending, before it had finished
     stack: str = ""  # stacks at the moment it was found stuck
+    raised: RaisedAt | None = None  # the exception of the last unexpected exit, if there was one
+    repeated: bool = False  # it was the same as that of the exit before
 
     def begin(self, address: str, now_ns: int) -> None:
         """Reset the record for a new incarnation that is about to start."""
@@ -76,12 +90,14 @@ class ProcessRecord:
         self.why, self.given_up = why, given_up
         return Kill(self.name)
 
-    def record_exit(self, how: Exit, now_ns: int, window_s: float) -> None:
-        """Count an unexpected exit, unless a user requested the restart."""
-        if not self.by_hand:
-            self.exits.append(now_ns)
+    def record_exit(self, how: Exit, now_ns: int, window_s: float, raised: RaisedAt | None = None) -> None:
+        """Count an unexpected exit, unless a user requested the restart. `raised` is the exception that ended it."""
         while self.exits and self.exits[0] < now_ns - window_s * 1e9:
             self.exits.popleft()
+        self.repeated = bool(self.exits) and raised is not None and raised == self.raised
+        self.raised = raised
+        if not self.by_hand:
+            self.exits.append(now_ns)
         short = now_ns - self.started_ns < SHORT_INCARNATION_S * 1e9 and how.signal != signal.SIGKILL
         self.short_incarnations = self.short_incarnations + 1 if short else 0
 
@@ -109,6 +125,6 @@ class ProcessRecord:
     def restart_limit(self, settings: Settings) -> str:
         """Return the text that explains which limit forbids another restart; "" if it is allowed."""
         if len(self.exits) <= settings.restarts:
-            return ""
+            return REPEATED if self.repeated else ""
         times = "once" if len(self.exits) == 1 else f"{len(self.exits)} times"
         return f"{times} within {settings.window_s:g} s; [supervision] restarts = {settings.restarts}"

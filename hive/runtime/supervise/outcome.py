@@ -25,6 +25,7 @@ class Outcome:
     results: dict[str, float]
     digest: str
     report: str = ""  # path of the crash report of the exit that ended the run
+    frames: str = ""  # last frames of user code in the traceback of that exit, as Python prints them
 
 
 @dataclass(frozen=True)

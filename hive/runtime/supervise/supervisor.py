@@ -36,8 +36,13 @@ from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
+<<<<<<< HEAD
 from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
 from hive.runtime.supervise.accounting import channel_accounts, results_of
+=======
+from hive.runtime.supervise import changes, ending, exits, inbox, joining, pausing, watchdog
+from hive.runtime.supervise.accounting import channel_accounts, output_of, results_of
+>>>>>>> runs19
 from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart
 from hive.runtime.supervise.effects import Effects
 from hive.runtime.supervise.membership import ProcessRecord, Settings
@@ -279,7 +284,8 @@ class Supervisor:
     async def _report_exit(self, process: ProcessRecord, how: Exit) -> None:
         """Write a crash report, then restart the process or, if that is refused, end the run."""
         (status,) = self._statuses([exits.suspect(process)])
-        verdict = exits.judged(self.state, process, how, status, self.clock.now_ns())
+        output = output_of(self.state.plan, self.memory, process.actors)
+        verdict = exits.judged(self.state, process, how, status, self.clock.now_ns(), output)
         running = exits.witnesses(self.state, verdict)
         stacks = await self.processes.stacks(running) if running else {}
         path = self.effects.journal.crash(exits.crash_report(self.state, verdict, stacks))

@@ -36,6 +36,7 @@ class End:
     error: str = ""
     hint: str = ""
     report: str = ""  # path of the crash report of the exit that ended the run
+    frames: str = ""  # last frames of user code in the traceback of that exit
 
 
 @dataclass

@@ -19,7 +19,7 @@ from types import FrameType, ModuleType
 from hive.config import Config, load_config
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
-from hive.runtime.actor.error_location import HIVE, describe, place_of
+from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology
 
 __all__ = ["build", "load"]
@@ -40,7 +40,9 @@ def load(directory: str, function: Callable[..., Topology] | None = None) -> Top
     try:
         topology: Topology = _schemes().load(directory, function)
         return topology
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if is_interrupt(error):
+            raise
         folder = RunDirectory.open(Path(directory))
         located = _located(error, load_config(folder.resolved_file))
         if located is None:
@@ -59,7 +61,9 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
     try:
         topology: Topology = _schemes().assemble(config, directory, given)
         return topology
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if is_interrupt(error):
+            raise
         located = _located(error, config)
         if located is None:
             raise
@@ -67,9 +71,9 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
         raise located from error
 
 
-def _located(error: Exception, config: Config) -> HiveError | None:
+def _located(error: BaseException, config: Config) -> HiveError | None:
     """Turn an exception of user or library code into a HiveError that names its line; None for errors of hive."""
-    raised = error
+    raised: BaseException = error
     if isinstance(error, HiveError):
         hidden = None if error.__cause__ else error.__context__
         if not isinstance(hidden, ImportError | AttributeError):

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from hive.runtime.actor.error_location import place_in, place_of, signal_name
+from hive.runtime.actor.error_location import describe, place_in, place_of, signal_name, source_lines, user_frames
 
 
 def caught(work: object) -> BaseException:
@@ -55,3 +55,28 @@ def test_the_line_that_is_being_executed() -> None:
 )
 def test_names_of_signals(number: int, name: str) -> None:
     assert signal_name(number) == name
+
+
+def test_the_frames_of_user_code_come_from_the_cause() -> None:
+    def deeper() -> None:
+        mine()
+
+    def outer() -> None:
+        try:
+            deeper()
+        except KeyError as error:
+            raise ValueError("outer") from error
+
+    trace = describe(caught(outer))[2]
+    shown = user_frames(trace).splitlines()
+    names = [line.rpartition(" in ")[2] for line in shown if line.startswith("  File")]
+    assert names == ["outer", "deeper", "mine"]
+    assert shown[-1] == '    raise KeyError("mine")'
+    lines = source_lines(trace)
+    assert lines[2].endswith(f"test_error_location.py:{mine.__code__.co_firstlineno + 1}")
+    assert len(lines) == 5  # three of the cause, and caught and outer of the error
+
+
+def test_library_code_has_no_frames_to_show() -> None:
+    assert user_frames('Traceback\n  File "<string>", line 1, in <module>\nValueError: x\n') == ""
+    assert user_frames("") == ""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hive.errors import EnvironmentFailed, RemoteError, TopologyError, VersionGone
+from hive.errors import ActorFailed, EnvironmentFailed, RemoteError, TopologyError, VersionGone
 from hive.runtime import Board, Messages, SlotInlet, SlotOutlet, Slots
 from hive.runtime.actor.actor import Actor, Handle, endpoint
 from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
@@ -484,6 +484,10 @@ class Counter(Idle):
         raise KeyError(text * times)
 
     @endpoint
+    async def leave(self) -> None:
+        raise SystemExit(3)
+
+    @endpoint
     async def hang(self) -> None:
         await asyncio.Event().wait()
 
@@ -776,7 +780,7 @@ def test_the_first_reason_to_end_is_the_reason() -> None:
 class Faulty(Actor):
     """Raises in one place."""
 
-    def __init__(self, where: str, error: Exception) -> None:
+    def __init__(self, where: str, error: BaseException) -> None:
         self.where = where
         self.error = error
         self.check("__init__")
@@ -825,6 +829,35 @@ def test_an_actor_that_raises_ends_the_run_and_is_named(where: str) -> None:
     ]
     if where in ("run", "teardown"):
         assert sorted(torn_down) == ["bystander-0", "bystander-1"]
+
+
+@pytest.mark.parametrize("where", ["__init__", "setup", "run", "teardown"])
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (asyncio.CancelledError(), "CancelledError"),
+    ],
+)
+def test_exceptions_that_end_programs_are_failures_of_the_actor(where: str, raised: BaseException, text: str) -> None:
+    t = Topology()
+    t.add(Idle)
+    t.add(Faulty, where=where, error=raised)
+    error, supervisor = failing(t, ActorFailed)
+    assert str(error).startswith(f"faulty-0 raised {text} (")
+    assert error.__cause__ is raised
+    assert supervisor.state.end.error.startswith("faulty-0 failed in `")
+    assert f": {text} (" in supervisor.state.end.error
+
+
+def test_an_endpoint_that_exits_is_an_error_of_the_call() -> None:
+    async def work(counter: Handle) -> str:
+        with pytest.raises(RemoteError, match="SystemExit: 3") as caught:
+            await counter.leave()
+        return caught.value.remote_type
+
+    assert calling(work) == "SystemExit"
 
 
 def test_an_error_without_a_text_is_named_by_its_type() -> None:

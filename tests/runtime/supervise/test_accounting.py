@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from hive.runtime.actor.ports import Inlet, Outlet, Publication, Subscription
 from hive.runtime.memory.segments import REASONS, Layout, SlabView
 from hive.runtime.memory.status import Status
 from hive.runtime.process.processes import SharedMemory
-from hive.runtime.supervise.accounting import channel_accounts, holds
+from hive.runtime.supervise.accounting import channel_accounts, holds, output_of
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message
@@ -108,6 +108,30 @@ def test_message_channels_are_counted_by_their_producers(run: Run) -> None:
     account = run.accounts["reports"]
     assert account == {"produced": 9, "consumed": 3, "dropped": {"overflow": 3, "consumer_died": 2}, "in_flight": 1}
     assert holds(account)
+
+
+def test_the_output_of_an_actor_grows_with_all_that_it_does(run: Run) -> None:
+    def outputs() -> list[tuple[float, ...]]:
+        return [output_of(run.plan, run.memory, [actor]) for actor in range(3)]
+
+    def changed(act: Callable[[], object]) -> list[bool]:
+        before = outputs()
+        act()
+        return [one != other for one, other in zip(before, outputs(), strict=True)]
+
+    words = run.slab(0).words
+    assert changed(lambda: words.commit(words.reserve(0, 0), 0, 0)) == [True, False, False]
+    assert changed(lambda: words.retire(words.claim(2, 0, -1), 2, 0, 0)) == [False, False, True]
+    assert changed(lambda: run.status[1].count("reports:produced")) == [False, True, False]
+    assert changed(lambda: run.status[1].count("reports:in_flight")) == [False, False, False]
+    assert changed(lambda: run.status[2].count("mine")) == [False, False, True]
+    board = run.memory.views.board("weights").words
+
+    def publish() -> None:
+        board.seal(board.begin(), 0)
+        board.publish(0)
+
+    assert changed(publish) == [False, False, True]
 
 
 def test_counters_outlive_their_actor(run: Run) -> None:

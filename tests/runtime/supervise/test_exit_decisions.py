@@ -13,7 +13,7 @@ from hive.errors import ActorFailed, UsageError
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise import ending, exits
 from hive.runtime.supervise.actions import Action, Forget, Kill, Log, Reclaim, Restart, Retire, Send
-from hive.runtime.supervise.membership import BACKOFF_S
+from hive.runtime.supervise.membership import BACKOFF_S, REPEATED
 from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
 from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS, SupervisorState
 from hive.runtime.wire.protocol import Ack, Failed, Left
@@ -296,6 +296,50 @@ def test_each_short_incarnation_in_a_row_waits_longer() -> None:
     assert delays == [BACKOFF_S[0], *BACKOFF_S[1:], BACKOFF_S[-1], BACKOFF_S[-1]]
     (restart,) = [action for action in follow(state, "a", now_ns=now + 2 * S) if isinstance(action, Restart)]
     assert restart.delay_s == 0.0  # this incarnation lived for more than a second
+
+
+TRACE = 'Traceback\n  File "/x/mine.py", line 7, in step\n    fall()\nValueError: no such box\n'
+
+
+@pytest.mark.parametrize(
+    ("changes", "output", "second", "ends"),
+    [
+        ({}, 3.0, 10, True),
+        ({"text": "no such box 2"}, 3.0, 10, True),  # the text may hold a step or an address
+        ({"traceback": TRACE.replace("line 7", "line 8")}, 3.0, 10, False),
+        ({"error": "KeyError"}, 3.0, 10, False),
+        ({}, 4.0, 10, False),  # progress
+        ({}, 3.0, 70, False),  # beyond the window
+    ],
+)
+def test_the_same_error_twice_in_a_row_without_progress_ends_the_run(
+    changes: dict[str, str], output: float, second: int, ends: bool
+) -> None:
+    state = running(["a", "b"], restarts=5, window_s=60.0)
+
+    def fail(now_s: int, output: float, **changed: str) -> exits.Verdict:
+        process = state.table["a"]
+        process.failures.append(replace(failure(state, 0), **({"traceback": TRACE} | changed)))
+        process.failures.pop(0)
+        exits.confirmed(state, process, CRASHED)
+        return exits.judged(state, process, CRASHED, page(state, 0), now_s * S, (1.0, output))
+
+    assert fail(5, 3.0).refusal is None
+    come_back(state, "a", 5 * S)
+    verdict = fail(second, output, **changes)
+    assert verdict.refusal == (REPEATED if ends else None)
+    exits.reported(state, verdict, "crash/2.txt")
+    assert state.end.frames == ('  File "/x/mine.py", line 7, in step\n    fall()' if ends else "")
+
+
+def test_a_kill_between_two_errors_breaks_the_row() -> None:
+    state = running(["a"], restarts=5)
+    for how in (CRASHED, KILLED, CRASHED):
+        if how is CRASHED:
+            failure(state, 0)
+            state.table["a"].failures[0] = replace(state.table["a"].failures[0], traceback=TRACE)
+        assert judge(state, "a", how).refusal is None
+        come_back(state, "a", 10 * S)
 
 
 def test_a_process_killed_from_outside_restarts_at_once() -> None:

@@ -13,6 +13,7 @@ from hive.errors import ActorFailed
 from hive.runtime.actor.actor import Actor
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.process.processes import Exit, StartLost
+from hive.runtime.supervise.membership import REPEATED
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS
@@ -21,8 +22,8 @@ from hive.runtime.wire.messages import Message
 
 
 def own(text: str) -> str:
-    """Return the text without its line of supervised_world.py, which must be present."""
-    without, count = re.subn(r" \([^()]*supervised_world\.py:\d+\)", "", text)
+    """Return the text without its line of this folder, which must be present."""
+    without, count = re.subn(r" \([^()]*(?:supervised_world|test_exits)\.py:\d+\)", "", text)
     assert count == 1, text
     return without
 
@@ -56,6 +57,21 @@ def test_the_report_of_the_exit_that_ends_a_run_has_all_stacks() -> None:
     )
     assert world.deaths[-1].stacks == "bystander-0\nFile x, in bystander-0\n\nbystander-1\nFile x, in bystander-1"
     assert world.deaths[0].stacks == ""
+
+
+def test_the_same_error_twice_in_a_row_without_progress_ends_the_run_and_shows_its_frames() -> None:
+    class Stuck(Actor):
+        async def run(self) -> None:
+            raise ValueError(f"fell in life {self.incarnation}")
+
+    topology = Topology()
+    topology.add(Stuck)
+    world = World(topology=topology, restarts=5)
+    assert world.outcome.restarts == {"stuck-0": 1}
+    assert own(world.outcome.error).endswith(f"fell in life 1 ({REPEATED})")
+    frame = re.fullmatch(r' {2}File ".*test_exits\.py", line \d+, in run\n(?s:.*)', world.outcome.frames)
+    assert frame
+    assert "raise ValueError(" in frame[0]
 
 
 def test_a_report_holds_the_last_events_and_no_more() -> None:
