@@ -90,8 +90,8 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed during a run$"),
-        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed during a run$"),
+        (["run.steps=4"], UsageError, "(?m)^`run.steps` cannot be changed during a run$"),
+        (["algorithm=4"], UsageError, "(?m)^`algorithm` cannot be changed during a run$"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
@@ -101,7 +101,7 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
             "is fixed for a run: it determines which moments the learner's optimizer state holds",
         ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
-        (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
+        (["algorithm.discount=0.99"], UsageError, "(?m)^cart-1 already has these values: algorithm.discount=0.99$"),
     ],
 )
 def test_invalid_live_changes_are_refused(
@@ -116,7 +116,7 @@ def test_hints_of_refused_changes(run: RunDirectory) -> None:
         live_change(run, config_of(run), ["collection.workers=4"])
     assert caught.value.hint == "`hive scale` changes numbers of workers"
     run.resolved_file.write_text(render(load_config(run.resolved_file, ["gradients.decentralised=true"])))
-    with pytest.raises(UsageError, match=r"would not change it at the same turn$") as caught:
+    with pytest.raises(UsageError, match=r"(?m)would not change it at the same turn$") as caught:
         live_change(run, config_of(run), ["algorithm.discount=0.9"])
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 
