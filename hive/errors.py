@@ -17,7 +17,8 @@
     └─ PlatformError            3   not Linux, or the native part is not built
 
 An error names the object, the cause and the remedy. `str(error)` is the cause in one sentence, lower case, without a
-full stop; `hint` is the remedy. The command line prints them as `error: ...`, a blank line, `hint: ...`.
+full stop; `hint` is the remedy. The command line prints them as `error: ...`, a blank line, `hint: ...`. In a Python
+traceback the hint is a note below the error (PEP 678).
 """
 
 from __future__ import annotations
@@ -52,7 +53,19 @@ class HiveError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
+        self._hint = ""
         self.hint = hint
+
+    @property
+    def hint(self) -> str:
+        """The remedy, or ""."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        others = [note for note in getattr(self, "__notes__", ()) if note != f"hint: {self._hint}"]
+        self._hint = text
+        self.__notes__ = [f"hint: {text}", *others] if text else others
 
     def render(self) -> str:
         """Return the text for a terminal: an `error:` line, a blank line and the `hint:` line."""

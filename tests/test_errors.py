@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 import pytest
 
 from hive import errors
+from hive.cli import main
 from hive.errors import ActorFailed, EnvironmentFailed, HiveError, RemoteError, UsageError
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
@@ -43,6 +45,32 @@ def test_rendering_is_an_error_line_and_a_hint_line() -> None:
 
 def test_the_hint_is_not_part_of_the_text() -> None:
     assert "ls" not in str(UsageError("no such run", hint="hive ls"))
+
+
+def test_a_traceback_ends_with_the_hint_and_other_notes() -> None:
+    error = UsageError("no such run", hint="hive ls")
+    error.add_note("seen in collector-0")
+    assert "".join(traceback.format_exception(error)).splitlines() == [
+        "hive.errors.UsageError: no such run",
+        "hint: hive ls",
+        "seen in collector-0",
+    ]
+
+
+def test_a_traceback_shows_the_last_hint_once() -> None:
+    error = UsageError("no such run", hint="hive ls")
+    error.add_note("seen in collector-0")
+    error.hint = "hive up"
+    assert traceback.format_exception(error)[1:] == ["hint: hive up\n", "seen in collector-0\n"]
+    error.hint = ""
+    assert traceback.format_exception(error)[1:] == ["seen in collector-0\n"]
+    assert error.render() == "error: no such run"
+
+
+def test_the_command_line_prints_the_hint_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["up"])
+    assert capsys.readouterr().err.count("hint: ") == 1
 
 
 def test_an_environment_may_fail_for_good() -> None:

@@ -67,6 +67,37 @@ def test_a_missing_native_part_is_an_error_with_a_hint(copy: Path) -> None:
     assert not (copy / "runs").exists()
 
 
+@pytest.fixture
+def installed(copy: Path) -> Path:
+    """Return a folder of packages with the native part of these sources, which the source folder `copy` lacks."""
+    assert _native.__file__ is not None
+    shutil.copytree(ROOT / "native", copy / "native")
+    (copy / "packages" / "hive").mkdir(parents=True)
+    (copy / "packages" / "hive" / "__init__.py").write_text("raise AssertionError('the sources hide this package')")
+    shutil.copy(_native.__file__, copy / "packages" / "hive")
+    return copy / "packages"
+
+
+def imported(copy: Path, installed: Path, code: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{installed}"}
+    return subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
+
+
+def test_python_in_a_source_folder_finds_the_installed_one(copy: Path, installed: Path) -> None:
+    code = "from hive import _native; import hive._native as again; print(_native.__file__, again is _native)"
+    done = imported(copy, installed, code)
+    assert done.stdout == f"{installed / 'hive' / Path(str(_native.__file__)).name} True\n", done.stderr
+    code = "from hive.native import check_native; print(check_native().SOURCES)"
+    assert imported(copy, installed, code).stdout == f"{_native.SOURCES}\n"
+
+
+def test_an_installed_one_of_other_sources_is_not_found(copy: Path, installed: Path) -> None:
+    (copy / "native" / "include" / "hive" / "clock.hpp").write_text("// changed")
+    done = imported(copy, installed, "from hive import _native")
+    assert f"PlatformError: the native part of hive is not built: {copy / 'hive'} contains none\n" in done.stderr
+    assert "`pip install .`" in done.stderr.splitlines()[-1]
+
+
 def test_modules_that_need_no_native_part_work_without_it(copy: Path) -> None:
     assert hive_in(copy, "--version").stdout.startswith("hive ")
     assert hive_in(copy, "ls").stdout == f"no run in {copy / 'runs'} yet\n"
@@ -86,7 +117,7 @@ def test_a_native_part_without_a_digest_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(native, "SOURCES", ROOT / "native")
     assert check_native() is _native
     monkeypatch.delattr(_native, "SOURCES")
-    with pytest.raises(PlatformError, match=r"was built from other sources$"):
+    with pytest.raises(PlatformError, match=r"(?m)was built from other sources$"):
         check_native()
 
 
@@ -95,7 +126,7 @@ def test_one_that_lacks_a_module_of_its_own_is_not_missing(monkeypatch: pytest.M
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 
     monkeypatch.setattr(native.importlib, "import_module", gone)
-    with pytest.raises(PlatformError, match=r"^the native part of hive cannot be loaded: No module named 'numpy'$"):
+    with pytest.raises(PlatformError, match=r"(?m)^the native part of hive cannot be loaded: No module named 'numpy'$"):
         load_native()
 
 

@@ -10,6 +10,7 @@ of the command. The supervisor has its own session, so Ctrl-C in the terminal ne
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
-from hive.native import check_native
+from hive.native import check_native, source_folder
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.runtime.actor.error_location import user_frames
@@ -92,7 +93,20 @@ def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
     """Start the supervisor's process."""
     with (directory.logs / "supervisor.out").open("ab") as out:
         command = [sys.executable, "-P", "-m", "hive.runtime.run", str(directory.path), str(directory.logs)]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        return subprocess.Popen(
+            command, env=_environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a run's processes, which import hive from the same folder as this process.
+
+    Python in a source folder imports hive from the current folder, which the option -P hides from those processes.
+    """
+    folder, path = source_folder(), os.environ.get("PYTHONPATH")
+    if folder is None:
+        return dict(os.environ)
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *([path] if path else [])])}
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:

@@ -97,7 +97,7 @@ def finished(run: RunDirectory) -> RunDirectory:
 @pytest.mark.parametrize("sets", [[], ["algorithm.learning_rate=0.1"], ["run.steps=500000"]])
 def test_a_finished_run_is_refused_without_another_goal(finished: RunDirectory, sets: list[str]) -> None:
     before = finished.resolved_file.read_bytes()
-    with pytest.raises(UsageError, match=r"^cart-1 has finished: 15,000 steps$") as error:
+    with pytest.raises(UsageError, match=r"(?m)^cart-1 has finished: 15,000 steps$") as error:
         prepare("cart-1", exact=False, sets=sets)
     assert error.value.hint.startswith("set a new goal: hive resume cart-1 --set run.steps=30000")
     assert finished.resolved_file.read_bytes() == before
@@ -105,7 +105,7 @@ def test_a_finished_run_is_refused_without_another_goal(finished: RunDirectory, 
 
 
 def test_a_goal_that_is_already_reached_is_refused(finished: RunDirectory) -> None:
-    with pytest.raises(UsageError, match=r"^cart-1 already has 15,000 steps, and run\.steps is 15,000$"):
+    with pytest.raises(UsageError, match=r"(?m)^cart-1 already has 15,000 steps, and run\.steps is 15,000$"):
         prepare("cart-1", exact=False, sets=["run.steps=15000"])
     assert not finished.resume_file.exists()
 

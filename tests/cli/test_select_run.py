@@ -119,26 +119,28 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
 
 
 def test_no_run_is_live(place: Place) -> None:
-    with pytest.raises(UsageError, match=r"^no run is live$"):
+    with pytest.raises(UsageError, match=r"(?m)^no run is live$"):
         live_run(None)
     place.ended(started=time.time() - 2 * 3600)
-    with pytest.raises(UsageError, match=r"^no run is live - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"):
+    with pytest.raises(
+        UsageError, match=r"(?m)^no run is live - last: cartpole-1 \(finished 2 h ago at 500,000 steps\)$"
+    ):
         live_run(None)
-    with pytest.raises(UsageError, match=r"^cartpole-1 is not running: it finished$"):
+    with pytest.raises(UsageError, match=r"(?m)^cartpole-1 is not running: it finished$"):
         live_run("latest")
     place.lost()
-    with pytest.raises(UsageError, match=r"^cartpole-2 is not running: it was lost$"):
+    with pytest.raises(UsageError, match=r"(?m)^cartpole-2 is not running: it was lost$"):
         live_run("cartpole-2")
 
 
 def test_the_text_about_a_lost_run(place: Place) -> None:
     run = place.lost()
-    with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost\)$"):  # it never began
+    with pytest.raises(UsageError, match=r"(?m)- last: cartpole-1 \(lost\)$"):  # it never began
         live_run(None)
     run.metrics_file.write_text(
         json.dumps({"t": time.time() - 200_000, "steps": 12_345, "return/mean_100": 9.5}) + "\n"
     )
-    with pytest.raises(UsageError, match=r"- last: cartpole-1 \(lost 2 d ago at 12,345 steps\)$"):
+    with pytest.raises(UsageError, match=r"(?m)- last: cartpole-1 \(lost 2 d ago at 12,345 steps\)$"):
         live_run(None)
 
 
@@ -189,6 +191,6 @@ def test_a_run_of_another_folder_is_named_by_its_path(place: Place, capsys: pyte
 def test_several_runs_live(place: Place) -> None:
     place.live(None, "a", started=1.0)
     place.live(None, "b", started=2.0)
-    with pytest.raises(UsageError, match=r"^several runs are live: a-1, b-1$") as caught:
+    with pytest.raises(UsageError, match=r"(?m)^several runs are live: a-1, b-1$") as caught:
         live_run(None)
     assert caught.value.hint == "add the name of one"

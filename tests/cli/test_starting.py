@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from canned_status import starting
 from fake_process import FakeProcess, fail, interrupt, nothing
 
+from hive.cli import starting as module
 from hive.cli.starting import abort_start, clear_failure, connect, deferred_interrupts, raise_failure
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
@@ -115,7 +117,7 @@ def test_connecting_to_a_supervisor_of_another_hive_is_refused(place: Place) -> 
 def test_connecting_to_a_supervisor_that_dies_meanwhile(place: Place) -> None:
     run = place.never_begun()
     fail(run, ActorFailed("no room"))
-    with pytest.raises(HiveError, match=r"^no room$"):
+    with pytest.raises(HiveError, match=r"(?m)^no room$"):
         connect(run, FakeProcess(nothing, nothing, code=1))  # type: ignore[arg-type]
 
 
@@ -191,3 +193,15 @@ def test_interrupted_again_it_is_killed(place: Place) -> None:
     assert process.signals == [signal.SIGINT, signal.SIGKILL]
     assert process.returncode == -signal.SIGKILL
     assert place.capture.readouterr() == ("", LINE)
+
+
+def test_processes_of_a_run_import_hive_from_the_source_folder_of_their_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "source_folder", lambda: tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    assert module._environment()["PYTHONPATH"] == f"{tmp_path}:mine"
+    monkeypatch.delenv("PYTHONPATH")
+    assert module._environment()["PYTHONPATH"] == str(tmp_path)
+    monkeypatch.setattr(module, "source_folder", lambda: None)
+    assert "PYTHONPATH" not in module._environment()

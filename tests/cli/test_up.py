@@ -210,7 +210,9 @@ def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
 
 def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
     run = place.never_begun()
-    with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$") as e:
+    with pytest.raises(
+        ActorFailed, match=r"(?m)^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$"
+    ) as e:
         watch(run, FakeProcess(nothing, code=-signal.SIGKILL), status())
     assert e.value.hint == f"its files are in {run.path}"
     with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(signal 40\)"):  # which Python has no name for

@@ -106,7 +106,7 @@ def test_an_unknown_id_names_several_that_are_near_but_one_version_of_each() -> 
 
 
 def test_an_unknown_id_with_nothing_near_says_how_to_name_ones_own() -> None:
-    with pytest.raises(EnvironmentMissing, match=r"^no environment `Xyzzyplugh`$") as caught:
+    with pytest.raises(EnvironmentMissing, match=r"(?m)^no environment `Xyzzyplugh`$") as caught:
         make_environment("Xyzzyplugh", {})
     assert '"package.module:Class"' in caught.value.hint
 

@@ -49,7 +49,7 @@ def write_facts(directory: RunDirectory, pid: int) -> None:
 def test_a_run_of_another_hive_is_refused_for_that(directory: RunDirectory, supervisor: FakeSupervisor) -> None:
     assert poll_once(directory).state == "running"
     write_run_facts(directory, dataclasses.replace(read_run_facts(directory), protocol=PROTOCOL + 1))
-    with pytest.raises(OtherProtocol, match=rf"speaks protocol {PROTOCOL}, cartpole-1 speaks {PROTOCOL + 1}$"):
+    with pytest.raises(OtherProtocol, match=rf"(?m)speaks protocol {PROTOCOL}, cartpole-1 speaks {PROTOCOL + 1}$"):
         poll_once(directory)
 
 

@@ -442,7 +442,7 @@ def test_a_full_disk_at_every_operation_of_a_write(tmp_path: Path) -> None:
     save(tmp_path, 1)
     appeared = []
     for fault in range(OPERATIONS_OF_A_WRITE):
-        with pytest.raises(RecordError, match=r"^cannot write `.*`: no space left on device$"):
+        with pytest.raises(RecordError, match=r"(?m)^cannot write `.*`: no space left on device$"):
             save(tmp_path, 2, FullDisk(fault))
         if newest_update(tmp_path) == 2:
             appeared.append(fault)

@@ -181,14 +181,14 @@ def test_ambiguous(tmp_path: Path) -> None:
 
 
 def test_no_match(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no run matches `brek`$"):
+    with pytest.raises(UsageError, match=r"(?m)no run matches `brek`$"):
         resolve_run(tmp_path, "brek")
     with pytest.raises(UsageError) as caught:
         resolve_run(tmp_path, "latest")
     assert "hive up" in caught.value.hint
     run(tmp_path, "pong", 1)
     run(tmp_path, "breakout", 2)
-    with pytest.raises(UsageError, match=r"no run matches `brek`; newest: breakout-1, pong-1$"):
+    with pytest.raises(UsageError, match=r"(?m)no run matches `brek`; newest: breakout-1, pong-1$"):
         resolve_run(tmp_path, "brek")
     run(tmp_path, "pong", 3, alive=True)
     run(tmp_path, "breakout", 4, alive=True)

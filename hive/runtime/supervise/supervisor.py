@@ -36,13 +36,8 @@ from hive.clock import Clock
 from hive.errors import HiveError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
 from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
-<<<<<<< HEAD
 from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
-from hive.runtime.supervise.accounting import channel_accounts, results_of
-=======
-from hive.runtime.supervise import changes, ending, exits, inbox, joining, pausing, watchdog
 from hive.runtime.supervise.accounting import channel_accounts, output_of, results_of
->>>>>>> runs19
 from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart
 from hive.runtime.supervise.effects import Effects
 from hive.runtime.supervise.membership import ProcessRecord, Settings

@@ -499,7 +499,7 @@ async def test_a_client_sets_keys_and_receives_refusals(folder: Path) -> None:
 
         def steer() -> None:
             client = open_control(folder)
-            with pytest.raises(UsageError, match=r"^the run is not paused$"):
+            with pytest.raises(UsageError, match=r"(?m)^the run is not paused$"):
                 client.resume()
             client.pause()
             client.resume()
@@ -554,7 +554,9 @@ async def test_a_run_of_another_hive_is_refused_by_its_protocol(folder: Path) ->
         assert await asyncio.to_thread(client.status) == STATUS
         client.close()
         write_run_facts(directory, dataclasses.replace(facts, protocol=PROTOCOL + 1))
-        with pytest.raises(UsageError, match=rf"speaks protocol {PROTOCOL}, cart-1 speaks {PROTOCOL + 1}$") as caught:
+        with pytest.raises(
+            UsageError, match=rf"(?m)speaks protocol {PROTOCOL}, cart-1 speaks {PROTOCOL + 1}$"
+        ) as caught:
             open_run(directory)
     assert isinstance(caught.value, OtherProtocol)
     assert caught.value.hint.startswith("use the hive that started it (0.0.9); `kill -TERM ")

@@ -92,13 +92,17 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("sets", "error", "text"),
     [
-        (["run.steps=4"], UsageError, "^`run.steps` cannot be changed during a run$"),
-        (["algorithm=4"], UsageError, "^`algorithm` cannot be changed during a run$"),
-        (["lr=1e-4"], UsageError, "^unknown key `lr`; hive calls it `algorithm.learning_rate`$"),
-        (["learning_rate=1e-4"], UsageError, r"^unknown key `learning_rate`; did you mean `algorithm\.learning_rate`"),
+        (["run.steps=4"], UsageError, "(?m)^`run.steps` cannot be changed during a run$"),
+        (["algorithm=4"], UsageError, "(?m)^`algorithm` cannot be changed during a run$"),
+        (["lr=1e-4"], UsageError, "(?m)^unknown key `lr`; hive calls it `algorithm.learning_rate`$"),
+        (
+            ["learning_rate=1e-4"],
+            UsageError,
+            r"(?m)^unknown key `learning_rate`; did you mean `algorithm\.learning_rate`",
+        ),
         (["algorithm.gamma=0.9"], ConfigError, r"hive calls it `algorithm\.discount`"),
-        (["n_steps=5"], UsageError, r"^unknown key `n_steps`; hive calls it `collection\.rollout`$"),
-        (["batch_size=5"], UsageError, "^unknown key `batch_size`; hive divides a round"),
+        (["n_steps=5"], UsageError, r"(?m)^unknown key `n_steps`; hive calls it `collection\.rollout`$"),
+        (["batch_size=5"], UsageError, "(?m)^unknown key `batch_size`; hive divides a round"),
         (["algorithm.lerning_rate=1"], ConfigError, r"did you mean `algorithm\.learning_rate`"),
         (["algorithm.learning_rate=-1"], ConfigError, "expected a number"),
         (["algorithm.learning_rate=fast"], ConfigError, "expected a number"),
@@ -108,7 +112,7 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
             "is fixed for a run: it determines which moments the learner's optimizer state holds",
         ),
         (["algorithm.name=ppo"], ConfigError, "is fixed for a run"),
-        (["algorithm.discount=0.99"], UsageError, "^cart-1 already has these values: algorithm.discount=0.99$"),
+        (["algorithm.discount=0.99"], UsageError, "(?m)^cart-1 already has these values: algorithm.discount=0.99$"),
     ],
 )
 def test_invalid_live_changes_are_refused(
@@ -123,7 +127,7 @@ def test_hints_of_refused_changes(run: RunDirectory) -> None:
         live_change(run, config_of(run), ["collection.workers=4"])
     assert caught.value.hint == "`hive scale` changes numbers of workers"
     run.resolved_file.write_text(render(load_config(run.resolved_file, ["gradients.decentralised=true"])))
-    with pytest.raises(UsageError, match=r"would not change it at the same turn$") as caught:
+    with pytest.raises(UsageError, match=r"(?m)would not change it at the same turn$") as caught:
         live_change(run, config_of(run), ["algorithm.discount=0.9"])
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 

@@ -363,10 +363,10 @@ def test_a_restart_by_hand_does_not_count() -> None:
 def test_an_actor_that_is_not_running_cannot_be_killed() -> None:
     state = running(["a", "b"])
     state.table["a"].alive = False
-    with pytest.raises(UsageError, match=r"^a is not running$"):
+    with pytest.raises(UsageError, match=r"(?m)^a is not running$"):
         exits.kill_on_request(state, 0, by_hand=True)
     ending.end(state, "stopped", "enough")
-    with pytest.raises(UsageError, match=r"^b is not running$"):
+    with pytest.raises(UsageError, match=r"(?m)^b is not running$"):
         exits.kill_on_request(state, 1, by_hand=True)
 
 

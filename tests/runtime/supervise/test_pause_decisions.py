@@ -58,21 +58,21 @@ def test_a_pause_that_is_resumed_before_rest_logs_nothing() -> None:
 
 
 def test_a_run_without_sources_cannot_pause() -> None:
-    with pytest.raises(UsageError, match=r"nothing would stop$"):
+    with pytest.raises(UsageError, match=r"(?m)nothing would stop$"):
         pausing.pause(running(["a", "b"]))
 
 
 def test_only_a_running_run_can_pause() -> None:
-    with pytest.raises(UsageError, match=r"^the run is not running$"):
+    with pytest.raises(UsageError, match=r"(?m)^the run is not running$"):
         pausing.pause(starting(ACTORS))
     state = running(ACTORS)
     ending.end(state, "stopped", "enough")
-    with pytest.raises(UsageError, match=r"^the run is not running$"):
+    with pytest.raises(UsageError, match=r"(?m)^the run is not running$"):
         pausing.pause(state)
 
 
 def test_only_a_requested_pause_can_be_ended() -> None:
-    with pytest.raises(UsageError, match=r"^the run is not paused$"):
+    with pytest.raises(UsageError, match=r"(?m)^the run is not paused$"):
         pausing.resume(running(ACTORS))
 
 

@@ -191,7 +191,7 @@ def test_a_pause_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_pause_can_be_requested_twice_and_cancelled() -> None:
     async def script(supervisor: Supervisor) -> None:
-        with pytest.raises(UsageError, match=r"^the run is not paused$"):
+        with pytest.raises(UsageError, match=r"(?m)^the run is not paused$"):
             supervisor.resume()
         supervisor.pause()
         supervisor.pause()
@@ -238,7 +238,7 @@ def test_a_run_that_ends_before_it_is_paused() -> None:
     async def script(supervisor: Supervisor) -> None:
         supervisor.pause()
         supervisor.request("enough")
-        with pytest.raises(UsageError, match=r"^the run is not running$"):
+        with pytest.raises(UsageError, match=r"(?m)^the run is not running$"):
             supervisor.pause()
 
     outcome, _ = directed(numbers(), script)
@@ -300,7 +300,7 @@ def test_a_run_without_sources_cannot_pause(cls: type[Actor], pauses: bool) -> N
             supervisor.pause()
             await until(supervisor, RunState.paused)
             return
-        with pytest.raises(UsageError, match=r"nothing would stop$") as caught:
+        with pytest.raises(UsageError, match=r"(?m)nothing would stop$") as caught:
             supervisor.pause()
         assert caught.value.hint.endswith("sends unprompted")
 

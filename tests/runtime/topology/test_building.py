@@ -203,7 +203,7 @@ def test_the_error_is_raised_even_if_no_report_can_be_written(tmp_path: Path) ->
     run = run_of(tmp_path, f"{module(tmp_path, 'raise KeyError')}:topology")
     run.crashes.rmdir()
     run.crashes.write_text("in the way")
-    with pytest.raises(TopologyError, match=r"\.py:1 raised KeyError$") as caught:
+    with pytest.raises(TopologyError, match=r"(?m)\.py:1 raised KeyError$") as caught:
         load(str(run.path))
     assert caught.value.hint == ""
 
