@@ -129,6 +129,6 @@ def test_a_python_file_in_place_of_a_config(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("walks.py").write_text(content)
-    with pytest.raises(ConfigError, match=r"^`walks\.py` is a Python file; expected a config in TOML$") as caught:
+    with pytest.raises(ConfigError, match=r"(?m)^`walks\.py` is a Python file; expected a config in TOML$") as caught:
         read("walks.py", "walks.py")
     assert all(hint in caught.value.hint for hint in hints)

@@ -65,7 +65,7 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         (["collection.envs=4"], UsageError, "`collection.envs` cannot be changed during a run"),
         (["collection.workers=4", "run.seed=2"], UsageError, "`run.seed` cannot be changed during a run"),
         (["nonsense"], UsageError, "`nonsense` cannot be changed during a run"),
-        (["n_envs=4"], UsageError, "^unknown key `n_envs`; hive calls it `collection.envs`$"),
+        (["n_envs=4"], UsageError, "(?m)^unknown key `n_envs`; hive calls it `collection.envs`$"),
         (["workers=4"], UsageError, "did you mean `collection.workers` or `gradients.workers`"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
         (["collection.workers=-1"], ConfigError, "collection.workers=-1: expected an integer"),
