@@ -463,7 +463,8 @@ class Failing(Actor):
 
     async def run(self) -> None:
         if self.incarnation < self.times:
-            raise ValueError(f"attempt {self.incarnation}")
+            # Not the same error twice in a row: that would end the run.
+            raise (ValueError, RuntimeError)[self.incarnation % 2](f"attempt {self.incarnation}")
         self.end_run("at last")
 
 
