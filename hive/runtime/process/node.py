@@ -283,7 +283,8 @@ class Node:
                 HANDLERS[type(message)](self, message)
         except (WireError, IndexError, KeyError) as error:
             self.bad_messages += 1
-            self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
+            if self.bad_messages.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
+                self.log.warning("dropped a bad message (%d so far): %s", self.bad_messages, error)
 
     def _on_joined(self, message: Joined) -> None:
         joined = message.members

@@ -1,8 +1,9 @@
 """Redirect the output of a process (environments, libraries, stacks of native crashes) to `log/<process>.out`.
 
 Lines are flushed one by one, so the file is complete even when the process is killed. A file that exceeds its limit is
-renamed to `.out.1`, replacing the previous one; otherwise an environment that prints at every step would fill the disk
-overnight. Each process rotates only its own file. A subprocess that it has started keeps writing to the renamed file.
+renamed to `.out.1`, replacing the previous one, whose size the first line of the new file reports; otherwise an
+environment that prints at every step would fill the disk overnight. Each process rotates only its own file. A
+subprocess that it has started keeps writing to the renamed file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def rotate_output(path: Path) -> None:
     """Rename the file and start a new one if it exceeds OUTPUT_BYTES; if that fails, the file continues to grow."""
     try:
         if os.fstat(1).st_size > OUTPUT_BYTES:
-            path.replace(f"{path}.1")
+            previous = Path(f"{path}.1")
+            dropped = previous.stat().st_size if previous.exists() else 0
+            path.replace(previous)
             redirect_output(path)
+            if dropped:
+                os.write(1, f"hive: {dropped:,} bytes of earlier output were dropped here\n".encode())
     except OSError:
         pass

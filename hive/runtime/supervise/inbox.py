@@ -25,8 +25,11 @@ def received(state: SupervisorState, message: Message, now_ns: int) -> list[Acti
 
 
 def bad_message(state: SupervisorState, error: Exception) -> list[Action]:
-    """Count and log a message that could not be decoded or handled."""
+    """Count a message that could not be decoded or handled, and log the 1st, 2nd, 4th, 8th, ...: floods take few
+    lines."""
     state.bad_messages += 1
+    if state.bad_messages.bit_count() > 1:
+        return []
     return [Log("bad message", str(error), {"count": state.bad_messages})]
 
 

@@ -74,8 +74,10 @@ def test_a_message_about_an_unknown_actor_is_refused(message: Message) -> None:
 
 def test_bad_messages_are_counted() -> None:
     state = running(ACTORS)
-    inbox.bad_message(state, ValueError("one"))
-    assert inbox.bad_message(state, ValueError("two")) == [Log("bad message", "two", {"count": 2})]
+    logged = [inbox.bad_message(state, ValueError(f"number {number}")) for number in range(1, 10)]
+    assert [bool(actions) for actions in logged] == [number in (1, 2, 4, 8) for number in range(1, 10)]
+    assert logged[7] == [Log("bad message", "number 8", {"count": 8})]
+    assert state.bad_messages == 9
 
 
 def test_a_stopped_actor_may_still_finish() -> None:
