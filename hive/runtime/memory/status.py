@@ -11,7 +11,8 @@ four kinds: busy (the actor's work), wait_in (no input), wait_out (no room for i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hive import _native
@@ -24,6 +25,9 @@ PAGE_BYTES = 4096
 
 class Status:
     """Writes an actor's status page.
+
+        with self.status("curiosity"):  # the actor's own work, as `hive ps` and the monitor show it
+            ...
 
     `enter` and `add` are the native methods themselves, because they are called for every step of an environment.
     """
@@ -38,7 +42,23 @@ class Status:
         self.get = page.get
         self.counter = page.counter
         self.runtime = page.phase("runtime", RUNTIME)
+        self._within: list[int] = [self.runtime]  # phases of the `with` blocks that have begun, and the one around them
         page.enter(self.runtime)
+
+    @contextmanager
+    def __call__(self, name: str, kind: int = BUSY) -> Iterator[None]:
+        """Show the phase `name` while a `with` block runs, and after it the phase of the block around it, or "runtime".
+
+        A wait for a port inside the block shows itself, and ends the phase. Raises ValueError as `phase` does.
+        """
+        phase = self.phase(name, kind)
+        self._within.append(phase)
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self._within.pop()
+            self.enter(self._within[-1])
 
     def phase(self, name: str, kind: int = BUSY) -> int:
         """Return the index of the phase `name`, added at first use. Raises ValueError above 23 bytes or 32 phases."""

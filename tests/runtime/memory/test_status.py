@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -192,3 +193,18 @@ def test_a_page_keeps_the_memory_alive() -> None:
     del segment
     Status(page, "alone", 1, 0).count("steps", 4)
     assert page.get(page.counter("steps")) == 4.0
+
+
+def test_a_block_shows_its_phase_and_then_that_of_the_block_around_it(pages: _native.Status) -> None:
+    status = actor(pages)
+    with status("curiosity"):
+        assert read_status(pages, 1).phase == "curiosity"
+        assert read_status(pages, 1).kind == BUSY
+        with suppress(ZeroDivisionError), status("wait a file", WAIT_IN):
+            assert (read_status(pages, 1).phase, read_status(pages, 1).kind) == ("wait a file", WAIT_IN)
+            raise ZeroDivisionError
+        assert read_status(pages, 1).phase == "curiosity"
+    assert read_status(pages, 1).phase == "runtime"
+    with pytest.raises(ValueError, match="23 bytes"), status("x" * 24):
+        pass
+    assert read_status(pages, 1).phase == "runtime"
