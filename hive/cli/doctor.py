@@ -37,6 +37,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.documents import json_text
+from hive.records.regular import open_regular
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.run.folders import live_owners, socket_root
@@ -52,6 +53,7 @@ NEEDED = ("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetens
 OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # package -> feature that needs it
 DESCRIPTORS = 1024  # recommended limit of open files and of processes: enough for a run of a hundred actors
 MEMORY_GIB = 2.0  # recommended free memory: torch takes half a GiB per run, slots and weights need more
+CRASH_LINE_BYTES = 1000  # maximum bytes of the first line of a crash report that are shown
 SUPERVISOR = b"hive.runtime.run"  # module that a supervisor's process runs, as in its command line
 DISK_GIB = 1.0  # recommended free disk space: checkpoints of a small network, and logs
 # Time for leftover processes to vanish: a fork server exits after its supervisor, once it has cleaned up, and an actor
@@ -260,8 +262,12 @@ def run_findings(directory: RunDirectory) -> Iterator[Finding]:
     hint = "" if saved else "set [checkpoint] every, or use `hive save`"
     yield Finding(OK if saved else WARN, "checkpoints", newest, hint)
     for path in sorted(directory.crashes.glob("*.txt")):
-        with path.open(errors="replace") as file:
-            yield Finding(WARN, "crash", file.readline().strip(), f"report: {path}")
+        try:
+            with open_regular(path) as file:
+                first = file.readline(CRASH_LINE_BYTES).decode(errors="replace").strip()
+        except OSError as error:
+            first = f"its report cannot be read: {error.strerror}"
+        yield Finding(WARN, "crash", first, f"report: {path}")
     if directory.nan_dumps.exists() and (kept := [*directory.nan_dumps.iterdir()]):
         yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
 from hive.records.documents import parse_object
+from hive.records.regular import open_regular
 
 __all__ = ["SHOWN", "NewEvents"]
 
@@ -43,9 +44,11 @@ class NewEvents:
 
     def show(self, line: StatusLine) -> None:
         """Print the events logged since the last call, above the status line."""
-        if not self.path.exists():
+        try:
+            file = open_regular(self.path)
+        except OSError:
             return
-        with self.path.open("rb") as file:
+        with file:
             file.seek(self.position)
             for raw in file:
                 if not raw.endswith(b"\n"):

@@ -23,7 +23,7 @@ from pathlib import Path
 from hive.config import Config, absolute, load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.native import check_native, source_folder
-from hive.records import RunDirectory, home_folder, list_checkpoints, read_run_facts, write_bytes
+from hive.records import RunDirectory, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
@@ -179,7 +179,7 @@ def raise_failure(directory: RunDirectory, code: int) -> None:
             f"the supervisor ended with code {code} before the run began",
             hint=f"its output is in {directory.logs / 'supervisor.out'}",
         )
-    stored = json.loads(path.read_text())
+    stored = read_object(path)
     frames = user_frames(stored["traceback"])
     error = HiveError(f"{stored['error']}\n{frames}".rstrip(), hint=stored["hint"])
     error.exit_code = stored["exit_code"]

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from hive.records.regular import open_regular
+
 __all__ = ["Tail"]
 
 PIECE_BYTES = 1 << 20  # bytes per read
@@ -30,7 +32,7 @@ class Tail:
         """Return the complete lines added since the last call, without their newlines."""
         self.restarted = False
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 now = os.fstat(file.fileno())
                 if self.position < 0:
                     self.position = max(now.st_size - self.back, 0) if self.back is not None else 0

@@ -24,6 +24,7 @@ from hive.monitor.rows import ActorRow
 from hive.monitor.series import AXES, Series
 from hive.monitor.snapshot import Snapshot
 from hive.records import RunDirectory
+from hive.records.regular import open_regular
 
 __all__ = ["MonitorState"]
 
@@ -246,7 +247,11 @@ class MonitorState:
         if not reports:
             self.notice = "there is no crash report"
             return
-        text = reports[-1].read_bytes()[:CRASH_BYTES].decode(errors="replace")
+        try:
+            with open_regular(reports[-1]) as file:
+                text = file.read(CRASH_BYTES).decode(errors="replace")
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
         self.reading, self.scrolled = [str(reports[-1]), "", *text.splitlines()], 0
 
     # --- drawing

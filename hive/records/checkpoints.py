@@ -40,6 +40,7 @@ from hive.errors import RecordError, UsageError
 from hive.records.atomic import DONE, FILES, Files, atomic_folder, check_folder, remove_folder
 from hive.records.directory import STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, read_object
+from hive.records.regular import read_regular
 from hive.records.runs import resolve_run
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Checkpoint:
         """Return the bytes of the part `name`. Raises RecordError."""
         file = _part_file(self.path, name)
         try:
-            return file.read_bytes()
+            return read_regular(file)
         except OSError as error:
             raise failure("read", file, error) from error
 

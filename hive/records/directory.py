@@ -76,6 +76,9 @@ class RunDirectory:
         try:
             directory = cls(path.resolve())
             if directory.logs.is_dir() and directory.checkpoints.is_dir():
+                resolved = directory.resolved_file  # read as a config, which may be a pipe if a user gives it
+                if resolved.is_symlink() or (resolved.exists() and not resolved.is_file()):
+                    raise RecordError(f"`{resolved}` is not a file of hive", hint="remove what lies in its place")
                 return directory
         except (OSError, RuntimeError, ValueError):
             pass  # no permission, circular links, or an invalid file name

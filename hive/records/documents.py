@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from hive.errors import RecordError
+from hive.records.regular import read_regular
 
 __all__ = ["JSON", "failure", "json_text", "parse_object", "read_document", "read_object"]
 
@@ -61,7 +62,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file. Raises RecordError if the file cannot be read or is not a JSON object."""
     try:
-        value = parse_object(path.read_bytes())
+        value = parse_object(read_regular(path))
     except OSError as error:
         raise failure("read", path, error) from error
     if value is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.records.documents import failure, json_text, parse_object
+from hive.records.regular import open_regular
 
 __all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "read_jsonl", "tail_jsonl"]
 
@@ -67,7 +68,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     Raises RecordError if the file exists and cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             begins = True
             while piece := file.readline(LINE_BYTES):
                 ends = piece.endswith(b"\n")
@@ -91,7 +92,7 @@ def last_lines(path: Path, n: int) -> list[bytes]:
     if n <= 0:
         return []
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size, span = file.seek(0, os.SEEK_END), TAIL_BYTES
             while True:
                 start = max(0, size - span)

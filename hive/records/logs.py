@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import io
 import logging
 import re
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
+from hive.records.regular import open_regular
 
 __all__ = ["close_log", "merge_logs", "open_log"]
 
@@ -102,7 +104,7 @@ def _lines(path: Path, tail: int | None) -> Iterator[str]:
         return
     for file in reversed(files):
         try:
-            with file.open(encoding="utf-8", errors="replace", newline="\n") as text:
+            with io.TextIOWrapper(open_regular(file), "utf-8", errors="replace", newline="\n") as text:
                 yield from (line.removesuffix("\n") for line in text)
         except FileNotFoundError:
             continue

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hive.errors import RecordError
 from hive.records.atomic import atomic_folder, check_folder
 from hive.records.documents import JSON, failure, json_text, read_object
+from hive.records.regular import read_regular
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +69,7 @@ def read_nan_dump(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, An
     check_folder(path)
     file = path / ARRAYS_FILE
     try:
-        return safetensors.numpy.load(file.read_bytes()), read_object(path / FACTS_FILE)
+        return safetensors.numpy.load(read_regular(file)), read_object(path / FACTS_FILE)
     except OSError as error:
         raise failure("read", file, error) from error
     except (safetensors.SafetensorError, ValueError) as error:

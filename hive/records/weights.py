@@ -24,6 +24,7 @@ from hive.errors import RecordError
 from hive.records.atomic import FILES, Files
 from hive.records.directory import STATE_FILE, WEIGHTS_FILE
 from hive.records.documents import JSON, failure, read_object
+from hive.records.regular import read_regular
 
 __all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_sha256"]
 
@@ -66,7 +67,7 @@ def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, A
     """Return the arrays (writable copies) and the state. Raises RecordError with the file and the cause."""
     file = folder / WEIGHTS_FILE
     try:
-        entries = safetensors.deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+        entries = safetensors.deserialize(read_regular(file))  # type: ignore[no-untyped-call]
         tensors = {name: _array(**entry) for name, entry in entries}
     except OSError as error:
         raise failure("read", file, error) from error

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hive.errors import PlatformError
 from hive.records import process_start_time
+from hive.records.regular import read_regular
 
 __all__ = ["live_owners", "make_socket_folder", "socket_root", "sweep"]
 
@@ -61,7 +62,7 @@ def live_owners() -> list[tuple[Path, int]]:
 def _owner(folder: Path) -> tuple[tuple[int, str] | None, Path | None]:
     """Read the owner of a socket folder, as (pid, start time), and the directory of its run; None if unknown."""
     try:
-        first, _, directory = (folder / "owner").read_text().partition("\n")
+        first, _, directory = read_regular(folder / "owner").decode().partition("\n")
         pid, start = first.split()
         return (int(pid), start), Path(directory) if directory else None
     except (OSError, ValueError):

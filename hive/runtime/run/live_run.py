@@ -42,6 +42,7 @@ from hive.records import (
     write_json,
     write_run_facts,
 )
+from hive.records.regular import read_regular
 from hive.records.run_warnings import WARNING, apply_event, warnings_of
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
@@ -107,7 +108,7 @@ class LiveRun:
             protocol=PROTOCOL,
         )
         with contextlib.suppress(OSError):
-            self.previous_summary = self.directory.summary_file.read_bytes()
+            self.previous_summary = read_regular(self.directory.summary_file)
         write_run_facts(self.directory, facts)
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:

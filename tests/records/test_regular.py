@@ -1,0 +1,81 @@
+"""Only regular files are read, whatever lies in the place of a run's file, and nothing blocks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hive.errors import RecordError
+from hive.records import RunDirectory, read_jsonl, read_object
+from hive.records.jsonl import last_lines
+from hive.records.regular import open_regular, read_regular
+
+
+def bound_socket(path: Path) -> None:
+    here = socket.socket(socket.AF_UNIX)
+    here.bind(os.path.relpath(path))
+    here.close()
+
+
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a socket": bound_socket,
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+}
+every_kind = pytest.mark.parametrize("kind", PLANTED)
+
+
+@every_kind
+def test_what_is_no_regular_file_is_refused_by_its_kind(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    PLANTED[kind](tmp_path / "planted")
+    with pytest.raises(OSError, match=f"it is {kind}, not a file") as caught:
+        open_regular(tmp_path / "planted")
+    assert caught.value.filename == str(tmp_path / "planted")
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(OSError, match="it is a device, not a file"):
+        read_regular(Path("/dev/zero"))
+
+
+def test_regular_files_are_read_and_missing_ones_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"some\nlines")
+    assert read_regular(tmp_path / "file") == b"some\nlines"
+    with open_regular(tmp_path / "file") as file:
+        assert file.readline() == b"some\n"
+        assert not os.get_inheritable(file.fileno())
+    with pytest.raises(FileNotFoundError) as caught:
+        read_regular(tmp_path / "other")
+    assert caught.value.errno == errno.ENOENT
+
+
+@every_kind
+def test_records_in_whose_place_something_else_lies_are_errors(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    PLANTED[kind](path := tmp_path / "planted")
+    for read in (lambda: [*read_jsonl(path)], lambda: read_object(path), lambda: last_lines(path, 3)):
+        with pytest.raises(RecordError, match=kind):
+            read()
+
+
+@every_kind
+def test_a_run_whose_resolved_config_is_no_file_is_not_opened(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory.create(tmp_path, "mine")
+    assert RunDirectory.open(run.path).path == run.path
+    PLANTED[kind](run.resolved_file)
+    with pytest.raises(RecordError, match=r"resolved\.toml` is not a file of hive"):
+        RunDirectory.open(run.path)
