@@ -171,6 +171,13 @@ def test_a_stopped_run_says_what_is_saved(
     assert capsys.readouterr().err.startswith(words)
 
 
+def test_a_checkpoint_of_a_topology_that_counts_no_steps(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.ended(state="stopped", stop_reason="Ctrl-C", env_steps=0)
+    write_checkpoint(run.checkpoints, 105, tensors={}, parts={}, state={})
+    _report(run, 0)
+    assert capsys.readouterr().err.startswith("stopped by Ctrl-C; saved at update 105, ")
+
+
 # --- the foreground
 
 
