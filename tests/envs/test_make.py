@@ -229,6 +229,6 @@ def test_auto_means_native_only_where_there_is_nothing_else() -> None:
 
 
 def test_no_environment_is_named() -> None:
-    with pytest.raises(EnvironmentMissing, match=r"^the config names no environment$") as caught:
+    with pytest.raises(EnvironmentMissing, match="the config names no environment") as caught:
         make_environment("", {})
     assert "--set env.id=" in caught.value.hint
