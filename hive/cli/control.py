@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.cli.select_run import LIVE_RUN, RUN, live_run
+from hive.cli.select_run import LIVE_RUN, RUN, live_run, name_from_here
 from hive.cli.suggest import listed
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
@@ -210,7 +210,7 @@ def run_down(options: argparse.Namespace) -> int:
     print(f"{directory.name} {summary.state if summary else run_state(directory)}")
     if summary is not None and summary.state == "stopped":
         saved = list_checkpoints(directory.checkpoints)
-        more = f" · to continue it: hive resume {directory.name}" if saved else ""
+        more = f" · to continue it: hive resume {name_from_here(directory)}" if saved else ""
         print_to_stderr(kept(summary, saved).removeprefix(";").strip() + more)
     return 0
 
