@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -57,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
     """An ArgumentParser that reports errors as all of hive does: one `error:` line, a hint, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"`{self.prog} --help` shows its usage")
+        raise UsageError(message, hint=_hint_for_option(message) or f"`{self.prog} --help` shows its usage")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
@@ -68,6 +69,17 @@ class _Parser(argparse.ArgumentParser):
                 hint="`hive --help` lists the commands",
             )
         super()._check_value(action, value)
+
+
+def _hint_for_option(message: str) -> str:
+    """Return the hint for an unknown option that is a key of the config, such as `--lr`; "" for other errors."""
+    option = re.match(r"unrecognized arguments: --([\w-]+)", message)
+    if option is None:
+        return ""
+    from hive.config.other_names import note_on
+
+    note = note_on(option[1].replace("-", "_"))
+    return note and f"{note}; keys of the config are given as `--set KEY=VALUE`"
 
 
 class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]

@@ -1,9 +1,11 @@
 """`hive check`: builds the topology of a config, draws it, and runs it briefly in this process.
 
     config -> topology -> plan, drawn -> its lag -> 200 environment steps of all actors, in a temporary folder
+           -> 1,000 steps of one environment with random actions -> the command that starts the run
 
 It finds errors that would end a run in its first seconds, and finds them in one process, where a debugger works. It
-starts no other process and leaves no run behind.
+also warns of what a run accepts although it was probably not intended (hive.envs.examination). It starts no other
+process and leaves no run behind.
 """
 
 from __future__ import annotations
@@ -11,29 +13,36 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_overrides
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
-from hive.config import load_config
+from hive.config import Config, load_config
 from hive.errors import ActorFailed, UsageError
 from hive.records import Summary, read_jsonl
 from hive.runtime.actor.error_location import place_in
 from hive.runtime.topology.plan import Plan
 
+if TYPE_CHECKING:  # imports NumPy and Gymnasium
+    from hive.envs import Examination
+
 __all__ = ["add_check"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
-LIMIT_S = 8.0  # maximum duration of a trial: with the start, the command takes less than ten seconds
+LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
+EXAMINED_STEPS = 1000  # steps of one environment with random actions: an episode of most environments
+EXAMINED_S = 2.0  # maximum duration of these steps
 GRACE_S = 4.0  # time to stop after LIMIT_S: the longest step of a healthy environment that is worth waiting for here
 
 
@@ -44,8 +53,9 @@ def add_check(commands: Any) -> None:
         "how old the policies are that it uses, and run it for a few steps in this process. No run is left behind.",
         epilog="example: hive check cartpole.toml --svg cartpole.svg",
     )
-    check.add_argument("config", type=Path, help="a TOML file")
+    check.add_argument("config", type=Path, nargs="?", help="a TOML file")
     add_overrides(check)
+    check.add_argument("--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology, as for `hive up`")
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
     check.add_argument("--json", action="store_true", help="print one JSON object")
@@ -57,7 +67,12 @@ def run_check(options: argparse.Namespace) -> int:
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
 
-    config = load_config(options.config, options.set)
+    if options.config is None and options.topology is None:
+        raise UsageError("no config given", hint="hive check CONFIG, or hive check --topology FILE.py")
+    sets = list(options.set)
+    if options.topology is not None:
+        sets.append(f"run.topology={json.dumps(options.topology)}")
+    config = load_config(options.config or "run.toml", sets, text=None if options.config else "")
     topology = build(config, Path("runs") / config.run.name, options.config)
     plan, lags = topology.plan(), lags_of(topology)
     if options.svg is not None:
@@ -67,17 +82,57 @@ def run_check(options: argparse.Namespace) -> int:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
         print("\n".join([*lines_of(plan), *([] if lags is None else lag_lines(lags, config))]))
-    tried = None if options.draw else _run_trial(options.config, options.set)
+    tried = None if options.draw else _run_trial(options.config, sets)
+    examined = None if tried is None or lags is None else _examine(config)
     if options.json:
-        lag = None if lags is None else lag_data(lags)
-        print(json.dumps(_as_data(plan) | {"lag": lag} | ({} if tried is None else {"tried": tried}), indent=2))
+        lag = {"lag": None if lags is None else lag_data(lags)}
+        print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id), indent=2))
     elif tried is not None:
-        done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
-        print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
+        _print_trial(tried, examined, options, config.env.id)
     return 0
 
 
-def _run_trial(config: Path, sets: list[str]) -> dict[str, Any]:
+def _print_trial(
+    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str
+) -> None:
+    """Print the results of the trial and of the environment's examination, and the command that starts the run."""
+    done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
+    print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
+    if examined is not None:
+        ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
+        print(f"random actions in `{environment}`: {examined.steps:,} steps, {ended}")
+        for warning in examined.warnings(environment):
+            print(f"warning: {warning}")
+    words = ["hive", "up", *([str(options.config)] if options.config else [])]
+    words += ["--topology", options.topology] if options.topology else []
+    words += [word for text in options.set for word in ("-s", text)]
+    print(f"next: {shlex.join(words)}")
+
+
+def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, environment: str) -> dict[str, Any]:
+    """Return the results for JSON; nothing for what was not tried."""
+    data: dict[str, Any] = {} if tried is None else {"tried": tried}
+    if examined is not None:
+        warnings = examined.warnings(environment)
+        data["environment"] = {"steps": examined.steps, "episodes": examined.episodes, "warnings": warnings}
+    return data
+
+
+def _examine(config: Config) -> Examination | None:
+    """Play one environment of the config with random actions; None for a class that only steps many at once."""
+    from hive.envs import examine, takes_native
+
+    if takes_native(config.env.id, config.env.vector):
+        return None
+    limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
+    limit.start()
+    try:
+        return examine(config.env.id, config.env.options, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+    finally:
+        limit.cancel()
+
+
+def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
     """Run the topology inline for STEPS steps or LIMIT_S seconds. Raises the error that the run fails with."""
     from hive.runtime.run.execute import run_inline
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from hive.cli.select_run import LIVE_RUN, RUN, live_run
+from hive.cli.select_run import LIVE_RUN, RUN, live_run, name_from_here
 from hive.cli.suggest import listed
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
-from hive.records import RunDirectory, Summary, is_alive, read_run_facts, run_state
+from hive.records import Checkpoint, RunDirectory, Summary, is_alive, list_checkpoints, read_run_facts, run_state
 from hive.records.documents import parse_object
 from hive.runtime.run.control import ControlClient, open_run
 
@@ -30,6 +30,7 @@ __all__ = [
     "add_set",
     "connected",
     "draining_actors",
+    "kept",
     "print_to_stderr",
     "resume_paused",
 ]
@@ -207,7 +208,23 @@ def run_down(options: argparse.Namespace) -> int:
             waits.wait(lambda: _draining(client) or "the supervisor")
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
     print(f"{directory.name} {summary.state if summary else run_state(directory)}")
+    if summary is not None and summary.state == "stopped":
+        saved = list_checkpoints(directory.checkpoints)
+        more = f" · to continue it: hive resume {name_from_here(directory)}" if saved else ""
+        print_to_stderr(kept(summary, saved).removeprefix(";").strip() + more)
     return 0
+
+
+def kept(summary: Summary, saved: Sequence[Checkpoint]) -> str:
+    """Return the end of a sentence about a stopped run: what is saved of it, and where it was if that differs."""
+    if not saved:
+        return f" at {summary.env_steps:,} steps; nothing was saved"
+    steps = saved[-1].state.get("env_steps")
+    if steps is None:  # a custom topology need not count steps
+        return f"; saved at update {saved[-1].update:,}"
+    if steps == summary.env_steps:
+        return f"; saved at {steps:,} steps"
+    return f" at {summary.env_steps:,} steps; last saved at {steps:,} steps"
 
 
 def _draining(client: ControlClient) -> str:

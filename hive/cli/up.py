@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.arguments import add_overrides
-from hive.cli.control import WaitReporter, connected, draining_actors, print_to_stderr, resume_paused
+from hive.cli.control import WaitReporter, connected, draining_actors, kept, print_to_stderr, resume_paused
 from hive.cli.event_log import NewEvents
 from hive.cli.resume import prepare
 from hive.cli.select_run import RUN, name_from_here, named_run
@@ -432,13 +432,8 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and at which step; for a stopped run also what was saved."""
-    if summary.state != "stopped":
-        return f"{summary.ending} · {summary.env_steps:,} steps"
-    steps = saved[-1].state.get("env_steps") if saved else None
-    if steps == summary.env_steps:
-        return f"{summary.ending}; saved at {steps:,} steps"
-    kept = "nothing was saved" if steps is None else f"last saved at {steps:,} steps"
-    return f"{summary.ending} at {summary.env_steps:,} steps; {kept}"
+    stopped = summary.state == "stopped"
+    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps")
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:

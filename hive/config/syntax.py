@@ -25,6 +25,7 @@ CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refu
 
 CAUSE_LENGTH = 120  # maximum characters of tomllib's message, which repeats keys of any length
 
+ENVIRONMENT = re.compile(r"[\w./:-]+-v\d+", re.ASCII)  # an id, such as CartPole-v1
 # An environment's class and a topology's function, as they usually stand in a Python file.
 ENVIRONMENT_CLASS = re.compile(rb"^class (\w+)\(.*Env\b", re.MULTILINE)
 TOPOLOGY_FUNCTION = re.compile(rb"^def topology\(", re.MULTILINE)
@@ -40,7 +41,8 @@ def read(path: str | os.PathLike[str], name: str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"no such file: `{name}`", hint=HINT) from None
+        known = f"`hive init {name}` writes a config for this environment" if ENVIRONMENT.fullmatch(name) else HINT
+        raise ConfigError(f"no such file: `{name}`", hint=known) from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError(f"cannot read `{name}`: {reason}", hint=HINT) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.make import describe, make_environment
+from hive.envs.examination import Examination, examine
+from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
 from hive.envs.vector import VectorEnvironment, make_vector
@@ -13,6 +14,7 @@ __all__ = [
     "Box",
     "Discrete",
     "EnvironmentSpec",
+    "Examination",
     "FinalObservations",
     "MultiDiscrete",
     "ObservationSpec",
@@ -20,7 +22,9 @@ __all__ = [
     "VectorEnvironment",
     "describe",
     "described",
+    "examine",
     "make_environment",
     "make_vector",
     "settings_by_spaces",
+    "takes_native",
 ]

@@ -116,6 +116,8 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
     """Return the registered spec, or the class or function that the id refers to."""
     import gymnasium
 
+    if not id:  # a run with a custom topology may leave it out
+        raise EnvironmentMissing("the config names no environment", hint="add --set env.id=CartPole-v1, for example")
     module, _, name = id.rpartition(":")
     package = module or PACKAGES.get(name.partition("/")[0], ("", ""))[0]
     imported = _import(id, package) if package else None

@@ -31,6 +31,31 @@ class Env(gymnasium.Env):
     def step(self, action):
         raise RuntimeError("the wheels came off")
 """
+CARELESS = """
+import gymnasium, numpy
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), numpy.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return [0.0, 0.0], {}
+
+    def step(self, action):
+        return [0.0, 2.0 * action], 1.0, False, False, {}
+"""
+SUM = """
+import hive
+
+class Counter(hive.Actor):
+    async def run(self):
+        self.end_run("counted")
+
+def topology(config):
+    t = hive.Topology()
+    t.add(Counter)
+    return t
+"""
 FOREVER = """
 import asyncio, hive
 
@@ -50,8 +75,10 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     before = os.environ.get("HIVE_HOME")
     done = place.hive("check", place.config(SMALL + more))
     assert (done.code, done.err) == (0, "")
-    last = done.out.splitlines()[-1]
-    assert re.fullmatch(r"trial in this process: 2\d\d steps, [78] updates in \d+\.\d s", last), last
+    trial, played, following = done.out.splitlines()[-3:]
+    assert re.fullmatch(r"trial in this process: 2\d\d steps, [78] updates in \d+\.\d s", trial), trial
+    assert re.fullmatch(r"random actions in `CartPole-v1`: 1,000 steps, \d\d episodes ended", played), played
+    assert following == f"next: hive up {place.folder / 'cart.toml'}"
     assert not place.runs.exists()
     assert os.environ.get("HIVE_HOME") == before
 
@@ -71,6 +98,32 @@ def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     assert not place.runs.exists()
 
 
+def test_what_an_environment_does_carelessly_is_a_warning(place: Place) -> None:
+    (place.folder / "careless_in_check.py").write_text(CARELESS)
+    path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
+    done = place.hive("check", path, "-s", "run.seed=2")
+    assert (done.code, done.err) == (0, "")
+    *_, played, kind, bounds, endless, following = done.out.splitlines()
+    assert played == "random actions in `careless_in_check:Env`: 1,000 steps, 0 episodes ended"
+    assert kind.startswith("warning: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
+    assert "observation[1] was 2, expected -1 to 1; " in bounds
+    assert "no episode ended in 1,000 steps of random actions" in endless
+    assert following == f"next: hive up {path} -s run.seed=2"
+    found = json.loads(place.hive("check", path, "--json").out)["environment"]
+    assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 3)
+
+
+def test_a_topology_needs_no_config(place: Place) -> None:
+    (place.folder / "sum_in_check.py").write_text(SUM)
+    done = place.hive("check", "--topology", "sum_in_check.py")
+    assert (done.code, done.err) == (0, "")
+    assert "counter-0" in done.out
+    assert done.out.splitlines()[-1] == "next: hive up --topology sum_in_check.py"
+    nothing = place.hive("check")
+    assert (nothing.code, nothing.out) == (2, "")
+    assert nothing.err.startswith("error: no config given\n\nhint: ")
+
+
 def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "LIMIT_S", 0.3)
     (place.folder / "waits_in_check.py").write_text(FOREVER)
@@ -78,6 +131,7 @@ def test_a_topology_that_never_ends_is_left_after_a_while(place: Place, monkeypa
     done = place.hive("check", place.config('[run]\ntopology = "waits_in_check.py"\n'), "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["tried"]["state"] == "stopped"
+    assert "environment" not in json.loads(done.out)  # the topology need not have one
     assert time.monotonic() - begun < 60
 
 

@@ -151,6 +151,23 @@ def test_a_wrong_option_is_one_line_and_a_hint(place: Place, words: list[str], e
     assert re.fullmatch(r"hint: `hive( \w+)? --help` shows its usage", hint)
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("--lr", "hive calls it `algorithm.learning_rate`"),
+        ("--steps", "`run.steps`?"),
+        ("--n-envs", "`collection.envs`"),
+    ],
+)
+def test_an_option_that_is_a_key_is_translated(place: Place, option: str, name: str) -> None:
+    done = place.hive("up", place.config(), option, "4")
+    assert (done.code, done.out) == (2, "")
+    first, _, hint = done.err.splitlines()
+    assert first == f"error: unrecognized arguments: {option} 4"
+    assert name in hint
+    assert hint.endswith("; keys of the config are given as `--set KEY=VALUE`")
+
+
 # --- how commands end
 
 

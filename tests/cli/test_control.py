@@ -11,7 +11,7 @@ import pytest
 from canned_status import actor, results, status
 
 from hive.cli import control
-from hive.records import RunDirectory, Summary, runs
+from hive.records import RunDirectory, Summary, runs, write_checkpoint
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -214,12 +214,19 @@ def test_down_asks_and_waits(
     (supervisor,) = place.supervisors
 
     def obey() -> None:
+        if "--now" not in words:
+            write_checkpoint(run.checkpoints, 976, tensors={}, parts={}, state={"env_steps": 500_000})
         place.end(run, state="stopped")
         stand_in.kill()
 
     supervisor.on_down = obey
     done = place.hive("down", *words)
-    assert (done.code, done.out, done.err) == (0, "cartpole-1 stopped\n", "")
+    assert (done.code, done.out) == (0, "cartpole-1 stopped\n")
+    assert done.err == (
+        "at 500,000 steps; nothing was saved\n"
+        if "--now" in words
+        else "saved at 500,000 steps · to continue it: hive resume cartpole-1\n"
+    )
     assert supervisor.asked == [("hive down", "--now" in words)]
     assert Summary.read(run.summary_file).state == "stopped"
 

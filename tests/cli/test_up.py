@@ -171,6 +171,13 @@ def test_a_stopped_run_says_what_is_saved(
     assert capsys.readouterr().err.startswith(words)
 
 
+def test_a_checkpoint_of_a_topology_that_counts_no_steps(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run = place.ended(state="stopped", stop_reason="Ctrl-C", env_steps=0)
+    write_checkpoint(run.checkpoints, 105, tensors={}, parts={}, state={})
+    _report(run, 0)
+    assert capsys.readouterr().err.startswith("stopped by Ctrl-C; saved at update 105, ")
+
+
 # --- the foreground
 
 
@@ -324,6 +331,16 @@ def test_d_leaves(place: Place) -> None:
     assert lines[-1].startswith("left cartpole-1 running")
 
 
+def test_keys_are_not_read_where_lines_are_plain(place: Place) -> None:
+    run, out = place.never_begun(), Out()
+    with terminal() as person:
+        person.write(b"d")
+        process = FakeProcess(nothing, nothing, lambda: place.end(run), code=0)
+        client = FakeClient(*[status()] * 3)
+        _Foreground(run, process, client, StatusLine(out, live=False), NewEvents(run)).watch()  # type: ignore[arg-type]
+    assert not any(line.startswith(("left ", "leave ")) for line in said(out))
+
+
 @pytest.mark.parametrize("key", [b"?", b"h"])
 def test_the_keys_are_listed(place: Place, key: bytes) -> None:
     run = place.never_begun()
@@ -418,8 +435,10 @@ def test_up_with_json_is_for_programs(place: Place, start: Callable[..., FakePro
         place.end(RunDirectory.open(place.runs / "cart-1"))
 
     start(FakeProcess(nothing, nothing, finish), status())
-    done = place.hive("up", place.config(), "--json")
-    assert done.code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stderr, "isatty", lambda: True)
+        done = place.hive("up", place.config(), "--json")
+    assert (done.code, "\x1b" in done.err) == (0, False)  # stdout may be the same terminal
     told = [json.loads(line) for line in done.out.splitlines()]
     assert [snapshot["state"] for snapshot in told] == ["running", "finished"]
     assert (told[0]["env_steps"], told[1]["env_steps"]) == (20_480, 500_000)
@@ -578,6 +597,17 @@ def test_inline_runs_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None
     assert [line[9:] for line in lines].count("supervisor         4 actors in 1 process") == 1
     assert lines[-1].startswith("finished: ")
     assert threading.active_count() == threads + len(place.supervisors)
+
+
+def test_inline_with_json(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_inline(directory: RunDirectory) -> int:
+        place.end(directory)
+        return 0
+
+    monkeypatch.setattr("hive.runtime.run.execute.run_inline", run_inline)
+    done = place.hive("up", place.config(), "--inline", "--json")
+    assert done.code == 0
+    assert json.loads(done.out.splitlines()[-1])["state"] == "finished"
 
 
 @pytest.mark.parametrize(("error", "left"), [(ConfigError("a mistake"), False), (ActorFailed("it died"), True)])

@@ -131,4 +131,11 @@ def test_a_python_file_in_place_of_a_config(
     Path("walks.py").write_text(content)
     with pytest.raises(ConfigError, match=r"(?m)^`walks\.py` is a Python file; expected a config in TOML$") as caught:
         read("walks.py", "walks.py")
+    assert caught.value.hint.startswith(f"`{hints[0]}")
     assert all(hint in caught.value.hint for hint in hints)
+
+
+def test_an_environment_in_place_of_a_config() -> None:
+    with pytest.raises(ConfigError, match="no such file: `ALE/Pong-v5`") as caught:
+        read("ALE/Pong-v5", "ALE/Pong-v5")
+    assert caught.value.hint == "`hive init ALE/Pong-v5` writes a config for this environment"

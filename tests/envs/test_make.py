@@ -226,3 +226,9 @@ def test_auto_means_native_only_where_there_is_nothing_else() -> None:
     assert takes_native("CartPole-v1", "native")
     assert not takes_native("OnlyVectorised-v0", "python")
     assert describe("OnlyVectorised-v0", {}).action == Discrete(2)
+
+
+def test_no_environment_is_named() -> None:
+    with pytest.raises(EnvironmentMissing, match="the config names no environment") as caught:
+        make_environment("", {})
+    assert "--set env.id=" in caught.value.hint

@@ -1,0 +1,118 @@
+"""Plays an environment with random actions and reports what hive accepts but its author probably did not intend.
+
+Errors such as a wrong shape or NaN end a run (hive.envs.checks). What is reported here only costs time or learning:
+observations outside of their space, of another dtype or in lists, which are converted in every step, and episodes
+that never end, without which there are no returns. `hive check` prints it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hive.envs.make import make_environment
+from hive.runtime.actor.error_location import named
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.spaces import Box
+
+__all__ = ["Examination", "examine"]
+
+
+@dataclass
+class Examination:
+    """What an environment did in `steps` steps of random actions, in which `episodes` episodes ended.
+
+    problems: sentence about a kind of problem, with its first case -> number of observations that have it.
+    """
+
+    steps: int = 0
+    observations: int = 0  # those of steps and resets
+    episodes: int = 0
+    problems: dict[str, int] = field(default_factory=dict)
+    failure: str = ""  # the exception that ended it
+    declared_limit: int | None = None  # max_episode_steps
+
+    def warnings(self, id: str) -> list[str]:
+        """Return one sentence per problem, with its way out."""
+        found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
+        if self.failure:
+            found.append(f"`{id}`: {self.failure}")
+        elif not self.episodes and (self.declared_limit is None or self.declared_limit <= self.steps):
+            found.append(
+                f"`{id}`: no episode ended in {self.steps:,} steps of random actions, and without an end there is no "
+                "return; let `step` return terminated or truncated, or wrap it in gymnasium.wrappers.TimeLimit"
+            )
+        return found
+
+
+def examine(id: str, options: Mapping[str, Any], *, steps: int, limit_s: float) -> Examination:
+    """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
+
+    Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
+    is part of the result.
+    """
+    environment, done = make_environment(id, options), Examination()
+    done.declared_limit = environment.spec.max_episode_steps if environment.spec else None
+    try:
+        _play(environment, done, steps, time.monotonic() + limit_s)
+        environment.close()
+    except (Exception, SystemExit) as error:
+        done.failure = f"it raised {named(error)} after {done.steps:,} steps of random actions"
+    return done
+
+
+def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, end_s: float) -> None:
+    environment.action_space.seed(0)
+    space, seen = environment.observation_space, dict[str, str]()  # kind of a problem -> its sentence
+    _judge(space, environment.reset(seed=0)[0], seen, done)
+    while done.steps < steps and time.monotonic() < end_s:
+        observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+        done.steps += 1
+        _judge(space, observation, seen, done)
+        if terminated or truncated:
+            done.episodes += 1
+            _judge(space, environment.reset()[0], seen, done)
+
+
+def _judge(space: gymnasium.Space[Any], observation: Any, seen: dict[str, str], done: Examination) -> None:
+    """Count the problems of one observation of a Box; hive.envs.checks refuses all wrong ones of other spaces."""
+    from gymnasium.spaces import Box
+
+    done.observations += 1
+    if isinstance(space, Box):
+        for kind, text in _problems(space, observation):
+            sentence = seen.setdefault(kind, text)
+            done.problems[sentence] = done.problems.get(sentence, 0) + 1
+
+
+def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
+    """Return (kind, sentence) of each problem of an observation."""
+    array, dtype, found = np.asarray(observation), space.dtype, []
+    if not isinstance(observation, np.ndarray | np.generic):
+        kind = type(observation).__name__
+        text = f"observations are of type {kind}, and are converted in every step; return np.array(..., np.{dtype})"
+        found.append(("type", text))
+    elif array.dtype != dtype:
+        text = f"observations are {array.dtype}, not {dtype} as their space, and are converted in every step"
+        found.append(("dtype", f"{text}; return them with .astype(np.{dtype})"))
+    if array.shape == space.shape:
+        values = array.astype(dtype, casting="unsafe")
+        outside = (values < space.low) | (values > space.high)
+        if outside.any():
+            found.append(("bounds", _outside(space, values, tuple(np.argwhere(outside)[0]))))
+    return found
+
+
+def _outside(space: Box, values: np.ndarray[Any, Any], at: tuple[int, ...]) -> str:
+    """Return the sentence of an observation that is outside of its bounds at the index `at`."""
+    element = f"[{', '.join(map(str, at))}]" if at else ""
+    return (
+        f"observations are outside of their space: observation{element} was {values[at]:g}, expected {space.low[at]:g} "
+        f"to {space.high[at]:g}; correct observation_space, which wrappers and other trainers rely on"
+    )
