@@ -462,6 +462,7 @@ class Failing(Actor):
         self.times = times
 
     async def run(self) -> None:
+        self.status.count("attempts")  # progress: without it, the second error at the same line would end the run
         if self.incarnation < self.times:
             raise ValueError(f"attempt {self.incarnation}")
         self.end_run("at last")
