@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import faulthandler
 import gc
 import importlib
 import os
@@ -279,6 +280,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _name_process("fork-server")
+    faulthandler.enable()  # its output has the line at which native code crashed
     raise_on_exit()
     sys.path.append(os.getcwd())  # folder of the user's modules; last, so that they hide no installed module
     _Server(socket.socket(fileno=int(arguments[0]))).serve()

@@ -74,6 +74,7 @@ class ForkedProcesses:
         self.server_exit = Exit()  # exit of the previous fork server
         self.late = False  # it was killed because it did not answer in time
         self.closing = False
+        self.building = False  # `build_plan` replaces a fork server that exits
         self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -87,16 +88,21 @@ class ForkedProcesses:
         `may_build_again` allows.
         """
         exits: list[Exit] = []
-        while True:
-            try:
-                async with self.requesting:
-                    return await self._build() if self._has_server else await self._start_server()
-            except ActorFailed as error:
-                exits.append(self.server_exit)
-                if self.late or not may_build_again(exits):
-                    times = f" ({len(exits)} times)" if len(exits) > 1 else ""
-                    raise ActorFailed(f"{error} while it built the topology{times}", hint=error.hint) from None
-            await asyncio.sleep(RETRY_S)
+        self.building = True
+        try:
+            while True:
+                try:
+                    async with self.requesting:
+                        return await self._build() if self._has_server else await self._start_server()
+                except ActorFailed as error:
+                    exits.append(self.server_exit)
+                    if self.late or not may_build_again(exits):
+                        times = f" ({len(exits)} times)" if len(exits) > 1 else ""
+                        by = "" if self.server_exit.signal else ": native code of an environment or a module ended it"
+                        raise ActorFailed(f"{error} while it built the topology{times}{by}", hint=error.hint) from None
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self.building = False
 
     @property
     def _has_server(self) -> bool:
@@ -253,6 +259,8 @@ class ForkedProcesses:
 
     async def close(self) -> None:
         self.closing = True
+        if self.renewal is not None:
+            self.renewal.cancel()
         for process in list(self.pids):
             self.kill(process)
         if self.writer is not None:
@@ -295,8 +303,10 @@ class ForkedProcesses:
         if self.server is not None and pid == self.server.pid:
             self.server.returncode, self.server_exit = status, how
             if not self.closing:
-                self.event("died", f"fork-server died: {how}; a new one is started")
-                self.renewal = asyncio.ensure_future(self._renew())
+                again = "" if self.building else "; a new one is started"
+                self.event("died", f"fork-server died: {how}{again}")
+                if not self.building:
+                    self.renewal = asyncio.ensure_future(self._renew())
             return
         process = next((name for name, (known, _) in self.pids.items() if known == pid), None)
         if process is not None:
