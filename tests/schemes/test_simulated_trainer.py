@@ -374,7 +374,7 @@ class CommitsUncounted(Broken):
 
 HANGS = "the run ended as stopped: it did not end within|something still spins"
 UNBALANCED = r"the account of \w+ does not add up|has retired more than was produced"
-RAISED = "an actor raised RuntimeError.'cannot (retire|commit) slot"
+RAISED = "cannot (retire|commit) slot"
 TWICE = "rollouts that were applied twice"
 MUTANTS: list[tuple[type[Broken], str]] = [
     (ForgetsWhatWasFilled, HANGS),
