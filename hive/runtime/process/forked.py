@@ -74,7 +74,7 @@ class ForkedProcesses:
         self.server_exit = Exit()  # exit of the previous fork server
         self.late = False  # it was killed because it did not answer in time
         self.closing = False
-        self.building = False  # `build_plan` replaces a fork server that exits
+        self.building = False  # a build waits for the fork server, and replaces one that exits
         self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -84,16 +84,20 @@ class ForkedProcesses:
     async def build_plan(self) -> Plan:
         """Have the fork server build the plan from the current config of the run directory.
 
-        Raises BuildError if the topology cannot be built, ActorFailed if the fork server fails as often as
+        Raises BuildError if the topology cannot be built, ActorFailed if the fork server fails more often than
         `may_build_again` allows.
         """
+        async with self.requesting:
+            return await self._build_repeatedly()
+
+    async def _build_repeatedly(self) -> Plan:
+        """Build the plan, with a new fork server whenever one fails; the caller holds the lock. Raises as above."""
         exits: list[Exit] = []
         self.building = True
         try:
             while True:
                 try:
-                    async with self.requesting:
-                        return await self._build() if self._has_server else await self._start_server()
+                    return await self._build() if self._has_server else await self._start_server()
                 except ActorFailed as error:
                     exits.append(self.server_exit)
                     if self.late or not may_build_again(exits):
@@ -200,7 +204,7 @@ class ForkedProcesses:
         """Start a fork server if none runs, which also kills processes that the previous one did not report."""
         async with self.requesting:
             if not self._has_server:  # another task may have started one while this one waited for the lock
-                await self._start_server()
+                await self._build_repeatedly()
 
     # --- ProcessTable
 
