@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["leave", "raise_on_exit"]
+__all__ = ["leave", "raise_on_exit", "raising_on_exit"]
 
 leave = os._exit  # the original, for the runtime's own exits
 
@@ -28,3 +30,14 @@ def raise_on_exit() -> None:
         leave(status)
 
     setattr(os, "_exit", raise_or_leave)  # noqa: B010  # an assignment would define the name as one of hive's own
+
+
+@contextmanager
+def raising_on_exit() -> Iterator[None]:
+    """Make `os._exit` raise as in `raise_on_exit`, inside the context only: for commands that run user code."""
+    before = os._exit
+    raise_on_exit()
+    try:
+        yield
+    finally:
+        setattr(os, "_exit", before)  # noqa: B010
