@@ -126,6 +126,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 from hive.cli.listing import run_without_command
 
                 sys.exit(run_without_command(known))
+            from hive.runtime.process.user_exits import raising_on_exit
             from hive.runtime.run.folders import sweep
 
             # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
@@ -134,7 +135,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 from hive.cli.select_run import report_swept
 
                 report_swept(swept)
-            sys.exit(options.run(options))
+            with raising_on_exit():
+                code = options.run(options)
+            sys.exit(code)
         finally:
             sys.stdout.flush()  # here and not at exit, so that a closed pipe raises BrokenPipeError below
     except HiveError as error:

@@ -33,6 +33,7 @@ from hive.records import (
     is_alive,
     list_checkpoints,
     read_jsonl,
+    read_object,
     read_run_facts,
     run_state,
 )
@@ -277,6 +278,10 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
     if state == "lost":
         yield Finding(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
         yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
+        return
+    if not directory.summary_file.exists():  # as on a full disk
+        error = str(read_object(directory.failure_file).get("error", "")).partition("\n")[0]
+        yield Finding(BAD, "state", f"{state} to start: {error}", f"see {directory.failure_file}")
         return
     summary = Summary.read(directory.summary_file)
     bad = state == "failed"

@@ -17,7 +17,7 @@ from hive.monitor.bound_by import bound_by
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, Summary, last_training_line, read_run_facts
+from hive.records import RunDirectory, Summary, last_training_line, read_run_facts, run_state
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
@@ -33,7 +33,7 @@ def snapshot_from_files(directory: RunDirectory, extras: Extras, goal_steps: int
         summary: Summary | None = Summary.read(directory.summary_file)
     except RecordError:
         summary = None
-    return _ended(directory, summary, extras, goal_steps) if summary else _lost(directory, extras, goal_steps)
+    return _ended(directory, summary, extras, goal_steps) if summary else _unsummarised(directory, extras, goal_steps)
 
 
 def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps: int) -> Snapshot:
@@ -68,7 +68,9 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
     )
 
 
-def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
+def _unsummarised(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
+    """Return the snapshot of a run without a summary: lost, or failed at its start when its disk was full."""
+    state = "failed" if run_state(directory) == "failed" else "lost"
     last = last_training_line(directory)
     since = _last_write(directory)
     try:
@@ -80,8 +82,8 @@ def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
     return _with_sentence(
         Snapshot(
             run=directory.name,
-            state="lost",
-            reason="its supervisor no longer exists",
+            state=state,
+            reason="its supervisor no longer exists" if state == "lost" else "it could not start",
             env_steps=int(last.get("steps", 0)),
             goal_steps=goal_steps,
             updates=int(last.get("updates", 0)),
@@ -90,7 +92,7 @@ def _lost(directory: RunDirectory, extras: Extras, goal_steps: int) -> Snapshot:
             restarts=sum(event.get("kind") == "restarted" for event in extras.events),
             train_s=float(last.get("seconds", 0.0)),
             actors=tuple(
-                _row(path.stem, "lost", 0, extras.events)
+                _row(path.stem, state, 0, extras.events)
                 for path in sorted(directory.logs.glob("*.log"))
                 if path.stem != "supervisor"
             ),

@@ -100,12 +100,15 @@ def read_run_facts(directory: RunDirectory) -> RunFacts:
 def run_state(directory: RunDirectory) -> str:
     """Return the state in the summary if there is one, "running" if the supervisor is alive, otherwise "lost".
 
+    A run without a summary that has left the error of its start is not lost but "failed".
     For the detailed state of a running run (starting, paused, draining), request its status from the supervisor.
     """
     try:
         return Summary.read(directory.summary_file).state
     except RecordError:
-        return "running" if _alive(directory) else "lost"
+        if _alive(directory):
+            return "running"
+        return "failed" if directory.failure_file.is_file() else "lost"
 
 
 def find_runs(home: Path) -> list[RunDirectory]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,29 @@ class Hangs(Breaking):
 class NoReset(Breaking):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         raise RuntimeError("no simulator")
+
+
+class Cancels(Breaking):
+    def broken(self) -> Step:
+        raise asyncio.CancelledError
+
+
+class RaisesAtOnce(Breaking):
+    def step(self, action: Any) -> Step:
+        return Raises.broken(self)  # type: ignore[arg-type]
+
+
+class ExitsInConstructor(Breaking):
+    def __init__(self) -> None:
+        os._exit(5)
+
+
+class KeepsSession(Breaking):
+    """Starts a process in a session of its own, and raises later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
 
 
 class NoConstructor(Breaking):

@@ -155,6 +155,48 @@ def test_an_environment_that_raises_is_tried_again_and_then_named(house: House) 
     assert house.summary("bad-1")["restarts"]["collector-0"] == 2
 
 
+@pytest.mark.full(reason="the same decisions without processes: runtime/supervise/test_exit_decisions.py")
+def test_an_environment_that_raises_without_progress_is_tried_once_more(house: House) -> None:
+    done = house.hive("up", environment(house, "breaking_environments:RaisesAtOnce"))
+    assert done.returncode == 1
+    assert "(the same error twice in a row, with no progress between" in done.stderr
+    assert 'breaking_environments.py", line ' in done.stderr
+    assert '    raise ValueError("the robot fell over")' in done.stderr
+    assert house.ended("bad-1")["restarts"]["collector-0"] == 1
+
+
+@pytest.mark.full(reason="another exception on the same path")
+def test_an_environment_that_cancels_is_named_with_its_line(house: House) -> None:
+    done = house.hive("up", environment(house, "breaking_environments:Cancels", "[supervision]\nrestarts = 1\n"))
+    assert done.returncode == 1
+    assert "breaking_environments:Cancels raised CancelledError (" in done.stderr
+    assert "    raise asyncio.CancelledError" in done.stderr
+    assert house.ended("bad-1")["state"] == "failed"
+
+
+@pytest.mark.full(reason="runtime/process/test_forked.py without a run")
+def test_what_an_environment_starts_in_a_session_of_its_own_ends_with_the_run(house: House) -> None:
+    done = house.hive("up", environment(house, "breaking_environments:KeepsSession", steps=100))
+    assert done.returncode == 0, done.stderr
+    assert not house.processes()
+
+
+@pytest.mark.full(reason="runtime/process/test_user_exits.py without a run")
+def test_a_constructor_that_exits_ends_the_run_with_its_line(house: House) -> None:
+    done = house.hive("up", environment(house, "breaking_environments:ExitsInConstructor"))
+    assert done.returncode == 1
+    assert "cannot be built: its constructor raised SystemExit: os._exit(5) (" in done.stderr
+    assert "    os._exit(5)" in done.stderr
+    assert not any("fork-server died" in event["text"] for event in house.events("bad-1"))
+    assert house.ended("bad-1")["state"] == "failed"
+    assert "failed" in house.hive("ls").stdout
+    (house.home / "bad-1" / "summary.json").unlink()  # as if the disk had been full
+    assert house.hive("ls").stdout.splitlines()[1].split()[:2] == ["bad-1", "failed"]
+    assert house.hive("ps", "bad-1").stdout.splitlines()[0] == "bad-1  failed"
+    down = house.hive("down", "bad-1")
+    assert down.stderr.startswith("error: bad-1 is not running: it failed")
+
+
 def test_an_environment_that_returns_nan_once_costs_a_collector_and_no_run(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:NotANumberOnce", steps=5_000))
     assert done.returncode == 0, done.stderr

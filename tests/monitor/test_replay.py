@@ -108,6 +108,12 @@ def test_a_lost_run_quotes_the_last_log_line(directory: RunDirectory) -> None:
     assert seen.bound_by == "nothing, the run is lost"
 
 
+def test_a_run_with_the_error_of_its_start_is_failed_and_not_lost(directory: RunDirectory) -> None:
+    directory.failure_file.write_text('{"error": "the fork server died"}')
+    seen = snapshot_from_files(directory, Extras())
+    assert (seen.state, seen.reason) == ("failed", "it could not start")
+
+
 def test_a_run_that_never_began_is_lost_without_a_log_line(directory: RunDirectory) -> None:
     seen = snapshot_from_files(directory, Extras())
     assert (seen.state, seen.env_steps, seen.mean_return, seen.actors) == ("lost", 0, None, ())

@@ -125,6 +125,8 @@ def test_state(tmp_path: Path) -> None:
     directory.summary_file.write_text("garbage")
     directory.run_file.write_text("garbage")
     assert run_state(directory) == "lost"
+    directory.failure_file.write_text("{}")
+    assert run_state(directory) == "failed"
 
 
 def test_find_runs_sorts_by_start(tmp_path: Path) -> None:

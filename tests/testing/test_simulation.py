@@ -462,6 +462,7 @@ class Failing(Actor):
         self.times = times
 
     async def run(self) -> None:
+        self.status.count("attempts")  # progress: without it, the second error at the same line would end the run
         if self.incarnation < self.times:
             # Not the same error twice in a row: that would end the run.
             raise (ValueError, RuntimeError)[self.incarnation % 2](f"attempt {self.incarnation}")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import faulthandler
 import gc
 import importlib
 import os
@@ -40,6 +41,7 @@ from hive.errors import HiveError
 from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
 from hive.runtime.process.stacks import listen_for_stacks
+from hive.runtime.process.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.messages import Message, type_set
@@ -183,7 +185,7 @@ class _Server:
                     writer.close()
                     self._become(request)
                 writer.write(number.to_bytes(4, "little", signed=True))
-                os._exit(0)
+                leave(0)
             writer.close()
             number = int.from_bytes(reader.read(4), "little", signed=True)
         os.waitpid(middle, 0)
@@ -206,6 +208,7 @@ class _Server:
             redirect_output(log_folder / f"{request.process}.out")
             listen_for_stacks(log_folder, request.process)
             _name_process(request.process)
+            raise_on_exit()
             code = host(
                 self.topology,
                 self.plan,
@@ -235,7 +238,7 @@ def _leave(code: int) -> NoReturn:
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(code)
+    leave(code)
 
 
 def _exists(pid: int) -> bool:
@@ -258,12 +261,12 @@ def _exit_with(supervisor: int) -> None:
     limit = time.monotonic() + ADOPTION_S
     while os.getppid() != supervisor:
         if time.monotonic() > limit or not _exists(supervisor):
-            os._exit(1)
+            leave(1)
         os.sched_yield()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:  # it exited before the line above took effect
-        os._exit(1)
+        leave(1)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the `hive` command, which sends the supervisor a request
 
@@ -277,6 +280,8 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _name_process("fork-server")
+    faulthandler.enable()  # its output has the line at which native code crashed
+    raise_on_exit()
     sys.path.append(os.getcwd())  # folder of the user's modules; last, so that they hide no installed module
     _Server(socket.socket(fileno=int(arguments[0]))).serve()
     _leave(0)

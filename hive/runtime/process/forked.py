@@ -26,12 +26,13 @@ from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
 from hive.runtime.wire.stream import pack, read
 
-__all__ = ["BuildError", "ForkedProcesses"]
+__all__ = ["BuildError", "ForkedProcesses", "may_build_again"]
 
 PR_SET_CHILD_SUBREAPER = 36
 BUILD_LIMIT_S = 120.0  # time limit for importing torch and user modules, from a cold disk
 FORK_LIMIT_S = 10.0  # time limit for a fork, which takes milliseconds
-ATTEMPTS = 5  # attempts to build: each is lost only if the fork server exits during it
+ATTEMPTS = 5  # attempts to build while the fork server is killed from outside
+CRASH_ATTEMPTS = 2  # attempts to build while it crashes, or is killed for lack of memory
 RETRY_S = 0.02  # interval between attempts and checks; the exit of a child is noticed within milliseconds
 NOTICE_S = 1.0  # time limit for noticing an exit on a busy machine
 CHECK_S = 0.25  # interval between checks for a stopped fork server, as for actors (watchdog.WATCH_S)
@@ -71,7 +72,9 @@ class ForkedProcesses:
         self.writer: asyncio.StreamWriter | None = None
         self.requesting = asyncio.Lock()  # one request to the fork server at a time
         self.server_exit = Exit()  # exit of the previous fork server
+        self.late = False  # it was killed because it did not answer in time
         self.closing = False
+        self.building = False  # a build waits for the fork server, and replaces one that exits
         self.out_of_memory = _out_of_memory_kills()
         self.renewal: asyncio.Task[None] | None = None
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -81,17 +84,29 @@ class ForkedProcesses:
     async def build_plan(self) -> Plan:
         """Have the fork server build the plan from the current config of the run directory.
 
-        Raises BuildError if the topology cannot be built, ActorFailed if the fork server fails ATTEMPTS times.
+        Raises BuildError if the topology cannot be built, ActorFailed if the fork server fails more often than
+        `may_build_again` allows.
         """
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                async with self.requesting:
+        async with self.requesting:
+            return await self._build_repeatedly()
+
+    async def _build_repeatedly(self) -> Plan:
+        """Build the plan, with a new fork server whenever one fails; the caller holds the lock. Raises as above."""
+        exits: list[Exit] = []
+        self.building = True
+        try:
+            while True:
+                try:
                     return await self._build() if self._has_server else await self._start_server()
-            except ActorFailed:
-                if attempt == ATTEMPTS:
-                    raise
-            await asyncio.sleep(RETRY_S)
-        raise AssertionError
+                except ActorFailed as error:
+                    exits.append(self.server_exit)
+                    if self.late or not may_build_again(exits):
+                        times = f" ({len(exits)} times)" if len(exits) > 1 else ""
+                        by = "" if self.server_exit.signal else ": native code of an environment or a module ended it"
+                        raise ActorFailed(f"{error} while it built the topology{times}{by}", hint=error.hint) from None
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self.building = False
 
     @property
     def _has_server(self) -> bool:
@@ -111,22 +126,25 @@ class ForkedProcesses:
         self._watch_pid(self.server.pid)
         self.reader, self.writer = await asyncio.open_unix_connection(sock=connection)
         # Adopt before Build: the build takes seconds, and the supervisor could be killed during it.
-        self._write(Adopt(tuple(pid for pid, _ in self.pids.values())))
-        return await self._build()
+        return await self._build(Adopt(tuple(pid for pid, _ in self.pids.values())))
 
-    async def _build(self) -> Plan:
-        reply = await self._request(self.build, BUILD_LIMIT_S)
+    async def _build(self, *before: Message) -> Plan:
+        reply = await self._request(self.build, BUILD_LIMIT_S, *before)
         if isinstance(reply, BuildFailed):
             raise BuildError(reply)
         assert isinstance(reply, Built)
         return reply.plan
 
-    async def _request(self, request: Message, limit_s: float) -> object:
-        """Return the fork server's reply. Raises ActorFailed if it exits, is stopped, or takes too long."""
+    async def _request(self, request: Message, limit_s: float, *before: Message) -> object:
+        """Send `before`, which have no reply, and the request; return its reply.
+
+        Raises ActorFailed if the fork server exits, is stopped, or takes too long.
+        """
         assert self.reader is not None
         checking = asyncio.ensure_future(self._check_server())
         try:
-            self._write(request)
+            for message in (*before, request):
+                self._write(message)
             async with asyncio.timeout(limit_s):
                 return await read(self.reader, REPLIES)
         except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
@@ -153,7 +171,7 @@ class ForkedProcesses:
     async def _end_server(self, error: Exception, limit_s: float) -> str:
         """Kill the fork server that did not reply, unless it has exited, and return a text that says what happened."""
         assert self.server is not None
-        late = isinstance(error, TimeoutError) and self._has_server
+        self.late = late = isinstance(error, TimeoutError) and self._has_server
         if late:
             os.kill(self.server.pid, signal.SIGKILL)
         for _ in range(round(NOTICE_S / RETRY_S)):
@@ -186,7 +204,7 @@ class ForkedProcesses:
         """Start a fork server if none runs, which also kills processes that the previous one did not report."""
         async with self.requesting:
             if not self._has_server:  # another task may have started one while this one waited for the lock
-                await self._start_server()
+                await self._build_repeatedly()
 
     # --- ProcessTable
 
@@ -245,6 +263,8 @@ class ForkedProcesses:
 
     async def close(self) -> None:
         self.closing = True
+        if self.renewal is not None:
+            self.renewal.cancel()
         for process in list(self.pids):
             self.kill(process)
         if self.writer is not None:
@@ -287,8 +307,10 @@ class ForkedProcesses:
         if self.server is not None and pid == self.server.pid:
             self.server.returncode, self.server_exit = status, how
             if not self.closing:
-                self.event("died", f"fork-server died: {how}; a new one is started")
-                self.renewal = asyncio.ensure_future(self._renew())
+                again = "" if self.building else "; a new one is started"
+                self.event("died", f"fork-server died: {how}{again}")
+                if not self.building:
+                    self.renewal = asyncio.ensure_future(self._renew())
             return
         process = next((name for name, (known, _) in self.pids.items() if known == pid), None)
         if process is not None:
@@ -327,6 +349,17 @@ class ForkedProcesses:
             await asyncio.sleep(RETRY_S)
         if killed:
             self.event("killed", f"{len(killed)} processes that actors had started and left running")
+
+
+def may_build_again(exits: Sequence[Exit]) -> bool:
+    """Return whether the topology is built again after the fork server exited in this way during each build.
+
+    A process that exits with a code does so on purpose, and would do it again. A crash may be a coincidence once.
+    """
+    if not all(how.signal for how in exits):
+        return False
+    crashes = sum(how.signal not in (signal.SIGKILL, signal.SIGTERM) or bool(how.note) for how in exits)
+    return crashes < CRASH_ATTEMPTS and len(exits) < ATTEMPTS
 
 
 def _children() -> list[int]:

@@ -10,6 +10,7 @@ SIGTERM or SIGINT (the first drains, the second ends at once), or a failure.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
@@ -25,6 +26,7 @@ from hive.records import (
     open_log,
     write_json,
 )
+from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
 from hive.runtime.process.limits import check_limits
@@ -34,7 +36,7 @@ from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.scaling import SCALED, combined_outcome
-from hive.runtime.supervise.outcome import Outcome
+from hive.runtime.supervise.outcome import CrashReport, Outcome
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import SECRET_BYTES, ZmqTransport
@@ -138,6 +140,20 @@ def _failure(error: HiveError, traceback: str = "") -> dict[str, Any]:
     return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
 
 
+def _conclude_failed(run: LiveRun, error: Exception) -> int:
+    """Conclude a run that could not start, or whose supervisor raised an error; return the exit code."""
+    trace = error.traceback if isinstance(error, BuildError) else ""
+    if not isinstance(error, HiveError):
+        kind, text, trace = describe(error)
+        report = run.crash(CrashReport("supervisor", f"{kind}: {text}", "in `start`", trace))
+        error = HiveError(f"the supervisor failed: {kind}: {text}", hint=f"the report is in {report}" if report else "")
+    run.event("failed", str(error))
+    with contextlib.suppress(HiveError):  # a full disk must not prevent the summary, for which room is reserved
+        write_json(run.directory.failure_file, _failure(error, trace))
+    run.conclude_unstarted(error)
+    return error.exit_code
+
+
 def run_forked(directory: RunDirectory, server: ForkServer) -> int:
     """Run the run in the supervisor's process, which has started the fork server; return the exit code.
 
@@ -148,12 +164,8 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_forked(run, server))
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
-    except HiveError as error:
-        run.event("failed", str(error))
-        traceback = error.traceback if isinstance(error, BuildError) else ""
-        write_json(directory.failure_file, _failure(error, traceback))
-        run.conclude_unstarted(error)
-        return error.exit_code
+    except Exception as error:
+        return _conclude_failed(run, error)
     finally:
         run.close()
 

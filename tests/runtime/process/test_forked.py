@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+
+import pytest
+
+from hive.runtime.process.forked import ATTEMPTS, may_build_again
+from hive.runtime.process.processes import Exit
+
+KILLED, CRASHED, STARVED = Exit(signal=signal.SIGKILL), Exit(signal=signal.SIGSEGV), Exit(signal=9, note="no memory")
+
+
+@pytest.mark.parametrize(
+    ("exits", "again"),
+    [
+        ([Exit(code=3)], False),
+        ([Exit(code=0)], False),
+        ([KILLED, Exit(code=3)], False),
+        ([CRASHED], True),
+        ([CRASHED, CRASHED], False),
+        ([CRASHED, KILLED], True),
+        ([STARVED, CRASHED], False),
+        ([KILLED] * (ATTEMPTS - 1), True),
+        ([KILLED] * ATTEMPTS, False),
+    ],
+)
+def test_builds_are_repeated_after_kills_and_not_after_exits(exits: list[Exit], again: bool) -> None:
+    assert may_build_again(exits) is again
+
 
 # Runs in a process of its own, as it makes this process a subreaper and kills all of its children.
 LEAVING = """
