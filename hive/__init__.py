@@ -42,11 +42,13 @@ __all__ = [
     "networks",
     "records",
     "run",
+    "run_async",
     "runtime",
     "schemes",
     "storage",
     "testing",
     "train",
+    "train_async",
     "workers",
 ]
 # Public name -> the module that defines it. Names in `__all__` that are missing here are packages.
@@ -71,7 +73,9 @@ _HOMES = {
     "endpoint": "hive.runtime",
     "load": "hive.algorithms",
     "run": "hive.cli.scripting",
+    "run_async": "hive.cli.scripting",
     "train": "hive.cli.scripting",
+    "train_async": "hive.cli.scripting",
 }
 
 if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editors
@@ -92,7 +96,7 @@ if TYPE_CHECKING:  # the names that are lazy below, for type checkers and editor
         workers,
     )
     from hive.algorithms import load
-    from hive.cli.scripting import run, train
+    from hive.cli.scripting import run, run_async, train, train_async
     from hive.config import Config
     from hive.runtime import (
         Actor,

@@ -3,6 +3,10 @@
     summary = hive.train("cartpole.toml", sets=["run.seed=2"])
     summary = hive.run(topology, {"custom": {"curriculum": {"level": 3}}})
 
+Both work where an event loop runs, as in a notebook's cell, and block it. Their asynchronous forms do not:
+
+    summary = await hive.run_async(topology)
+
 `topology` is a function of the config that is defined in a file. The fork server imports that file under its own name,
 so the rest of a script belongs under `if __name__ == "__main__":`. Functions without a file (in a notebook's cell, or
 a lambda) need `inline=True`, which runs everything in this process, where breakpoints work too.
@@ -11,23 +15,27 @@ a lambda) need `inline=True`, which runs everything in this process, where break
 from __future__ import annotations
 
 import argparse
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.starting import new_run, run_quietly
+from hive.cli.starting import RETRY_S, new_run, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
 from hive.config.values import toml_key, toml_text
-from hive.errors import ActorFailed, TopologyError
+from hive.errors import ActorFailed, HiveError, TopologyError
 from hive.records import RunDirectory, Summary
+from hive.runtime.run.control import open_run
 
 if TYPE_CHECKING:
     from hive.runtime import Topology
 
-__all__ = ["run", "train"]
+__all__ = ["run", "run_async", "train", "train_async"]
 
 Given = str | Path | Config | Mapping[str, Any] | None
 
@@ -61,13 +69,63 @@ def run(
 
     Raises TopologyError if other processes cannot import the function, unless `inline`.
     """
-    reference = _reference(topology, inline)
-    directory = _prepared(config, [f"run.topology={json.dumps(reference)}", *sets, *_named(name)])
-    return _finish(directory, inline, quiet, topology)
+    return _finish(_prepared_for(topology, config, [*sets, *_named(name)], inline), inline, quiet, topology)
+
+
+async def train_async(
+    config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
+) -> Summary:
+    """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
+    return await _in_thread(await asyncio.to_thread(_prepared, config, [*sets, *_named(name)]), inline, quiet)
+
+
+async def run_async(
+    topology: Callable[..., Topology],
+    config: Given = None,
+    *,
+    sets: Sequence[str] = (),
+    name: str | None = None,
+    inline: bool = False,
+    quiet: bool = False,
+) -> Summary:
+    """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
+    directory = await asyncio.to_thread(_prepared_for, topology, config, [*sets, *_named(name)], inline)
+    return await _in_thread(directory, inline, quiet, topology)
+
+
+async def _in_thread(
+    directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
+) -> Summary:
+    pool = ThreadPoolExecutor(1, "hive-run")  # not the loop's own pool, whose few threads runs would occupy for hours
+    work = pool.submit(_finish, directory, inline, quiet, topology)
+    pool.shutdown(wait=False)
+    ended = asyncio.wrap_future(work)
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.to_thread(_stop, directory, work)
+        await asyncio.wait([ended])
+        ended.exception()  # the run's error is in its summary
+        raise
+
+
+def _stop(directory: RunDirectory, work: Future[Summary]) -> None:
+    """Ask a run to drain, save and end, as `hive down` does, as soon as it listens. `work` waits for its end."""
+    while not work.done():
+        try:
+            with closing(open_run(directory)) as client:
+                return client.down("cancelled")
+        except HiveError:
+            wait([work], RETRY_S)  # it is starting or ending
 
 
 def _named(name: str | None) -> list[str]:
     return [] if name is None else [f"run.name={json.dumps(name)}"]
+
+
+def _prepared_for(topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool) -> RunDirectory:
+    reference = _reference(topology, inline)
+    return _prepared(config, [f"run.topology={json.dumps(reference)}", *overrides])
 
 
 def _prepared(config: Given, overrides: list[str]) -> RunDirectory:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,12 +30,14 @@ from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = [
+    "RETRY_S",
     "abort_start",
     "began",
     "clear_failure",
     "connect",
     "deferred_interrupts",
     "discard",
+    "in_main_thread",
     "new_run",
     "raise_failure",
     "run_quietly",
@@ -45,9 +48,20 @@ RETRY_S = 0.01  # interval between two attempts to connect to a starting supervi
 INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
+def in_main_thread() -> bool:
+    """Whether this thread receives signals and may set their handlers."""
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block: Ctrl-C can end a started process only once a variable refers to it."""
+    """Defer Ctrl-C to the end of the block: Ctrl-C can end a started process only once a variable refers to it.
+
+    Only the main thread receives Ctrl-C, so this does nothing in others.
+    """
+    if not in_main_thread():
+        yield
+        return
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
     try:

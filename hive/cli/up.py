@@ -38,6 +38,7 @@ from hive.cli.starting import (
     connect,
     deferred_interrupts,
     discard,
+    in_main_thread,
     new_run,
     raise_failure,
     start,
@@ -326,6 +327,9 @@ class _Foreground:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
+        if not in_main_thread():  # of a script: the run is ended with `hive down` or by cancelling `run_async`
+            yield
+            return
         old = {number: signal.signal(number, self._stop_requested) for number in (signal.SIGINT, signal.SIGTERM)}
         old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
         try:
@@ -349,8 +353,11 @@ class _Foreground:
 
 @contextmanager
 def _keys(live: bool = True) -> Iterator[bool]:
-    """Read single keys from the terminal, without echo. Yields False if there is no terminal, or no live view on it."""
-    if not (live and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+    """Read single keys from the terminal, without echo.
+
+    Yields False without a terminal or a live view on it, and outside the main thread.
+    """
+    if not (live and in_main_thread() and sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         yield False
         return
     before = termios.tcgetattr(sys.stdin)

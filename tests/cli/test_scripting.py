@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+import hive
 from hive.cli.scripting import _prepared, _reference, _toml
 from hive.config import load_config
 from hive.errors import ConfigError, TopologyError
-from hive.records import RunDirectory
+from hive.records import RunDirectory, Summary
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +79,52 @@ def test_a_function_that_others_cannot_import_only_runs_inline(function: Any) ->
         _reference(function, inline=False)
     assert "inline=True" in caught.value.hint
     assert _reference(function, inline=True) == "inline.py:topology"
+
+
+class Three(hive.Actor):
+    async def run(self) -> None:
+        self.end_run("three")
+
+
+class Waiting(hive.Actor):
+    started: asyncio.Event
+    loop: asyncio.AbstractEventLoop
+
+    async def run(self) -> None:
+        self.loop.call_soon_threadsafe(self.started.set)
+        await asyncio.get_running_loop().create_future()
+
+
+def three(config: hive.Config | None) -> hive.Topology:
+    topology = hive.Topology()
+    topology.add(Three)
+    return topology
+
+
+def waiting(config: hive.Config) -> hive.Topology:
+    topology = hive.Topology()
+    topology.add(Waiting)
+    return topology
+
+
+async def test_an_inline_run_inside_a_running_loop() -> None:
+    assert hive.run(three, inline=True).stop_reason == "three"
+    assert hive.testing.run_inline(three(None)).reason == "three"
+
+
+async def test_runs_that_are_awaited_leave_the_loop_running() -> None:
+    summaries = await asyncio.gather(*(hive.run_async(three, inline=True, name=name) for name in "ab"))
+    assert [summary.stop_reason for summary in summaries] == ["three", "three"]
+    with pytest.raises(ConfigError):
+        await hive.train_async({"colection": {}})
+
+
+async def test_cancelling_the_call_ends_the_run(home: Path) -> None:
+    Waiting.started, Waiting.loop = asyncio.Event(), asyncio.get_running_loop()
+    run = asyncio.create_task(hive.run_async(waiting, inline=True, name="w"))
+    await Waiting.started.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    summary = Summary.read(RunDirectory.open(home / "w-1").summary_file)
+    assert (summary.state, summary.stop_reason) == ("stopped", "cancelled")

@@ -15,6 +15,7 @@ import importlib
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -35,6 +36,7 @@ from hive.runtime.process.spawning import ForkServer
 from hive.runtime.run.control import control_path
 from hive.runtime.run.control_server import ControlServer
 from hive.runtime.run.live_run import LiveRun
+from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.run.scaling import SCALED, combined_outcome
 from hive.runtime.supervise.outcome import CrashReport, Outcome
 from hive.runtime.topology.plan import Plan
@@ -170,15 +172,27 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
         run.close()
 
 
+def _threadsafe(loop: asyncio.AbstractEventLoop, run: LiveRun) -> None:
+    """Pass Ctrl-C, which only the main thread receives, to a run in another thread."""
+    loop.call_soon_threadsafe(run.down, signal.SIGINT.name, False)
+
+
 def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:
     """Run the run in this process and return the exit code. Raises HiveError if it cannot start.
 
-    `function` makes the topology from the config, instead of the function that the config names.
+    `function` makes the topology from the config, instead of the function that the config names. Where the caller's
+    thread runs an event loop, the run takes place in another thread.
     """
     run = LiveRun(directory)
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    loop = runner.get_loop()
+
+    def call() -> Outcome:
+        with runner:
+            return runner.run(_inline(run, function))
+
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            outcome = runner.run(_inline(run, function))
+        outcome = outside_any_loop(call, lambda: _threadsafe(loop, run))
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
         run.conclude_unstarted(error)

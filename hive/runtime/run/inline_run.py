@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
 from hive.clock import Clock, RealClock
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
+from hive.runtime.run.outside_loop import outside_any_loop
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
 from hive.runtime.supervise.supervisor import Supervisor
@@ -46,7 +46,7 @@ class InlineRun:
         *,
         settings: Settings = UNWATCHED,
         clock: Callable[[asyncio.AbstractEventLoop], Clock] = lambda loop: RealClock(),
-        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
         plan = topology.plan()
         self.memory = SharedMemory(plan)
@@ -59,6 +59,7 @@ class InlineRun:
             plan, self.processes, transport, self.memory, its_clock, settings, journal, ADDRESS
         )
         self._supervision: asyncio.Task[Outcome] | None = None
+        self._work: asyncio.Task[Any] | None = None
         self._closed = False
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -101,7 +102,7 @@ class InlineRun:
             return
         self._closed = True
         try:
-            _outside_any_loop(lambda: self._end(reason))
+            outside_any_loop(lambda: self._end(reason), self._cancel)
         finally:
             self.memory.close()
 
@@ -109,7 +110,7 @@ class InlineRun:
         with self.runner:
             if self._supervision is not None and not self._supervision.done():
                 self.supervisor.request(reason)
-                self.runner.run(self._drain(self._supervision))
+                self.runner.run(self._cancellable(self._drain(self._supervision)))
 
     async def _drain(self, supervision: asyncio.Task[Outcome]) -> None:
         await supervision
@@ -118,7 +119,16 @@ class InlineRun:
     def _run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._closed:
             raise RuntimeError("this run has been stopped")
-        return _outside_any_loop(lambda: self.runner.run(work()))
+        return outside_any_loop(lambda: self.runner.run(self._cancellable(work())), self._cancel)
+
+    async def _cancellable(self, work: Coroutine[Any, Any, Result]) -> Result:
+        self._work = asyncio.current_task()
+        return await work
+
+    def _cancel(self) -> None:
+        """Cancel the call that another thread makes, as `asyncio.run` does at Ctrl-C."""
+        if self._work is not None:
+            self._work.get_loop().call_soon_threadsafe(self._work.cancel)
 
     def _started(self) -> asyncio.Task[Outcome]:
         """Return the task that runs the supervisor, started by the first call."""
@@ -135,19 +145,3 @@ class InlineRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
-
-
-def _outside_any_loop(call: Callable[[], Result]) -> Result:
-    """Call `call` in a thread without a running event loop: in this one if possible, else in a new one."""
-    if not _runs_a_loop():
-        return call()
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
-
-
-def _runs_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

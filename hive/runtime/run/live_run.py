@@ -15,6 +15,7 @@ import platform
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -358,7 +359,13 @@ class LiveRun:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not."""
+        """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not.
+
+        Only the main thread receives signals; an inline run in another thread handles none.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
         for number, reason in STOPPING_SIGNALS.items():
             loop.add_signal_handler(number, self.down, reason, False)

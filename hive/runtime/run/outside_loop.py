@@ -1,0 +1,49 @@
+"""Makes a call that runs an event loop, also where the caller's thread runs a loop already.
+
+A thread runs one event loop at a time. Every cell of a notebook and every coroutine of a web server finds a running
+loop in its thread, so the call is made in another thread, and this one waits for its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["outside_any_loop"]
+
+Result = TypeVar("Result")
+
+
+def outside_any_loop(call: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
+    """Make `call` in a thread without a running event loop: in this one if possible, else in a new one.
+
+    interrupt: called in this thread at every Ctrl-C while it waits for the other one; it makes `call` return.
+    Raises what `call` raises, and KeyboardInterrupt if the interrupt cancelled it.
+    """
+    if not _runs_a_loop():
+        return call()
+    interrupted = False
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(call)
+        while True:
+            try:
+                return result.result()
+            except KeyboardInterrupt:
+                if result.done():
+                    raise
+                interrupted = True
+                interrupt()
+            except asyncio.CancelledError:
+                if interrupted:
+                    raise KeyboardInterrupt from None
+                raise
+
+
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
