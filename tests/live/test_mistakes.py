@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -179,6 +181,14 @@ def test_what_an_environment_starts_in_a_session_of_its_own_ends_with_the_run(ho
     done = house.hive("up", environment(house, "breaking_environments:KeepsSession", steps=100))
     assert done.returncode == 0, done.stderr
     assert not house.processes()
+
+
+@pytest.mark.full(reason="a killed supervisor takes the sweep of live/test_death.py")
+def test_what_an_environment_starts_ends_with_a_killed_supervisor(house: House) -> None:
+    config = environment(house, "breaking_environments:KeepsSession", steps=100_000_000)
+    assert house.hive("up", "-d", config).returncode == 0
+    os.kill(house.ps("bad-1")["supervisor"]["pid"], signal.SIGKILL)
+    house.until(lambda: not house.processes())
 
 
 @pytest.mark.full(reason="runtime/process/test_user_exits.py without a run")

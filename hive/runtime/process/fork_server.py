@@ -40,6 +40,7 @@ from typing import NoReturn
 from hive.errors import HiveError
 from hive.runtime.process.output import redirect_output
 from hive.runtime.process.process_main import host
+from hive.runtime.process.spawning import MARK, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
 from hive.runtime.process.user_exits import leave, raise_on_exit
 from hive.runtime.topology.plan import Plan
@@ -229,6 +230,9 @@ class _Server:
     def _sweep(self) -> None:
         for group in self.groups:
             _kill_group(group)
+        for pid in _marked(os.environ.get(MARK, "")):  # what user code started in sessions of its own
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         if self.build is not None:
             shutil.rmtree(self.build.socket_folder, ignore_errors=True)
 
@@ -243,6 +247,16 @@ def _leave(code: int) -> NoReturn:
 
 def _exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def _marked(value: str) -> list[int]:
+    """Return the other processes with this mark of a supervisor in their environment, without supervisors of runs."""
+    mark, found = f"{MARK}={value}".encode(), []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has exited, or belongs to another user
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid() and not is_supervisor(pid)]
 
 
 def _kill_group(group: int) -> None:

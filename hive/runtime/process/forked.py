@@ -4,7 +4,8 @@ The supervisor is a child subreaper, so every actor's process becomes its child 
 fork has exited. A `pidfd` per process signals its exit at once; `waitpid` returns the status. If the fork server exits,
 a new one is started right away. The actors that the old one forked continue, and the new one is sent their process
 groups, to kill them if the supervisor exits. Processes that environments start in sessions of their own become
-children of the supervisor too, once their parents have exited; those left at the end of the run are killed.
+children of the supervisor too, once their parents have exited; those left at the end of the run are killed. If the
+supervisor was killed itself, the fork server finds them by a mark in their environment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from hive.errors import ActorFailed, HiveError
 from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
 from hive.runtime.process.processes import Exit, OnExit, StartLost
-from hive.runtime.process.spawning import OUTPUT, ForkServer, start_fork_server
+from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
 from hive.runtime.process.stacks import read_stacks
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.messages import Message
@@ -340,7 +341,7 @@ class ForkedProcesses:
         killed: set[int] = set()
         for _ in range(round(NOTICE_S / RETRY_S)):
             self._reap_strays()
-            strays = _children()
+            strays = [pid for pid in _children() if not is_supervisor(pid)]
             for pid in strays:
                 os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid still belongs to it
             killed.update(strays)

@@ -12,10 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["OUTPUT", "THREADS", "ForkServer", "start_fork_server"]
+__all__ = ["MARK", "OUTPUT", "THREADS", "ForkServer", "is_supervisor", "start_fork_server"]
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 OUTPUT = "fork-server.out"  # file in the log folder with the server's output
+
+MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
 ForkServer = tuple["subprocess.Popen[bytes]", socket.socket]  # the process, and this end of the connection to it
 
@@ -28,10 +30,18 @@ def start_fork_server(log_folder: Path) -> ForkServer:
         server = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **THREADS},
+            env={**os.environ, **THREADS, MARK: f"{os.getpid()} {log_folder}"},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
         )
     return server, ours
+
+
+def is_supervisor(pid: int) -> bool:
+    """Return whether a process supervises a run: one that an actor starts, such as a tuner, may outlive its own run."""
+    try:
+        return b"hive.runtime.run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False

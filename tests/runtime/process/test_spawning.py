@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from hive.runtime.process.fork_server import REPLIES, Build, BuildFailed
-from hive.runtime.process.spawning import OUTPUT, THREADS, start_fork_server
+from hive.runtime.process.spawning import OUTPUT, THREADS, is_supervisor, start_fork_server
 from hive.runtime.wire.stream import receive, send
 
 LIMIT_S = 60.0  # time limit for starting Python on a busy machine
@@ -46,3 +46,12 @@ def _of_this_installation() -> set[str]:
         [sys.executable, "-P", "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True
     )
     return {name.partition(".")[0] for name in run.stdout.split()}
+
+
+def test_a_supervisor_is_known_by_its_command_line() -> None:
+    waits = ["sh", "-c", "read line", "hive.runtime.run"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as process:
+        assert is_supervisor(process.pid)
+        process.communicate(b"\n")
+    assert not is_supervisor(os.getpid())
+    assert not is_supervisor(process.pid)
