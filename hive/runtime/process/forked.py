@@ -349,7 +349,7 @@ class ForkedProcesses:
                 break
             await asyncio.sleep(RETRY_S)
         if killed:
-            self.event("killed", f"{len(killed)} processes that actors had started and left running")
+            self.event("killed", f"processes that actors had started and left running: {len(killed)}")
 
 
 def may_build_again(exits: Sequence[Exit]) -> bool:

@@ -63,4 +63,4 @@ def test_what_environments_leave_in_sessions_of_their_own_is_killed_at_the_end()
         timeout=30,
         check=True,
     )
-    assert done.stdout == "killed 4 processes that actors had started and left running\n\n"
+    assert done.stdout == "killed processes that actors had started and left running: 4\n\n"
