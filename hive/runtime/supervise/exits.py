@@ -150,7 +150,7 @@ def judged(
     """
     failed = process.failures[0] if process.failures else None
     actor = suspect(process)
-    cause = f"{failed.error}: {failed.text}" if failed else str(how)
+    cause = _cause(failed) if failed else str(how)
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
@@ -159,6 +159,11 @@ def judged(
     state.exact &= state.ending  # a restart after the run's goal changes no weights
     refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
     return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)
+
+
+def _cause(failed: Failed) -> str:
+    """Return the type and text of an exception; the text alone where it names the type."""
+    return failed.text if failed.text.startswith(failed.error) else f"{failed.error}: {failed.text}"
 
 
 def _refusal(state: SupervisorState, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:

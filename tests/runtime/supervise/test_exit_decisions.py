@@ -332,6 +332,14 @@ def test_the_same_error_twice_in_a_row_without_progress_ends_the_run(
     assert state.end.frames == ('  File "/x/mine.py", line 7, in step\n    fall()' if ends else "")
 
 
+def test_a_text_that_names_the_type_is_not_preceded_by_it() -> None:
+    state = running(["a"])
+    process = state.table["a"]
+    process.failures.append(replace(failure(state, 0), error="SystemExit", text="SystemExit: 2 (mine.py:6)"))
+    process.failures.pop(0)
+    assert judge(state, "a").what == "SystemExit: 2 (mine.py:6)"
+
+
 def test_a_kill_between_two_errors_breaks_the_row() -> None:
     state = running(["a"], restarts=5)
     for how in (CRASHED, KILLED, CRASHED):
