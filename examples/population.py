@@ -3,24 +3,22 @@
     members ── report(name, score, rate, state) ──> population
             <── next learning rate and state ──────
 
-Each member is a whole trainer in one process, built from the objects that the built-in actors wrap. Initial learning
-rates are random between 1e-5 and 1e-1. After every generation a member reports its score. If it is the worst member, it
-continues with the whole state of the best, including the optimizer's moments, and with the best one's learning rate,
-slightly changed. No member waits for another, and a member that is killed continues from its last report.
+Each member is a `hive.workers.Trainer`, a whole trainer in one process. Initial learning rates are random between 1e-5
+and 1e-1. After every generation a member reports its score. If it is the worst member, it continues with the whole
+state of the best, including the optimizer's moments, and with the best one's learning rate, slightly changed. No member
+waits for another, and a member that is killed continues from its last report.
 
-    python examples/population.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 50 s
+    python examples/population.py      CartPole-v1 to a mean return of 475 over 100 episodes, in 6 to 26 s
 """
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 import hive
-from hive.networks import aligned_block
-from hive.workers import Blueprint, GWorker
+from hive.workers import Trainer
 
 
 class Population(hive.Actor):
@@ -52,53 +50,30 @@ class Population(hive.Actor):
 
 
 class Member(hive.Actor):
-    """A trainer in one process."""
+    """Trains, reports, and continues from the state that the population returns."""
 
-    def __init__(self, blueprint: Blueprint, population: hive.Handle, updates: int = 50) -> None:
+    def __init__(self, config: hive.Config, population: hive.Handle, updates: int = 50) -> None:
         self.population, self.updates = population, updates  # updates: updates per generation
-        self.collector = blueprint.collector(self.index, self.incarnation, self.status)
-        self.worker = GWorker.of_run(blueprint, self.index, self.status)
-        self.learner = blueprint.learner(self.status)
-        rollout, gradient = blueprint.rollout_layout, blueprint.gradient_layout(1)
-        self.rollout = rollout.views(aligned_block(rollout.bytes))
-        self.gradient = gradient.views(aligned_block(gradient.bytes))
-        sizes = blueprint.state.bytes, blueprint.optimizer_state_bytes
-        self.before, self.after = ((aligned_block(sizes[0]), aligned_block(sizes[1])) for _ in range(2))
-        blueprint.initialize(*self.before)
+        self.trainer = Trainer(config, self.index, self.incarnation, self.status)
+        self.random = np.random.default_rng([config.run.seed, self.index])
 
     async def run(self) -> None:
-        rate = float(10 ** np.random.default_rng(self.collector.seed + self.index).uniform(-5, -1))
-        rollouts, saved = 0, await self.population.last(self.name)
-        self.collector.reset()
+        rate, state = 10 ** self.random.uniform(-5, -1), self.trainer.state
+        if (saved := await self.population.last(self.name)) is not None:
+            rate, state = saved
         while True:
-            if saved is not None:
-                rate, state = saved
-                weights, rest = np.split(np.frombuffer(state, np.uint8), [len(self.before[0])])
-                self.before[0][:], self.before[1][:] = weights, rest
-            self.learner.config = dataclasses.replace(self.learner.config, learning_rate=rate)
+            self.trainer.state = state
+            self.trainer.set("learning_rate", rate)
             for _ in range(self.updates):
-                self.train(rollouts)
-                rollouts += 1
-            score = float(self.learner.views(self.before[1])["returns"].mean())
-            saved = await self.population.report(
-                self.name, score, rate, b"".join(block.tobytes() for block in self.before)
-            )
-
-    def train(self, sequence: int) -> None:
-        """Collect one rollout, compute its gradient, make one update."""
-        weights, _ = self.before
-        self.collector.bind(weights)
-        self.collector.collect(self.rollout, sequence=sequence, version=sequence)
-        self.worker.bind(weights)
-        self.worker.compute([self.rollout], self.gradient, sequence=sequence, version=sequence)
-        self.learner.turn([self.gradient], *self.before, *self.after)
-        self.before, self.after = self.after, self.before
+                self.trainer.train()
+            score = self.trainer.mean_return_100 or 0.0
+            rate, state = await self.population.report(self.name, score, rate, self.trainer.state)
 
 
 def topology(config: hive.Config) -> hive.Topology:
     t = hive.Topology()
     population = t.add(Population, seed=config.run.seed)
-    t.add(Member, count=4, blueprint=Blueprint(config), population=population.handle())
+    t.add(Member, count=4, config=config, population=population.handle())
     return t
 
 

@@ -1,11 +1,12 @@
-"""Starts runs from a script or a notebook: the same runs as `hive up` starts. Returns their summaries.
+"""Starts runs from a script or a notebook: the same runs as `hive up` starts. Returns their results.
 
-    summary = hive.train("cartpole.toml", sets=["run.seed=2"])
-    summary = hive.run(topology, {"custom": {"curriculum": {"level": 3}}})
+    result = hive.train("cartpole.toml", sets=["run.seed=2"])
+    policy = result.policy("best")
+    result = hive.run(topology, {"custom": {"curriculum": {"level": 3}}})
 
 Both work where an event loop runs, as in a notebook's cell, and block it. Their asynchronous forms do not:
 
-    summary = await hive.run_async(topology)
+    result = await hive.run_async(topology)
 
 `topology` is a function of the config that is defined in a file. The fork server imports that file under its own name,
 so the rest of a script belongs under `if __name__ == "__main__":`. Functions without a file (in a notebook's cell, or
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +36,34 @@ from hive.records import RunDirectory, Summary
 from hive.runtime.run.control import open_run
 
 if TYPE_CHECKING:
+    from hive.algorithms import Policy
     from hive.runtime import Topology
 
-__all__ = ["run", "run_async", "train", "train_async"]
+__all__ = ["Result", "run", "run_async", "train", "train_async"]
 
 Given = str | Path | Config | Mapping[str, Any] | None
 
 
+@dataclass(frozen=True)
+class Result(Summary):
+    """The summary of a run that this process started, with the place of its files and its policy."""
+
+    directory: Path = dataclasses.field(kw_only=True)  # of the run, absolute
+
+    def policy(self, which: str = "latest") -> Policy:
+        """Load the policy of the run, as `hive.load` does. `which`: "latest" or "best".
+
+        Raises RecordError if the run saved no such policy.
+        """
+        from hive.algorithms import load
+
+        return load(str(self.directory), which, own_code=True)  # the run imported that code already
+
+
 def train(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
-) -> Summary:
-    """Train with the scheme of a config, wait for the end of the run, and return its summary.
+) -> Result:
+    """Train with the scheme of a config, wait for the end of the run, and return its result.
 
     config: a TOML file, a `hive.Config`, or a mapping of tables.
     sets: overrides `KEY=VALUE`, as for `--set`.
@@ -64,7 +84,7 @@ def run(
     name: str | None = None,
     inline: bool = False,
     quiet: bool = False,
-) -> Summary:
+) -> Result:
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`.
 
     Raises TopologyError if other processes cannot import the function, unless `inline`.
@@ -74,7 +94,7 @@ def run(
 
 async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
-) -> Summary:
+) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     return await _in_thread(await asyncio.to_thread(_prepared, config, [*sets, *_named(name)]), inline, quiet)
 
@@ -87,7 +107,7 @@ async def run_async(
     name: str | None = None,
     inline: bool = False,
     quiet: bool = False,
-) -> Summary:
+) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     directory = await asyncio.to_thread(_prepared_for, topology, config, [*sets, *_named(name)], inline)
     return await _in_thread(directory, inline, quiet, topology)
@@ -95,7 +115,7 @@ async def run_async(
 
 async def _in_thread(
     directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
-) -> Summary:
+) -> Result:
     pool = ThreadPoolExecutor(1, "hive-run")  # not the loop's own pool, whose few threads runs would occupy for hours
     work = pool.submit(_finish, directory, inline, quiet, topology)
     pool.shutdown(wait=False)
@@ -109,7 +129,7 @@ async def _in_thread(
         raise
 
 
-def _stop(directory: RunDirectory, work: Future[Summary]) -> None:
+def _stop(directory: RunDirectory, work: Future[Result]) -> None:
     """Ask a run to drain, save and end, as `hive down` does, as soon as it listens. `work` waits for its end."""
     while not work.done():
         try:
@@ -171,7 +191,7 @@ def _reference(function: Callable[..., Any], inline: bool) -> str:
 
 def _finish(
     directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
-) -> Summary:
+) -> Result:
     if inline:
         from hive.runtime.run.execute import run_inline
 
@@ -184,4 +204,5 @@ def _finish(
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint=hint)
-    return summary
+    fields = {field.name: getattr(summary, field.name) for field in dataclasses.fields(summary)}
+    return Result(**fields, directory=directory.path.absolute())

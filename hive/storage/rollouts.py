@@ -99,8 +99,6 @@ class Rollout:
     """The arrays of a rollout, cut to its length without copying. For their shapes see the module; T is `length`.
 
     rounds: rollouts that one collector makes in the whole run, for `progress`; infinite if the run has no end.
-
-    rounds: how many rollouts one collector makes in the whole run, for `progress`; infinite if the run has no end.
     start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
     """
 

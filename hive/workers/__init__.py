@@ -22,6 +22,7 @@ from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replica import Replica, replica_slots
 from hive.workers.rollouts import CollectedRollout, RoundStorage, Snapshot, snapshot_of
+from hive.workers.trainer import Trainer
 
 __all__ = [
     "RESULTS",
@@ -50,6 +51,7 @@ __all__ = [
     "RolloutReady",
     "RoundStorage",
     "Snapshot",
+    "Trainer",
     "Update",
     "UpdateHook",
     "Weights",

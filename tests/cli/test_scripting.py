@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hive
 from hive.cli.scripting import _prepared, _reference, _toml
 from hive.config import load_config
-from hive.errors import ConfigError, TopologyError
+from hive.errors import ConfigError, RecordError, TopologyError
 from hive.records import RunDirectory, Summary
 
 
@@ -128,3 +129,12 @@ async def test_cancelling_the_call_ends_the_run(home: Path) -> None:
         await run
     summary = Summary.read(RunDirectory.open(home / "w-1").summary_file)
     assert (summary.state, summary.stop_reason) == ("stopped", "cancelled")
+
+
+def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
+    config = {"env": {"id": "CartPole-v1"}, "run": {"steps": 400}}
+    result = hive.train(config, inline=True, quiet=True)
+    assert RunDirectory(result.directory).summary_file.exists()
+    assert result.policy()(np.zeros((2, 4), np.float32)).shape == (2,)
+    with pytest.raises(RecordError):
+        result.policy("best")
