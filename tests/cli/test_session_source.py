@@ -73,6 +73,18 @@ def test_the_module_has_all_that_the_function_refers_to_and_nothing_else(cells: 
     assert [*module["topology"](None).groups] == ["counter"]
 
 
+def test_a_class_follows_its_base_although_the_base_refers_to_it(cells: Cells) -> None:
+    session = cells("class A:\n    def make(self): return B()\n", "class B(A): ...\n", "def topology(config): B\n")
+    source = source_of(session["topology"])
+    assert source is not None
+    assert source.index("class A") < source.index("class B") < source.index("def topology")
+
+
+def test_the_last_definition_counts(cells: Cells) -> None:
+    session = cells("class A:\n    old: int\n", "class A:\n    new: int\n", "def topology(config): A\n")
+    assert "new: int" in str(source_of(session["topology"]))
+
+
 def test_postponed_annotations_stay_postponed(cells: Cells) -> None:
     session = cells("from __future__ import annotations\nimport hive\ndef topology(config: hive.Config): ...\n")
     assert str(source_of(session["topology"])).startswith("from __future__ import annotations\n")
