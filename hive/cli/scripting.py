@@ -8,15 +8,18 @@ Both work where an event loop runs, as in a notebook's cell, and block it. Their
 
     result = await hive.run_async(topology)
 
-`topology` is a function of the config that is defined in a file. The fork server imports that file under its own name,
-so the rest of a script belongs under `if __name__ == "__main__":`. Functions without a file (in a notebook's cell, or
-a lambda) need `inline=True`, which runs everything in this process, where breakpoints work too.
+`topology` is a function of the config that is defined in a file or in a cell of a notebook. The fork server imports
+that file under its own name, so the rest of a script belongs under `if __name__ == "__main__":`. What a notebook's
+function refers to is written to `session.py` in the run's directory and imported from there. Functions without a source
+(a lambda, or one of the plain Python prompt) need `inline=True`, which runs everything in this process, where
+breakpoints work too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -27,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.session_source import source_of
 from hive.cli.starting import RETRY_S, new_run, run_quietly
 from hive.cli.up import launch
 from hive.config import Config, render
@@ -96,7 +100,7 @@ async def train_async(
     config: Given, *, sets: Sequence[str] = (), name: str | None = None, inline: bool = False, quiet: bool = False
 ) -> Result:
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
-    return await _in_thread(await asyncio.to_thread(_prepared, config, [*sets, *_named(name)]), inline, quiet)
+    return await _in_thread(lambda: _prepared(config, [*sets, *_named(name)]), inline, quiet)
 
 
 async def run_async(
@@ -109,34 +113,43 @@ async def run_async(
     quiet: bool = False,
 ) -> Result:
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
-    directory = await asyncio.to_thread(_prepared_for, topology, config, [*sets, *_named(name)], inline)
-    return await _in_thread(directory, inline, quiet, topology)
+    overrides = [*sets, *_named(name)]
+    return await _in_thread(lambda: _prepared_for(topology, config, overrides, inline), inline, quiet, topology)
 
 
 async def _in_thread(
-    directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
+    prepare: Callable[[], RunDirectory], inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
 ) -> Result:
+    made: list[RunDirectory] = []
+
+    def call() -> Result:
+        made.append(prepare())
+        return _finish(made[0], inline, quiet, topology)
+
     pool = ThreadPoolExecutor(1, "hive-run")  # not the loop's own pool, whose few threads runs would occupy for hours
-    work = pool.submit(_finish, directory, inline, quiet, topology)
+    work = pool.submit(call)
     pool.shutdown(wait=False)
     ended = asyncio.wrap_future(work)
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
-        await asyncio.to_thread(_stop, directory, work)
+        await asyncio.to_thread(_stop, made, work)
         await asyncio.wait([ended])
         ended.exception()  # the run's error is in its summary
         raise
 
 
-def _stop(directory: RunDirectory, work: Future[Result]) -> None:
-    """Ask a run to drain, save and end, as `hive down` does, as soon as it listens. `work` waits for its end."""
+def _stop(made: Sequence[RunDirectory], work: Future[Result]) -> None:
+    """Ask a run to drain, save and end, as `hive down` does, as soon as it listens. `work` waits for its end.
+
+    made: the run's directory, as soon as it exists.
+    """
     while not work.done():
-        try:
-            with closing(open_run(directory)) as client:
-                return client.down("cancelled")
-        except HiveError:
-            wait([work], RETRY_S)  # it is starting or ending
+        with contextlib.suppress(HiveError):  # it is starting or ending
+            for directory in made:
+                with closing(open_run(directory)) as client:
+                    return client.down("cancelled")
+        wait([work], RETRY_S)
 
 
 def _named(name: str | None) -> list[str]:
@@ -144,16 +157,16 @@ def _named(name: str | None) -> list[str]:
 
 
 def _prepared_for(topology: Callable[..., Topology], config: Given, overrides: list[str], inline: bool) -> RunDirectory:
-    reference = _reference(topology, inline)
-    return _prepared(config, [f"run.topology={json.dumps(reference)}", *overrides])
+    reference, source = _reference(topology, inline)
+    return _prepared(config, [f"run.topology={json.dumps(reference)}", *overrides], source)
 
 
-def _prepared(config: Given, overrides: list[str]) -> RunDirectory:
+def _prepared(config: Given, overrides: list[str], source: str | None = None) -> RunDirectory:
     if isinstance(config, (str, Path)):
-        return new_run(Path(config), overrides)
+        return new_run(Path(config), overrides, source=source)
     if isinstance(config, Config):
-        return new_run(None, overrides, render(config))
-    return new_run(None, overrides, "" if config is None else _toml(config))
+        return new_run(None, overrides, render(config), source)
+    return new_run(None, overrides, "" if config is None else _toml(config), source)
 
 
 def _toml(tables: Mapping[str, Any], above: str = "") -> str:
@@ -172,20 +185,26 @@ def _toml(tables: Mapping[str, Any], above: str = "") -> str:
     return "\n".join(lines)
 
 
-def _reference(function: Callable[..., Any], inline: bool) -> str:
-    """Return the reference by which another process imports the function. Raises TopologyError if it cannot."""
+def _reference(function: Callable[..., Any], inline: bool) -> tuple[str, str | None]:
+    """Return the reference by which another process imports the function, and the source of a function without a file.
+
+    Raises TopologyError if another process cannot import it.
+    """
     name = getattr(function, "__qualname__", "")
     try:
         file = inspect.getsourcefile(function)
     except TypeError:
         file = None
     if file and Path(file).is_file() and name.isidentifier():
-        return f"{Path(file).resolve()}:{name}"
+        return f"{Path(file).resolve()}:{name}", None
     if inline:
-        return "inline.py:topology"  # never loaded: the function itself is called
+        return "inline.py:topology", None  # never loaded: the function itself is called
+    if source := source_of(function):
+        return f"session.py:{name}", source
     raise TopologyError(
-        f"`{name or function!r}` cannot be imported by other processes: it is not a top-level function of a file",
-        hint="define it with `def` at the top of a file, or pass inline=True",
+        f"`{name or function!r}` cannot be imported by other processes: it is not a top-level function of a file or "
+        "of a notebook",
+        hint="define it with `def` at the top of a file or cell, or pass inline=True",
     )
 
 

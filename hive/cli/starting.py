@@ -72,7 +72,7 @@ def deferred_interrupts() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunDirectory:
+def new_run(given: Path | None, overrides: list[str], content: str = "", source: str | None = None) -> RunDirectory:
     """Create the directory of a new run, with its config as given and as resolved.
 
     given: the config file; None to load `content` instead. Then the default name of the run is that of its topology's
@@ -99,6 +99,10 @@ def new_run(given: Path | None, overrides: list[str], content: str = "") -> RunD
     check_native()
     directory = RunDirectory.create(home_folder(), config.run.name)
     write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
+    if source is not None:
+        write_bytes(directory.session_file, source.encode())
+        place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
+        config = load([*more, f"run.topology={json.dumps(place)}"])
     write_bytes(directory.resolved_file, render(config).encode())
     return directory
 

@@ -4,6 +4,7 @@
       latest -> cartpole-2   the newest, a symbolic link
       cartpole-2/            name and number
         config.toml          the config as given, byte for byte       resolved.toml    every key
+        session.py           the source of a topology from a notebook
         run.json             facts of the running processes           summary.json     the result
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         evaluations.jsonl    one line per evaluation
@@ -87,6 +88,11 @@ class RunDirectory:
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def session_file(self) -> Path:
+        """The topology of a run that was started in a notebook. Other runs have none."""
+        return self.path / "session.py"
 
     @property
     def config_file(self) -> Path:

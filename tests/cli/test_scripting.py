@@ -65,7 +65,7 @@ def own(config: Any) -> Any: ...
 
 
 def test_a_function_of_a_file_is_found_by_its_place() -> None:
-    assert _reference(own, inline=False) == f"{Path(__file__).resolve()}:own"
+    assert _reference(own, inline=False) == (f"{Path(__file__).resolve()}:own", None)
 
 
 def nested() -> Callable[..., Any]:
@@ -79,7 +79,7 @@ def test_a_function_that_others_cannot_import_only_runs_inline(function: Any) ->
     with pytest.raises(TopologyError, match="cannot be imported by other processes") as caught:
         _reference(function, inline=False)
     assert "inline=True" in caught.value.hint
-    assert _reference(function, inline=True) == "inline.py:topology"
+    assert _reference(function, inline=True) == ("inline.py:topology", None)
 
 
 class Three(hive.Actor):

@@ -36,6 +36,19 @@ def test_a_script_runs_its_own_topology(house: House) -> None:
         assert numbers["produced"] == numbers["consumed"] in (10, 100)
 
 
+@pytest.mark.full(reason="five runs; tests/cli/test_scripting.py covers the same calls inline")
+def test_a_running_loop_runs_topologies(house: House) -> None:
+    script = SCRIPT.with_name("running_loop.py")
+    done = subprocess.run(
+        [sys.executable, script], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["the sum is 45", "the sum is 4950 the sum is 45", "the sum is 45", "cancelled"]
+    assert (house.home / "session-1" / "session.py").is_file()
+    summary = house.summary("endless-1")
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancelled")
+
+
 def test_the_command_line_runs_a_file(house: House) -> None:
     config = house.config("[custom.counter]\namount = 7\n[custom.sum]\namount = 7\n")
     done = house.hive("up", config, "--topology", f"{SCRIPT}:topology")
