@@ -26,8 +26,8 @@ class Population(hive.Actor):
 
     numbered = False
 
-    def __init__(self, seed: int, goal: float = 475.0) -> None:
-        self.random, self.goal = np.random.default_rng(seed), goal
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
         self.known: dict[str, tuple[float, float, bytes]] = {}  # member -> score, learning rate, state
 
     @hive.endpoint
@@ -40,9 +40,7 @@ class Population(hive.Actor):
         """Return the learning rate and state to continue from: the member's own, or those of the best."""
         self.known[name] = score, rate, state
         ranking = sorted(self.known, key=lambda member: self.known[member][0])
-        if score >= self.goal:
-            self.end_run(f"mean return {score:.1f} with a learning rate of {rate:.1e}")
-        elif name == ranking[0] != ranking[-1]:
+        if name == ranking[0] != ranking[-1]:
             best, (_, good, state) = ranking[-1], self.known[ranking[-1]]
             self.note("exploited", f"{name} ({score:.1f}, {rate:.1e}) continues as {best} ({good:.1e})")
             self.known[name] = score, float(good * self.random.choice([0.8, 1.25])), state
@@ -64,9 +62,9 @@ class Member(hive.Actor):
         while True:
             self.trainer.state = state
             self.trainer.set("learning_rate", rate)
-            for _ in range(self.updates):
-                self.trainer.train()
+            steps = sum(self.trainer.train() for _ in range(self.updates))
             score = self.trainer.mean_return_100 or 0.0
+            self.progress(steps, score)
             rate, state = await self.population.report(self.name, score, rate, self.trainer.state)
 
 

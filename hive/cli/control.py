@@ -141,10 +141,7 @@ def run_pause(options: argparse.Namespace) -> int:
 
 
 def _steps(status: Mapping[str, Any]) -> int:
-    found: Mapping[str, Any] = next(
-        (a["counters"] for a in status["actors"] if a["name"] == status["results_actor"]), {}
-    )
-    return int(found.get("env_steps", 0))
+    return int(status["results"].get("env_steps", 0))
 
 
 def resume_paused(directory: RunDirectory) -> int:

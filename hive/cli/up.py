@@ -422,11 +422,9 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
     if summary.error:
         say(f"error: {summary.error}")
     rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
+    updates = f", {summary.updates:,} updates" if summary.updates else ""
     mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
-    say(
-        f"{_ending(summary, saved)}, {summary.updates:,} updates · "
-        f"return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}"
-    )
+    say(f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}")
     if summary.best is not None:
         say(_best_line(summary.best, name_from_here(directory)))
     for warning in summary.warnings:

@@ -90,7 +90,7 @@ class History:
     def add(self, status: Mapping[str, Any], t: float) -> None:
         """Add the supervisor's document of time `t` (seconds since 1970)."""
         actors = {actor["name"]: actor for actor in status["actors"]}
-        results = actors.get(status.get("results_actor", ""), {}).get("counters", {})
+        results = status.get("results", {})
         if results:
             if not self.documents:
                 self.totals.forget_after(t)  # lines written while this document was in transit

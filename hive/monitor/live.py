@@ -38,7 +38,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         actor_row(actor, history, extras.processes.get(actor["pid"]), reports.get(actor["name"], ""))
         for actor in status["actors"]
     )
-    results = _results(status)
+    results = status.get("results", {})
     mean_return = results.get("mean_return_100", math.nan)
     edges = status.get("edges", {})
     snapshot = Snapshot(
@@ -49,7 +49,7 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         goal_steps=status["steps"],
         updates=int(results.get("updates", 0)),
         episodes=int(results.get("episodes", 0)),
-        mean_return=mean_return if results.get("episodes") and math.isfinite(mean_return) else None,
+        mean_return=mean_return if results.get("episodes", 1) and math.isfinite(mean_return) else None,
         restarts=sum({row.process or row.pid: row.restarts for row in rows}.values()),
         train_s=results.get("train_s", 0.0),
         actors=rows,
@@ -74,12 +74,6 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
         warnings=tuple(RunWarning.of(warning) for warning in status.get("warnings", ())),
     )
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot))
-
-
-def _results(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the counters of the actor whose results are the run's; none if no actor is marked so."""
-    name = status.get("results_actor")
-    return next((actor["counters"] for actor in status["actors"] if actor["name"] == name), {})
 
 
 def _channel(name: str, account: Mapping[str, Any], edge: Mapping[str, Any] | None, history: History) -> ChannelRow:

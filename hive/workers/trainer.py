@@ -20,6 +20,7 @@ from hive.config import Config
 from hive.errors import ConfigError
 from hive.networks.flat import aligned_block
 from hive.runtime import Status
+from hive.storage import samples_in
 from hive.workers.blueprint import Blueprint
 from hive.workers.g_worker import GWorker
 from hive.workers.learner import Count, mean_return
@@ -55,8 +56,11 @@ class Trainer:
         self._rounds = 0
         self.collector.reset()
 
-    def train(self) -> None:
-        """Train one round: collect a rollout, and make all updates that the algorithm makes of it."""
+    def train(self) -> int:
+        """Train one round: collect a rollout, and make all updates that the algorithm makes of it.
+
+        Returns the environment steps of the rollout. Raises EnvironmentFailed.
+        """
         replica, number = self.replica, self._rounds
         self.collector.bind(replica.weights)
         self.collector.collect(self._rollout, sequence=number, version=number)
@@ -68,6 +72,7 @@ class Trainer:
             if self._made % len(self._gradients) == 0:
                 replica.apply(self._gradients, self.blueprint.codec)
         self._rounds += 1
+        return samples_in(self._rollout)
 
     @property
     def env_steps(self) -> int:

@@ -194,8 +194,9 @@ def _names_by_pid(status: Mapping[str, Any]) -> dict[int, list[str]]:
 
 
 def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the counters of the run's results actor; empty before it has begun."""
-    return next((a["counters"] for a in status["actors"] if a["name"] == status["results_actor"]), {})
+    """Return the results of the run so far; empty before it has begun."""
+    results: Mapping[str, float] = status.get("results", {})
+    return results
 
 
 # --- figures

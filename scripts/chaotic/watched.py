@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +98,9 @@ class Watched:
 
 
 def results_of(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the counters of the run's results actor; empty before it has begun."""
-    actors: Sequence[Mapping[str, Any]] = status["actors"]
-    return next((a["counters"] for a in actors if a["name"] == status.get("results_actor")), {})
+    """Return the results of the run so far; empty before it has begun."""
+    results: Mapping[str, float] = status.get("results", {})
+    return results
 
 
 def wait_for_steps(watched: Watched, steps: float, limit_s: float) -> Mapping[str, float]:

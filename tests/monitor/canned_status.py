@@ -43,7 +43,7 @@ def account(produced: int = 0, **dropped: int) -> dict[str, Any]:
 
 def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the document of a run of one collector and a learner, or of `actors`."""
-    return {
+    document = {
         "run": "cartpole-1",
         "pid": PID,
         "started": 1.7e9,
@@ -55,6 +55,8 @@ def status(*actors: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "results_actor": "learner-0",
         "channels": {"rollouts": account(40)},
     } | changes
+    named = (one["counters"] for one in document["actors"] if one["name"] == document["results_actor"])
+    return {"results": next(named, {})} | document
 
 
 def warned(kind: str = "entropy gone", last_steps: int | None = None) -> dict[str, Any]:
@@ -66,5 +68,5 @@ def warned(kind: str = "entropy gone", last_steps: int | None = None) -> dict[st
 def starting() -> dict[str, Any]:
     """Return the document of a run whose topology is not built yet."""
     nothing = {"state": "starting", "actors": [], "helpers": [], "channels": {}}
-    missing = ("reason", "results_actor")
+    missing = ("reason", "results_actor", "results")
     return {key: value for key, value in (status() | nothing).items() if key not in missing}

@@ -165,7 +165,7 @@ def look(at: float, cpu: Mapping[int, float], actors: list[dict[str, Any]], **pr
         "pid": 1,
         "helpers": [{"name": "fork-server", "pid": 2}],
         "actors": actors,
-        "results_actor": "learner-0",
+        "results": next((one["counters"] for one in actors if one["name"] == "learner-0"), {}),
         "channels": {name: {"produced": count} for name, count in produced.items()},
     }
     return Look(at, status, cpu)

@@ -84,7 +84,7 @@ def test_victims_are_the_helpers_and_the_actors() -> None:
     status = {
         "helpers": [{"name": "fork-server", "pid": 5, "state": "running"}],
         "actors": [{"name": "learner-0", "pid": 6, "incarnation": 3, "counters": {"updates": 9.0}}],
-        "results_actor": "learner-0",
+        "results": {"updates": 9.0},
     }
     assert victims_of(status) == [Victim("fork-server", 5, -1), Victim("learner-0", 6, 3)]
     assert results_of(status) == {"updates": 9.0}

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from hive.clock import Clock
 from hive.errors import TopologyError
 from hive.runtime.actor.ports import InPort, OutPort, ports_of
-from hive.runtime.memory.status import WAIT_IN, Status
+from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS, WAIT_IN, Status
 from hive.runtime.wire.messages import Tree
 
 __all__ = ["Actor", "ActorContext", "Handle", "endpoint", "endpoints_of"]
@@ -133,6 +133,22 @@ class Actor:
     def end_run(self, reason: str) -> None:
         """End the run because it has reached its goal: all actors drain, and the run's state becomes `finished`."""
         self.actor_context.end_run(reason)
+
+    def progress(self, steps: int, score: float | None = None) -> None:
+        """Report progress of the run, in topologies without a built-in learner.
+
+        steps: environment steps since the last call; those of earlier incarnations are counted already. score: mean
+        return of the latest episodes, or another number that grows as the agent gets better; None keeps the last one.
+
+        All views and the summary then show the sum of the steps of all actors that report, and the highest score. The
+        run is finished at `run.steps` steps, and at a score of `run.stop_at_return`. Raises ValueError for negative
+        steps.
+        """
+        if steps < 0:
+            raise ValueError(f"{steps} steps were reported: the number since the last call must be 0 or more")
+        self.status.count(PROGRESS_STEPS, steps)
+        if score is not None:
+            self.status.set(self.status.counter(PROGRESS_SCORE), score)
 
     def note(self, kind: str, text: str, **fields: Tree) -> None:
         """Write a line to `events.jsonl`, the run's event log."""

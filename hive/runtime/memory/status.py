@@ -17,10 +17,22 @@ from dataclasses import dataclass
 
 from hive import _native
 
-__all__ = ["BUSY", "PAGE_BYTES", "RUNTIME", "WAIT_IN", "WAIT_OUT", "ActorStatus", "Status", "read_status"]
+__all__ = [
+    "BUSY",
+    "PAGE_BYTES",
+    "PROGRESS_SCORE",
+    "PROGRESS_STEPS",
+    "RUNTIME",
+    "WAIT_IN",
+    "WAIT_OUT",
+    "ActorStatus",
+    "Status",
+    "read_status",
+]
 
 BUSY, WAIT_IN, WAIT_OUT, RUNTIME = range(4)
 PAGE_BYTES = 4096
+PROGRESS_STEPS, PROGRESS_SCORE = "progress_steps", "progress_score"  # counters that `Actor.progress` sets
 
 
 class Status:

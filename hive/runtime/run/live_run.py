@@ -304,7 +304,14 @@ class LiveRun:
     ) -> Outcome:
         """Run one stage under a new supervisor and return its outcome."""
         limits = self.config.supervision
-        settings = Settings(limits.restarts, limits.window_s, limits.phase_limit_s, limits.drain_s)
+        settings = Settings(
+            limits.restarts,
+            limits.window_s,
+            limits.phase_limit_s,
+            limits.drain_s,
+            goal_steps=self.config.run.steps,
+            goal_score=self.config.run.stop_at_return,
+        )
         journal = Journal(self.event, self.crash)
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:

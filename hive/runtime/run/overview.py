@@ -26,6 +26,7 @@ def overview(supervisor: Supervisor) -> dict[str, Tree]:
         "actors": [_actor(supervisor, number) | {"sent": sent[number]} for number in range(len(plan.actors))],
         "helpers": [{"name": name, "pid": pid, "state": state} for name, (pid, state) in helpers],
         "results_actor": plan.results_actor,
+        "results": {**supervisor.results()},
         "channels": supervisor.accounts(),
         "edges": {channel.name: _edge(supervisor, channel) for channel in plan.channels},
     }

@@ -3,15 +3,18 @@
 For slots the numbers come from the native words and tallies, for message channels from the counters on the producers'
 status pages (hive.runtime.carriers.messages maintains them). Both count messages in flight separately instead of
 subtracting, so the identity can fail, and tests check it. It holds at quiescent points; while actors run, a reader sees
-produced >= consumed + dropped. A run's results are counters too, of the actor that the plan names.
+produced >= consumed + dropped. A run's results are counters too, of the actor that the plan
+names, or of those that report progress.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from hive import _native
+from hive.runtime.memory.status import PROGRESS_SCORE, PROGRESS_STEPS
 from hive.runtime.process.processes import SharedMemory
 from hive.runtime.topology.plan import Plan
 
@@ -49,12 +52,22 @@ def output_of(plan: Plan, memory: SharedMemory, actors: Sequence[int]) -> tuple[
 
 
 def results_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
-    """Return the counters that the plan names as the run's results; a counter without a value is left out."""
-    counters: dict[str, float] = {}
-    for number, actor in enumerate(plan.actors):
-        if actor.name == plan.results_actor:
-            counters = pages.snapshot(number)["counters"]
+    """Return the run's results: the counters that the plan names, or what actors report with `progress`.
+
+    A counter without a value is left out.
+    """
+    if not plan.results_actor:
+        return _progress_of(plan, pages)
+    counters = pages.snapshot(plan.numbers[plan.results_actor])["counters"]
     return {name: counters[name] for name in plan.results if name in counters}
+
+
+def _progress_of(plan: Plan, pages: _native.Status) -> dict[str, float]:
+    """Return the sum of the steps and the highest score of all actors that report, under the names of a learner."""
+    counters = [pages.snapshot(number)["counters"] for number in range(len(plan.actors))]
+    steps = [own[PROGRESS_STEPS] for own in counters if PROGRESS_STEPS in own]
+    scores = [own[PROGRESS_SCORE] for own in counters if math.isfinite(own.get(PROGRESS_SCORE, math.nan))]
+    return ({"env_steps": sum(steps)} if steps else {}) | ({"mean_return_100": max(scores)} if scores else {})
 
 
 def sum_of_accounts(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
     "advance",
     "begin_stop",
     "end",
+    "goal_reached",
     "last_not_started",
     "last_started",
     "outcome",
@@ -49,6 +50,23 @@ def end(state: SupervisorState, to: str, reason: str, error: str = "", hint: str
     state.end.state, state.end.reason, state.end.error, state.end.hint = to, reason, error, hint
     state.run_machine.handle(RunEvent.drain, reason)
     return [Log("draining", reason, {"state": to})]
+
+
+def goal_reached(state: SupervisorState, results: Mapping[str, float]) -> list[Action]:
+    """End the run if what its actors report has reached its goal. A built-in learner decides that itself, exactly."""
+    steps, score = state.settings.goal_steps, state.settings.goal_score
+    if state.plan.results_actor or state.ending:
+        return []
+    if score is not None and (reached := results.get("mean_return_100", -math.inf)) >= score:
+        return _finished(state, f"score {reached:g} >= {score:g}")
+    if steps is not None and results.get("env_steps", 0) >= steps:
+        return _finished(state, f"{steps:,} steps")
+    return []
+
+
+def _finished(state: SupervisorState, reason: str) -> list[Action]:
+    state.exact = False  # when the supervisor looks depends on time
+    return end(state, "finished", reason)
 
 
 def requested(state: SupervisorState, reason: str, *, at_once: bool) -> list[Action]:

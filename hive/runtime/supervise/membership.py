@@ -27,12 +27,14 @@ SHORT_INCARNATION_S = 1.0  # an incarnation that exits sooner has done no useful
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of [supervision] in the config; times in seconds."""
+    """The keys of [supervision] in the config, with times in seconds, and the goal of [run]; None: no such goal."""
 
     restarts: int = 5
     window_s: float = 60.0
     phase_limit_s: float = 60.0
     drain_s: float = 30.0
+    goal_steps: int | None = None
+    goal_score: float | None = None
 
 
 @dataclass(frozen=True)

@@ -109,8 +109,7 @@ class Supervisor:
             for task in self.tasks:
                 task.cancel()
             await asyncio.gather(*self.tasks, return_exceptions=True)
-        results = results_of(state.plan, self.memory.pages)
-        return ending.outcome(state, self.accounts(), results, self.effects.recovery.digest())
+        return ending.outcome(state, self.accounts(), self.results(), self.effects.recovery.digest())
 
     async def _stop_all(self) -> None:
         self._perform(ending.begin_stop(self.state, self._now_s()))
@@ -171,6 +170,10 @@ class Supervisor:
     def accounts(self) -> dict[str, dict[str, Any]]:
         """Return the account of every channel (hive.runtime.supervise.accounting)."""
         return channel_accounts(self.state.plan, self.memory)
+
+    def results(self) -> dict[str, float]:
+        """Return the run's results so far (hive.runtime.supervise.accounting)."""
+        return results_of(self.state.plan, self.memory.pages)
 
     def _statuses(self, actors: Sequence[int]) -> list[ActorStatus]:
         return [read_status(self.memory.pages, actor) for actor in actors]
@@ -301,12 +304,14 @@ class Supervisor:
                 self._perform(actions)
                 if stuck is not None:
                     await self._kill_stuck(stuck)
+            results = self.results()
+            self._perform(ending.goal_reached(self.state, results))
             check += 1
             if check % watchdog.ACCOUNTS_EVERY == 0:
                 self._perform(watchdog.wasted(self.state, self.accounts(), self.clock.now_ns()))
             if check % circles.EVERY == 0:
-                steps = int(results_of(self.state.plan, self.memory.pages).get("env_steps", 0))
                 statuses = self._statuses(range(len(self.state.plan.actors)))
+                steps = int(results.get("env_steps", 0))
                 self._perform(circles.checked(self.state, statuses, self.accounts, steps))
 
     async def _kill_stuck(self, stuck: watchdog.Stuck) -> None:
