@@ -67,6 +67,9 @@ class ActorContext(Protocol):
     def end_run(self, reason: str) -> None:
         """End the run because it has reached its goal."""
 
+    def restart_actor(self, name: str, reason: str) -> None:
+        """Have the present incarnation of another actor restarted."""
+
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
         """Write a line to the run's event log."""
 
@@ -149,6 +152,14 @@ class Actor:
         self.status.count(PROGRESS_STEPS, steps)
         if score is not None:
             self.status.set(self.status.counter(PROGRESS_SCORE), score)
+
+    def restart_actor(self, actor: Handle, reason: str) -> None:
+        """Have the process of another actor killed and restarted, with the constructor that the topology calls.
+
+        Such a restart is no failure: it does not count towards `supervision.restarts`. It returns at once, and has no
+        effect on an actor that is being restarted already. What it held is treated as after any exit.
+        """
+        self.actor_context.restart_actor(actor._name, reason)
 
     def note(self, kind: str, text: str, **fields: Tree) -> None:
         """Write a line to `events.jsonl`, the run's event log."""

@@ -51,6 +51,7 @@ from hive.runtime.wire.protocol import (
     Pause,
     Payload,
     Ready,
+    Renew,
     Reply,
     Resume,
     RunOver,
@@ -91,6 +92,11 @@ class HostedActor:
 
     def end_run(self, reason: str) -> None:
         self.node.report(RunOver(self.number, reason))
+
+    def restart_actor(self, name: str, reason: str) -> None:
+        target = self.node.plan.numbers[name]
+        if (member := self.node.members.get(target)) is not None:  # otherwise it has exited: a start is under way
+            self.node.report(Renew(self.number, target, member.incarnation, reason))
 
     def note(self, kind: str, text: str, fields: dict[str, Tree]) -> None:
         self.node.report(Note(self.number, kind, text, fields))

@@ -12,7 +12,7 @@ from hive.runtime.supervise.joining import hello, ready
 from hive.runtime.supervise.states import ActorEvent, ActorState
 from hive.runtime.supervise.supervisor_state import SupervisorState
 from hive.runtime.wire.messages import Message
-from hive.runtime.wire.protocol import Done, EndpointFailed, Failed, Hello, Note, Ready, RunOver
+from hive.runtime.wire.protocol import Done, EndpointFailed, Failed, Hello, Note, Ready, Renew, RunOver
 
 __all__ = ["HANDLERS", "bad_message", "received"]
 
@@ -54,6 +54,18 @@ def _failed(state: SupervisorState, message: Failed) -> list[Action]:
     return []
 
 
+def _renew(state: SupervisorState, message: Renew) -> list[Action]:
+    asking, target = state.plan.actors[message.actor].name, state.plan.actors[message.target]
+    process = state.process_of(message.target)
+    if state.ending or not process.alive or process.incarnation != message.incarnation:
+        return []
+    if not (state.can_restart and target.restart):
+        why = "it is not restarted" if state.can_restart else "actors of one process are not restarted"
+        return [Log("not restarted", f"{target.name}, for {asking}: {why}", {"actor": target.name})]
+    process.by_hand = True
+    return [process.kill(f"restarted by {asking}: {message.reason}")]
+
+
 def _note(state: SupervisorState, message: Note) -> list[Action]:
     fields = message.fields if isinstance(message.fields, dict) else {}
     return [Log(message.kind, message.text, {**fields, "actor": state.plan.actors[message.actor].name})]
@@ -70,6 +82,7 @@ HANDLERS: Mapping[type[Message], Handler] = {
     Done: lambda state, message, now_ns: _done(state, message),
     Failed: lambda state, message, now_ns: _failed(state, message),
     RunOver: lambda state, message, now_ns: end(state, "finished", message.reason),
+    Renew: lambda state, message, now_ns: _renew(state, message),
     Note: lambda state, message, now_ns: _note(state, message),
     EndpointFailed: lambda state, message, now_ns: _endpoint_failed(state, message),
 }

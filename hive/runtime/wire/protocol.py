@@ -1,6 +1,6 @@
 """The runtime's own messages: membership, start and end of actors, and the envelopes of the actors' messages.
 
-    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Note · EndpointFailed
+    process -> supervisor     Hello · Ready · Done · Failed · RunOver · Renew · Note · EndpointFailed
     supervisor -> process     Joined · Left · Begin · Drain · Pause · Resume
     process -> process        Deliver (+ the frames of its messages) · Ack · Notify · Call · Reply
     process -> process        Payload (+ the frames of its fields) · Fetch
@@ -40,6 +40,7 @@ __all__ = [
     "Pause",
     "Payload",
     "Ready",
+    "Renew",
     "Reply",
     "Resume",
     "RunOver",
@@ -108,6 +109,15 @@ class RunOver(Message):
     """An actor ends the run, because it has reached its goal."""
 
     actor: int
+    reason: str
+
+
+class Renew(Message):
+    """An actor has this incarnation of another one restarted, on purpose."""
+
+    actor: int
+    target: int
+    incarnation: int
     reason: str
 
 
@@ -244,5 +254,5 @@ class Reply(Message):
 
 
 SUPERVISOR = -1  # the `caller` of the supervisor's calls
-SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Note, EndpointFailed])
+SUPERVISOR_TYPES = type_set([Hello, Ready, Done, Failed, RunOver, Renew, Note, EndpointFailed])
 NODE_TYPES = type_set([Joined, Left, Begin, Drain, Pause, Resume, Deliver, Ack, Payload, Fetch, Notify, Call, Reply])

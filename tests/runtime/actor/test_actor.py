@@ -48,6 +48,9 @@ class Host:
     def end_run(self, reason: str) -> None:
         self.calls.append(("end_run", reason))
 
+    def restart_actor(self, name: str, reason: str) -> None:
+        self.calls.append(("restart_actor", name, reason))
+
     def note(self, kind: str, text: str, fields: dict[str, Any]) -> None:
         self.calls.append(("note", kind, text, fields))
 
@@ -111,10 +114,12 @@ async def test_an_actor_uses_its_actor_context() -> None:
     actor.actor_context = host  # type: ignore[assignment]
     await actor.drain()
     actor.end_run("goal reached")
+    actor.restart_actor(Handle("worker-1", Actor), "the worst")
     actor.note("episode", "a record", mean_return=5.0)
     assert host.calls == [
         ("cancel",),
         ("end_run", "goal reached"),
+        ("restart_actor", "worker-1", "the worst"),
         ("note", "episode", "a record", {"mean_return": 5.0}),
     ]
 

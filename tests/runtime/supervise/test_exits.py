@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from supervised_world import Restarting, World
 
 from hive.errors import ActorFailed
-from hive.runtime.actor.actor import Actor
+from hive.runtime.actor.actor import Actor, Handle
 from hive.runtime.actor.ports import Inlet, Outlet
 from hive.runtime.process.processes import Exit, StartLost
 from hive.runtime.supervise.membership import REPEATED
@@ -232,3 +232,41 @@ def test_a_bug_in_the_supervisor_ends_the_run_with_a_report() -> None:
     assert world.outcome.error == "the supervisor failed: ZeroDivisionError: our fault"
     assert world.deaths[-1].actor == "supervisor"
     assert "raise ZeroDivisionError" in world.deaths[-1].traceback
+
+
+class Worker(Actor):
+    lives: ClassVar[list[int]] = []
+
+    async def run(self) -> None:
+        self.lives.append(self.incarnation)
+        await asyncio.Event().wait()
+
+
+class Tuner(Actor):
+    """Restarts the worker as often as `times`, twice in a row each, of which the second has no effect."""
+
+    def __init__(self, worker: Handle, times: int) -> None:
+        self.worker, self.times = worker, times
+
+    async def run(self) -> None:
+        for _ in range(self.times):
+            await asyncio.sleep(5.0)
+            self.restart_actor(self.worker, "the worst")
+            self.restart_actor(self.worker, "the worst")
+        await asyncio.sleep(5.0)
+        self.end_run("tuned")
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_an_actor_restarts_another_without_spending_its_restarts(*, restart: bool) -> None:
+    Worker.lives.clear()
+    topology = Topology()
+    worker = topology.add(Worker, restart=restart)
+    topology.add(Tuner, worker=worker.handle(), times=4)
+    world = World(topology=topology, restarts=0)
+    assert (world.outcome.state, world.outcome.reason) == ("finished", "tuned")
+    assert Worker.lives == ([0, 1, 2, 3, 4] if restart else [0])
+    assert world.outcome.restarts["worker-0"] == (4 if restart else 0)
+    refused = world.texts("not restarted")
+    assert refused == ([] if restart else ["worker-0, for tuner-0: it is not restarted"] * 8)
+    assert all("restarted by tuner-0: the worst" in text for text in world.texts("died"))
