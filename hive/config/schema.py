@@ -324,9 +324,12 @@ class EvaluationConfig:
 
     every: Mapping[str, Any] = key(
         {},
-        "how often a dedicated evaluator process plays whole episodes: { updates = N }; {}: never",
+        "how often dedicated evaluator processes play whole episodes: { updates = N }; {}: never",
         accepts=_is_schedule,
         expected="{ updates = N }, or {} for none",
+    )
+    workers: int = key(
+        1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
     episodes: int = key(10, "episodes per evaluation", minimum=1)
     envs: int = key(

@@ -29,9 +29,12 @@ writer.
 
 from __future__ import annotations
 
+import fcntl
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +58,7 @@ __all__ = [
     "checkpoint_at",
     "list_checkpoints",
     "newest_checkpoint",
+    "only_writer",
     "replace_best",
     "retain",
     "write_checkpoint",
@@ -265,6 +269,23 @@ def best_facts(run: RunDirectory) -> dict[str, Any] | None:
         "steps": best.state.get("env_steps"),
         "updates": best.state.get("updates"),
     }
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keep others out that write below `folder` with this lock; the kernel releases that of a process that exits.
+
+    Raises RecordError if the folder cannot be opened.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise failure("open", folder, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def replace_best(

@@ -136,8 +136,9 @@ def _connect_state(
 
 
 def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group, directory: Path) -> None:
-    """Add the evaluator, as the last reader of the weights: the learner holds versions by the position of a reader."""
-    evaluator = t.add(EvaluatorActor, blueprint=blueprint, directory=directory)
+    """Add the evaluators, the last readers of the weights: the learner holds versions by the position of a reader."""
+    workers = blueprint.config.evaluation.workers
+    evaluator = t.add(EvaluatorActor, group="evaluator", count=workers, blueprint=blueprint, directory=directory)
     t.connect(learner.weights, evaluator.weights)
     t.connect(learner.evaluations_due, evaluator.due)
     t.connect(evaluator.evaluations, recorder.evaluations)

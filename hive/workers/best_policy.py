@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, best_policy, remove_unfinished, replace_best
+from hive.records import RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
 from hive.workers.blueprint import Blueprint
 
 __all__ = ["BestPolicy"]
 
 
 class BestPolicy:
-    """The writer of `best/`. A run has one at a time: that of its evaluator or that of its recorder.
+    """A writer of `best/`: an evaluator of the run, or its recorder. Only one at a time writes, under a lock.
 
     blueprint, directory: those of the run. log: reports policies that were kept, and those that could not be written.
     """
@@ -33,7 +33,11 @@ class BestPolicy:
         self.blueprint = blueprint
         self.root = directory.best
         self.log = log
-        remove_unfinished(self.root)  # left by an incarnation that was killed
+        with only_writer(self.root.parent):
+            remove_unfinished(self.root)  # left by an incarnation that was killed
+            self._read()
+
+    def _read(self) -> None:
         best = best_policy(self.root)
         self.mean_return = -math.inf if best is None or best.mean_return is None else best.mean_return
 
@@ -48,22 +52,22 @@ class BestPolicy:
         """
         if not self.mean_return < mean_return < math.inf:  # also false for NaN
             return
-        blueprint = self.blueprint
+        state = {
+            "mean_return": mean_return,
+            "episodes": episodes,
+            "by": self.blueprint.best_by,
+            "env_steps": env_steps,
+            "updates": updates,
+            "env": self.blueprint.config.env.id,
+            "policy": self.blueprint.policy(),
+        }
+        flat = self.blueprint.flat
         try:
-            replace_best(
-                self.root,
-                turn,
-                tensors=blueprint.flat.arrays(weights[: blueprint.flat.block_bytes]),
-                state={
-                    "mean_return": mean_return,
-                    "episodes": episodes,
-                    "by": blueprint.best_by,
-                    "env_steps": env_steps,
-                    "updates": updates,
-                    "env": blueprint.config.env.id,
-                    "policy": blueprint.policy(),
-                },
-            )
+            with only_writer(self.root.parent):
+                self._read()  # another evaluator may have written a better one since
+                if not self.mean_return < mean_return:
+                    return
+                replace_best(self.root, turn, tensors=flat.arrays(weights[: flat.block_bytes]), state=state)
         except RecordError as error:  # the run continues, e.g. on a full disk
             self.log.warning("the best policy was not kept: %s", error)
             return

@@ -6,7 +6,9 @@
                                          best/ of the run
 
 Training continues meanwhile. Evaluations that fall due while one is running are skipped and counted
-(hive.workers.pinned_blocks). An evaluation in progress is lost when the evaluator is killed or the run ends.
+(hive.workers.pinned_blocks). With `evaluation.workers` = N that happens only while N are running: the first evaluator
+that is free makes the next one, and its result is the same whoever makes it. An evaluation in progress is lost when the
+evaluator is killed or the run ends.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class EvaluatorActor(Actor):
 
     async def run(self) -> None:
         while True:
-            due = await next_due(self.due, self.weights)
+            due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
             try:
                 await self._evaluate(due)
             except VersionGone as error:

@@ -278,20 +278,21 @@ class LearnerActor(Actor):
             await self.improved.send(Improved(self.turn, *counts, mean, weights))
 
     async def _evaluate(self) -> None:
-        """Hold this turn's weights for the evaluator if an evaluation is due, unless the previous one still runs."""
+        """Hold this turn's weights for the first free evaluator if an evaluation is due, unless all of them play."""
         if not self.evaluation_interval or self.turn % self.evaluation_interval:
             return
-        reader = len(self.gradients.producers) + 1  # the evaluator is the next reader after the recorder
-        if self.weights.board.hold(reader, self.turn):
+        first = len(self.gradients.producers) + 1  # the evaluators are the next readers after the recorder
+        evaluators = range(self.blueprint.config.evaluation.workers)
+        free = next((e for e in evaluators if self.weights.board.hold(first + e, self.turn)), None)
+        if free is not None:
             self.evaluation_skipped = False
-            totals = self.totals
-            await self.evaluations_due.send(
-                EvaluationDue(self.turn, int(totals["updates"]), int(totals["env_steps"]), totals["train_s"])
-            )
+            updates, env_steps = int(self.totals["updates"]), int(self.totals["env_steps"])
+            await self.evaluations_due.send(EvaluationDue(free, self.turn, updates, env_steps, self.totals["train_s"]))
             return
         self.status.count("evaluations_skipped")
         if not self.evaluation_skipped:  # a slow evaluation may skip many: only the first is logged
-            self.note("skipped", f"evaluation {self.turn} was skipped: the previous one is still running")
+            still = "the previous one is" if len(evaluators) == 1 else f"the previous {len(evaluators)} are"
+            self.note("skipped", f"evaluation {self.turn} was skipped: {still} still running")
         self.evaluation_skipped = True
 
     def _publish_behaviour(self, claimed: list[Slot]) -> None:

@@ -74,8 +74,9 @@ class Improved(Message):
 
 
 class EvaluationDue(Message):
-    """learner -> evaluator. The weights of this turn are pinned for the evaluator, which evaluates and unpins them."""
+    """learner -> evaluators. The weights of this turn are pinned for one of them, which evaluates and unpins them."""
 
+    evaluator: int  # its index
     turn: int
     updates: int
     env_steps: int

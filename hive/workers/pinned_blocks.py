@@ -13,6 +13,7 @@ timeout. A message without a pin is served if the blocks are still there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hive.errors import VersionGone
@@ -26,13 +27,15 @@ LOST_AFTER_S = 1.0  # timeout for the message of a pin, which normally follows w
 M = TypeVar("M", bound=Message)
 
 
-async def next_due(due: Inlet[M], *held: Subscription[Any]) -> M:
-    """Wait for the next message of `due`. Meanwhile unpin blocks of `held` whose message was lost."""
+async def next_due(due: Inlet[M], *held: Subscription[Any], mine: Callable[[M], bool] = lambda message: True) -> M:
+    """Wait for the next message of `due` for which `mine` holds. Meanwhile unpin blocks whose message was lost."""
     suspected = False  # pinned at the last timeout; unpinned at the next one, as the message may just be on its way
     while True:
         try:
             async with asyncio.timeout(LOST_AFTER_S):
-                return await due.receive()
+                while not mine(message := await due.receive()):
+                    pass  # of another reader
+                return message
         except TimeoutError:
             pinned = any(port.board.view.words.pinned(port.board.reader) for port in held)
             if pinned and suspected:

@@ -56,7 +56,7 @@ def evaluate(
             episodes=episodes,
             sample=sample,
         )
-        evaluator.begin(EvaluationDue(0, policy.updates, policy.env_steps, 0.0))
+        evaluator.begin(EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0))
         while (evaluation := evaluator.step()) is None:
             progress(evaluator.done)
         return evaluation

@@ -239,7 +239,7 @@ def test_a_deep_override_is_refused() -> None:
             [
                 "run.toml:2: run.workers: unknown key",
                 "     2 | workers = 2",
-                "       | ^^^^^^^ did you mean `collection.workers` or `gradients.workers`?",
+                "       | ^^^^^^^ did you mean `collection.workers` or `gradients.workers` or `evaluation.workers`?",
             ],
         ),
         (

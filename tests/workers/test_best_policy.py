@@ -142,6 +142,15 @@ def test_the_highest_finite_return_wins_and_of_equal_ones_the_first(tmp_path: Pa
     ]
 
 
+def test_of_several_evaluators_the_better_policy_is_kept(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path)
+    one, other = fixture.writer(), fixture.writer()
+    assert fixture.offer(one, 8, 5.0) == (8, 5.0)
+    assert fixture.offer(other, 4, 4.0) == (8, 5.0)  # though it has not seen the first one
+    assert fixture.offer(other, 12, 6.0) == (12, 6.0)
+    assert fixture.offer(one, 16, 5.5) == (12, 6.0)
+
+
 def test_a_successor_and_a_resumed_run_keep_the_best_policy_unless_it_is_beaten(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path)
     fixture.offer(fixture.writer(), 9, 5.0)

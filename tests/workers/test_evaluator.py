@@ -20,7 +20,7 @@ from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.storage import Purpose, stream_seeds
 from hive.workers import Blueprint, Evaluation, EvaluationDue, Evaluator
 
-DUE = EvaluationDue(turn=40, updates=39, env_steps=640, seconds=1.5)
+DUE = EvaluationDue(evaluator=0, turn=40, updates=39, env_steps=640, seconds=1.5)
 TWO = {"evaluation__episodes": 6, "evaluation__envs": 2}
 ONE_NUMBER = ObservationSpec((1,), "float32")
 
@@ -30,7 +30,7 @@ def blueprint_of(env: str = "Drift", **values: Any) -> Blueprint:
 
 
 def due(turn: int) -> EvaluationDue:
-    return EvaluationDue(turn, turn, 16 * turn, 0.0)
+    return EvaluationDue(0, turn, turn, 16 * turn, 0.0)
 
 
 def numbers(evaluation: Evaluation) -> dict[str, Any]:

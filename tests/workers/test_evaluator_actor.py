@@ -137,7 +137,7 @@ def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None
             arrays[name][...] = array
         evaluator.bind(block)
         turn = checkpoint.update
-        found = evaluator.evaluate(EvaluationDue(turn, turn, 0, 0.0))
+        found = evaluator.evaluate(EvaluationDue(0, turn, turn, 0, 0.0))
         line = lines[turn]
         assert (found.mean_return, found.min, found.max, found.mean_length) == tuple(
             line[name] for name in ("mean_return", "min", "max", "mean_length")
@@ -199,6 +199,23 @@ def test_evaluations_due_while_one_runs_are_skipped_and_counted(tmp_path: Path) 
     assert run.outcome.channels["evaluations_due"]["consumed"] == 1
     skipped = [text for kind, text in run.events if kind == "skipped"]
     assert skipped == ["evaluation 8 was skipped: the previous one is still running"]
+
+
+def test_several_evaluators_play_at_the_same_time(tmp_path: Path) -> None:
+    run = train(tmp_path, evaluation__workers=3, **NEVER_ENDS)
+    assert run.counters("learner-0")["evaluations_skipped"] == 5
+    skipped = [text for kind, text in run.events if kind == "skipped"]
+    assert skipped == ["evaluation 16 was skipped: the previous 3 are still running"]
+    assert run.outcome.digest == train(tmp_path, **NEVER_ENDS).outcome.digest
+
+
+def test_the_result_is_the_same_whoever_plays(tmp_path: Path) -> None:
+    one, three = (train(tmp_path, evaluation__workers=workers, **EVERY_FOUR) for workers in (1, 3))
+    assert sum(three.counters(f"evaluator-{e}").get("evaluations", 0) for e in range(3)) == len(three.evaluations())
+    mine = {line["turn"]: line["mean_return"] for line in three.evaluations()}
+    shared = [line for line in one.evaluations() if line["turn"] in mine]
+    assert shared
+    assert all(line["mean_return"] == mine[line["turn"]] for line in shared)
 
 
 def test_it_stops_when_requested(tmp_path: Path) -> None:
