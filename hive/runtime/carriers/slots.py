@@ -294,7 +294,16 @@ class SlotReceiver(Line):
         self._next = 0
 
     async def claim(self, producer: int | None = None, sequence: int = -1) -> Slot:
-        """Claim the full slot of this producer and sequence, or the oldest of any producer, in rotation; waits."""
+        """Claim the full slot of this producer and sequence, or the oldest of any producer, in rotation; waits.
+
+        Raises TopologyError for a producer that this consumer does not receive from.
+        """
+        if producer is not None and producer not in self.views:
+            known = ", ".join(map(str, self.producers)) or "none"
+            raise TopologyError(
+                f"there are no messages of producer {producer} of `{self.end.channel.name}` here; known: {known}",
+                hint="claim() takes the oldest of any producer; `producers` lists those of this actor",
+            )
         request = self._request_any if producer is None else self._request_every
         return await self.waiter.until(
             lambda: self.claim_nowait(producer, sequence), self.phase, memory=True, request=request

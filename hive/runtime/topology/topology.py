@@ -217,7 +217,7 @@ class Topology:
             if carrier.by_share and len(group.names) != len(source.group.names):
                 raise TopologyError(
                     f"`{source}` has {len(source.group.names)} producers whose messages are numbered one by one, and "
-                    f"`{group.key}` has {len(group.names)} actors",
+                    f"`{group.key}` has {len(group.names)} actor{'s'[: len(group.names) != 1]}",
                     hint=f"add it with count={len(source.group.names)}: one actor behind each producer",
                 )
         targets: list[Any] = self.disconnect(source)

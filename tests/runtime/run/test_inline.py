@@ -317,6 +317,20 @@ def test_a_slab_is_written_and_read_in_place() -> None:
     assert outcome.channels["rollouts"] == account(12, 10, stale=2)
 
 
+def test_a_claim_from_a_producer_of_another_actor_is_refused() -> None:
+    class Behind(Actor):
+        rollouts = SlotInlet(Rollout)
+
+        async def run(self) -> None:
+            await self.rollouts.claim(1 - self.index)
+
+    t = Topology()
+    collectors, behind = t.add(Collector, count=2), t.add(Behind, count=2)
+    t.connect(collectors.rollouts, behind.rollouts, Slots(LAYOUT, by_share=True))
+    with pytest.raises(TopologyError, match=r"of producer [01] of `rollouts` here; known: [01]"):
+        run(t)
+
+
 def test_a_slab_takes_whole_messages_too() -> None:
     sent = [Rollout(np.full((3, 2), value, np.float32), value) for value in range(5)]
     received: list[Rollout] = []

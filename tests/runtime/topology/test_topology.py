@@ -710,7 +710,7 @@ def test_one_actor_behind_several_numbered_producers_is_refused_with_the_count_t
     t = in_order(3)
     between = t.add(NumberedBetween)
     assert refusal(lambda: t.insert(t["numbered"].out, between, "inn", "out")) == (
-        "`numbered.out` has 3 producers whose messages are numbered one by one, and `between` has 1 actors",
+        "`numbered.out` has 3 producers whose messages are numbered one by one, and `between` has 1 actor",
         "add it with count=3: one actor behind each producer",
     )
     assert [str(c.source) for c in t.channels.values()] == ["numbered.out"], "what was refused changes nothing"
