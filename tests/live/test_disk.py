@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -73,3 +74,20 @@ def test_a_run_whose_disk_is_full_to_the_end_says_how_it_ended(small_disk: House
     summary = house.ended("cart-1")
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
     assert not (run / ".reserve").exists()
+
+
+@pytest.mark.full(reason="tests/runtime/run/test_kept_directory.py tests the same without processes")
+def test_a_run_whose_directory_is_removed_goes_on_and_is_found_and_ended(house: House) -> None:
+    run = house.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    killed = house.ps("cart-1")["collector-0"]["pid"]
+    shutil.rmtree(run, ignore_errors=True)
+    os.kill(killed, signal.SIGKILL)
+    house.until(lambda: house.hive("ps", "cart-1").returncode == 0)
+    house.until(lambda: house.ps("cart-1")["collector-0"]["restarts"] == 1)
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    assert house.hive("down", "cart-1").returncode == 0
+    summary = house.ended("cart-1")
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
+    assert "run directory removed" in [warning["kind"] for warning in summary["warnings"]]
