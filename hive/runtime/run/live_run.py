@@ -44,7 +44,7 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.regular import read_regular
-from hive.records.run_warnings import WARNING, apply_event, warnings_of
+from hive.records.run_warnings import DIRECTORY_REMOVED, WARNING, apply_event, warnings_of
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
@@ -122,8 +122,8 @@ class LiveRun:
         cause = f"{self.directory.path} was removed or renamed during the run and has been made again"
         advice = "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
         steps = int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
-        fields: dict[str, Tree] = {"warning": "run directory removed", "cause": cause, "advice": advice, "steps": steps}
-        self.event(WARNING, f"run directory removed: {cause}; {advice}", fields)
+        fields: dict[str, Tree] = {"warning": DIRECTORY_REMOVED, "cause": cause, "advice": advice, "steps": steps}
+        self.event(WARNING, f"{DIRECTORY_REMOVED}: {cause}; {advice}", fields)
 
     async def watch_directory(self) -> None:
         """Look every LOOK_S seconds whether the run directory is still there."""
