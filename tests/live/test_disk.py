@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hive.records import RunDirectory, read_run_facts
+
 if TYPE_CHECKING:
     from conftest import House
 
@@ -91,3 +93,15 @@ def test_a_run_whose_directory_is_removed_goes_on_and_is_found_and_ended(house: 
     summary = house.ended("cart-1")
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
     assert "run directory removed" in [warning["kind"] for warning in summary["warnings"]]
+
+
+@pytest.mark.full(reason="a folder is removed rarely")
+def test_a_run_whose_socket_folder_is_removed_is_ended_and_saved(house: House) -> None:
+    run = house.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
+    done = house.hive("down", "cart-1")
+    assert (done.returncode, done.stdout) == (0, "cart-1 stopped\n")
+    assert "the socket folder of cart-1 is gone" in done.stderr
+    assert house.ended("cart-1")["state"] == "stopped"
