@@ -7,19 +7,32 @@ Ctrl-C ends the command but does not cancel the request.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from hive.cli.select_run import LIVE_RUN, RUN, live_run, name_from_here
 from hive.cli.suggest import listed
 from hive.errors import UsageError
 from hive.monitor.tail import Tail
-from hive.records import Checkpoint, RunDirectory, Summary, is_alive, list_checkpoints, read_run_facts, run_state
+from hive.records import (
+    Checkpoint,
+    RunDirectory,
+    RunFacts,
+    Summary,
+    is_alive,
+    list_checkpoints,
+    read_run_facts,
+    run_state,
+)
 from hive.records.documents import parse_object
-from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.run.control import ControlClient, control_path, open_run
 
 __all__ = [
     "WaitReporter",
@@ -198,11 +211,14 @@ def run_scale(options: argparse.Namespace) -> int:
 def run_down(options: argparse.Namespace) -> int:
     directory = live_run(options.run_name)
     facts = read_run_facts(directory)
-    with connected(directory) as client:
-        client.down("hive down", now=options.now)
-        waits = WaitReporter()
-        while is_alive(facts):
-            waits.wait(lambda: _draining(client) or "the supervisor")
+    if is_alive(facts) and not control_path(Path(facts.socket_folder)).exists():
+        _end_by_signal(directory, facts, options.now)
+    else:
+        with connected(directory) as client:
+            client.down("hive down", now=options.now)
+            waits = WaitReporter()
+            while is_alive(facts):
+                waits.wait(lambda: _draining(client) or "the supervisor")
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
     print(f"{directory.name} {summary.state if summary else run_state(directory)}")
     if summary is not None and summary.state == "stopped":
@@ -210,6 +226,19 @@ def run_down(options: argparse.Namespace) -> int:
         more = f" · to continue it: hive resume {name_from_here(directory)}" if saved else ""
         print_to_stderr(kept(summary, saved).removeprefix(";").strip() + more)
     return 0
+
+
+def _end_by_signal(directory: RunDirectory, facts: RunFacts, now: bool) -> None:
+    """End a run whose socket folder was removed by signals to its supervisor; a second one ends it at once."""
+    print_to_stderr(f"the socket folder of {directory.name} is gone: ending its supervisor ({facts.pid}) by SIGTERM")
+    waits = WaitReporter()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(facts.pid, signal.SIGTERM)
+        while now and is_alive(facts):  # signals that arrive together count as one
+            os.kill(facts.pid, signal.SIGTERM)
+            time.sleep(POLL_S)
+    while is_alive(facts):
+        waits.wait(lambda: "the supervisor")
 
 
 def kept(summary: Summary, saved: Sequence[Checkpoint]) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
 from hive.records.documents import parse_object
@@ -49,6 +51,8 @@ class NewEvents:
         except OSError:
             return
         with file:
+            if os.fstat(file.fileno()).st_size < self.position:
+                self.position = 0  # the run directory was removed, and this file begun anew
             file.seek(self.position)
             for raw in file:
                 if not raw.endswith(b"\n"):

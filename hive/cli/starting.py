@@ -22,10 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hive.config import Config, absolute, load_config, render
-from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.config.values import SHOWN_LENGTH, printable
+from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
 from hive.records.documents import failure
+from hive.records.jsonl import last_lines
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
+OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
 INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
@@ -131,7 +134,7 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
     """Wait until the supervisor listens, and return a client. Raises the error of a failed start."""
     while True:
         if process.poll() is not None:
-            raise_failure(directory, process.returncode)
+            raise_failure(directory, process.returncode, process.pid)
         try:
             return open_run(directory)
         except HiveError as error:
@@ -155,7 +158,7 @@ def run_quietly(directory: RunDirectory) -> None:
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
     if not began(directory):
-        raise_failure(directory, process.returncode)
+        raise_failure(directory, process.returncode, process.pid)
 
 
 def began(directory: RunDirectory) -> bool:
@@ -189,13 +192,23 @@ def clear_failure(directory: RunDirectory) -> None:
         raise failure("remove", path, error) from error
 
 
-def raise_failure(directory: RunDirectory, code: int) -> None:
-    """Raise the error of a failed start. If it was a mistake in the config, the run's directory is removed."""
+def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
+    """Raise the error of a supervisor that ended without a summary, usually at its start.
+
+    If it was a mistake in the config, the run's directory is removed.
+    """
     path = directory.failure_file
     if not path.exists():
+        output = directory.logs / "supervisor.out"
+        if _had_begun(directory, pid):
+            raise ActorFailed(
+                f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
+                hint=f"its files are in {directory.path}",
+            )
+        cause = _last_line(output)
         raise ActorFailed(
-            f"the supervisor ended with code {code} before the run began",
-            hint=f"its output is in {directory.logs / 'supervisor.out'}",
+            f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
+            hint=f"its output is in {output}",
         )
     stored = read_object(path)
     frames = user_frames(stored["traceback"])
@@ -208,6 +221,20 @@ def raise_failure(directory: RunDirectory, code: int) -> None:
         crash.write_text(stored["traceback"])
         error.hint = error.hint or f"the traceback is in {crash}"
     raise error
+
+
+def _had_begun(directory: RunDirectory, pid: int) -> bool:
+    """Whether the supervisor `pid` has marked the run as running; a resumed run has the mark of an earlier one."""
+    try:
+        return read_run_facts(directory).pid == pid
+    except RecordError:
+        return False
+
+
+def _last_line(output: Path) -> str:
+    """Return the last line of a process's output, which names the error after a traceback; "" if there is none."""
+    lines = b"\n".join(last_lines(output, OUTPUT_LINES)).decode(errors="replace").split("\n")
+    return next((printable(line.strip(), SHOWN_LENGTH) for line in reversed(lines) if line.strip()), "")
 
 
 def discard(directory: RunDirectory) -> None:

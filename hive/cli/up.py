@@ -229,7 +229,7 @@ def _detached(directory: RunDirectory, process: subprocess.Popen[bytes], client:
         except UsageError:
             process.wait()
             if not began(directory):
-                raise_failure(directory, process.returncode)
+                raise_failure(directory, process.returncode, process.pid)
             return _report(directory, process.returncode)
         if state not in ("starting",):
             process.returncode = 0  # the run continues without this process, so Popen must not warn about it
@@ -284,7 +284,7 @@ class _Foreground:
                     f"the supervisor was killed ({how}); the run {self.directory.name} is lost",
                     hint=f"its files are in {self.directory.path}",
                 )
-            raise_failure(self.directory, self.process.returncode)
+            raise_failure(self.directory, self.process.returncode, self.process.pid)
         return _report(self.directory, self.process.returncode, self.line.say)
 
     def _pressed(self, key: bytes) -> None:

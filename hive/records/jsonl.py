@@ -35,10 +35,24 @@ class JsonlWriter:
         self.line_bytes = line_bytes
         self.lost = 0
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            self._torn = _ends_torn(self._descriptor)
+            self._open()
         except OSError as error:
             raise failure("open", path, error) from error
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._torn = _ends_torn(self._descriptor)
+
+    def _reopen(self) -> None:
+        """Begin a new file if the file was removed or renamed; without its folder, keep the old one."""
+        if self._descriptor < 0 or self.path.exists():
+            return
+        old = self._descriptor
+        try:
+            self._open()
+        except OSError:
+            return
+        os.close(old)
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Append one line. Errors of the disk are counted in `lost`, not raised. NaN and infinities become null."""
@@ -46,6 +60,7 @@ class JsonlWriter:
         if len(line) > self.line_bytes:
             self.lost += 1
             return
+        self._reopen()
         try:
             written = os.write(self._descriptor, b"\n" + line if self._torn else line)
         except OSError:

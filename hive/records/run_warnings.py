@@ -14,9 +14,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["RECOVERED", "WARNING", "RunWarning", "active", "apply_event", "warnings_of"]
+__all__ = [
+    "DIRECTORY_REMOVED",
+    "NOT_SAVED",
+    "RECOVERED",
+    "WARNING",
+    "RunWarning",
+    "active",
+    "apply_event",
+    "warnings_of",
+]
 
 WARNING = "warning"  # kind of the event with which a warning begins
+DIRECTORY_REMOVED = "run directory removed"  # a warning of the supervisor
+NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 RECOVERED = "recovered"  # kind of the event with which it ends
 
 

@@ -26,12 +26,13 @@ from hive.records import (
     Sink,
     SinkSet,
     TensorBoardSink,
+    list_checkpoints,
     read_jsonl,
     remove_unfinished,
     retain,
     write_checkpoint,
 )
-from hive.records.run_warnings import RECOVERED, WARNING, RunWarning, active, warnings_of
+from hive.records.run_warnings import DIRECTORY_REMOVED, NOT_SAVED, RECOVERED, WARNING, RunWarning, active, warnings_of
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
@@ -73,6 +74,7 @@ class Recorder(Actor):
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
         self.health = Health(Facts.of(blueprint.config, blueprint.environment, blueprint.collectors))
+        self.unsaved = False  # whether the last checkpoint could not be written
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
@@ -81,6 +83,8 @@ class Recorder(Actor):
             steps = line["steps"]
             self.health.judge(steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
+        self.unsaved = NOT_SAVED in logged
+        logged -= {NOT_SAVED, DIRECTORY_REMOVED}  # not the ones that metrics tell
         held = self.health.active
         self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
 
@@ -221,13 +225,29 @@ class Recorder(Actor):
             )
             retain(root, blueprint.config.checkpoint.keep, keep_best=0)
             self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name))
+            self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
+            self.unsaved = False
         except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
             self.log.warning("%s", error)
             self.note("not saved", str(error))
+            self._warn_unsaved(error, env_steps)
         finally:
             self.optimizer_state.unpin()
             # The weights last: the learner checks their pin before it holds the next turn, and both must be free then.
             self.weights.unpin()
+
+    def _warn_unsaved(self, error: Exception, env_steps: int) -> None:
+        """Log the warning that checkpoints cannot be written, once until one is written again."""
+        if self.unsaved or not isinstance(error, RecordError):
+            return
+        self.unsaved = True
+        try:
+            saved = list_checkpoints(self.directory.checkpoints)
+        except RecordError:
+            saved = []  # their folder was removed
+        kept = f"the last good one is of update {saved[-1].update:,}" if saved else "0 checkpoints were written"
+        advice = "free space on the disk of the run directory: the run goes on, and the next checkpoint is tried again"
+        self._log_warnings([RunWarning(NOT_SAVED, f"{error}; {kept}", advice, env_steps)], [], env_steps)
 
     async def teardown(self) -> None:
         self.sinks.close()

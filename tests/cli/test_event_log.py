@@ -70,3 +70,13 @@ def test_events_from_before_a_resume_are_not_printed(place: Place) -> None:
     event(run, "running", "4 actors in 4 processes")
     events.show(StatusLine(out))
     assert said(out) == ["supervisor         4 actors in 4 processes"]
+
+
+def test_a_log_that_is_begun_anew_is_read_from_its_start(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    event(run, "running", "4 actors in 4 processes")
+    events = NewEvents(run)
+    run.events_file.unlink()
+    event(run, "lost", "gone")
+    events.show(StatusLine(out))
+    assert said(out) == ["supervisor         gone"]

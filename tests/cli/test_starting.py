@@ -20,21 +20,36 @@ from hive.runtime.run.control import PROTOCOL, OtherProtocol
 if TYPE_CHECKING:
     from conftest import Place
 
+NO_PID = 0  # of a supervisor that never marked the run as running
+
 # --- runs that did not begin
 
 
 def test_the_supervisor_died_without_a_word(place: Place) -> None:
     run = place.never_begun()
     with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began") as caught:
-        raise_failure(run, 7)
+        raise_failure(run, 7, NO_PID)
     assert caught.value.hint == f"its output is in {run.logs / 'supervisor.out'}"
+
+
+def test_a_start_that_failed_names_the_last_line_of_the_output(place: Place) -> None:
+    run = place.never_begun()
+    (run.logs / "supervisor.out").write_text("Traceback ...\nOSError: [Errno 28] No space left on device: '/tmp/x'\n\n")
+    with pytest.raises(ActorFailed, match=r"before the run began: OSError: \[Errno 28\] No space left on device"):
+        raise_failure(run, 1, NO_PID)
+
+
+def test_a_run_that_had_been_running_did_not_end_before_it_began(place: Place) -> None:
+    run = place.live(starting())
+    with pytest.raises(ActorFailed, match=rf"ended with code 9 without a summary; the run {run.name} is lost"):
+        raise_failure(run, 9, read_run_facts(run).pid)
 
 
 def test_a_mistake_in_the_config_leaves_no_run(place: Place) -> None:
     run = place.never_begun()
     fail(run, ConfigError("1 problem in `a.toml`", hint="look at it"))
     with pytest.raises(HiveError, match="1 problem in") as caught:
-        raise_failure(run, 2)
+        raise_failure(run, 2, NO_PID)
     assert (caught.value.exit_code, caught.value.hint) == (2, "look at it")
     assert not run.path.exists()
 
@@ -44,7 +59,7 @@ def test_a_mistake_in_resuming_does_not_cost_the_run(place: Place) -> None:
     write_checkpoint(run.checkpoints, 5, tensors={}, parts={}, state={})
     fail(run, ConfigError("no environment `Pong`"))
     with pytest.raises(HiveError, match="no environment `Pong`"):
-        raise_failure(run, 2)
+        raise_failure(run, 2, NO_PID)
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [5]
     assert run.summary_file.exists()
 
@@ -54,7 +69,7 @@ def test_a_traceback_is_kept(place: Place, hint: str) -> None:
     run = place.never_begun()
     fail(run, ActorFailed("the topology cannot be built", hint=hint), "Traceback ...\nZeroDivisionError\n")
     with pytest.raises(HiveError, match="the topology cannot be built") as caught:
-        raise_failure(run, 1)
+        raise_failure(run, 1, NO_PID)
     crash = run.crash_file("topology", 1)
     assert crash.read_text() == "Traceback ...\nZeroDivisionError\n"
     assert caught.value.exit_code == 1
@@ -65,7 +80,7 @@ def test_a_failure_without_a_traceback(place: Place) -> None:
     run = place.never_begun()
     fail(run, ActorFailed("no room"))
     with pytest.raises(HiveError, match="no room"):
-        raise_failure(run, 1)
+        raise_failure(run, 1, NO_PID)
     assert list(run.crashes.iterdir()) == []
 
 
@@ -78,7 +93,7 @@ def test_an_existing_crash_report_is_kept_and_no_second_is_written(place: Place,
     error.exit_code = code
     fail(run, error, "Traceback ...\n")
     with pytest.raises(HiveError, match=r"mine\.py:7 raised KeyError") as caught:
-        raise_failure(run, code)
+        raise_failure(run, code, NO_PID)
     assert (caught.value.exit_code, caught.value.hint) == (code, error.hint)
     assert [path.name for path in run.crashes.iterdir()] == ["topology-1.txt"]
     assert report.read_text().endswith("the traceback\n")
@@ -127,7 +142,7 @@ def test_a_new_start_removes_the_old_failure(place: Place) -> None:
     fail(run, ActorFailed("no room"))
     clear_failure(run)
     with pytest.raises(ActorFailed, match="the supervisor ended with code 7 before the run began"):
-        raise_failure(run, 7)
+        raise_failure(run, 7, NO_PID)
 
 
 def test_an_old_failure_that_cannot_be_taken_away(place: Place) -> None:

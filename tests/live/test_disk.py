@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from hive.records import RunDirectory, read_run_facts
 
 if TYPE_CHECKING:
     from conftest import House
@@ -73,3 +76,32 @@ def test_a_run_whose_disk_is_full_to_the_end_says_how_it_ended(small_disk: House
     summary = house.ended("cart-1")
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
     assert not (run / ".reserve").exists()
+
+
+@pytest.mark.full(reason="tests/runtime/run/test_kept_directory.py tests the same without processes")
+def test_a_run_whose_directory_is_removed_goes_on_and_is_found_and_ended(house: House) -> None:
+    run = house.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    killed = house.ps("cart-1")["collector-0"]["pid"]
+    shutil.rmtree(run, ignore_errors=True)
+    os.kill(killed, signal.SIGKILL)
+    house.until(lambda: house.hive("ps", "cart-1").returncode == 0)
+    house.until(lambda: house.ps("cart-1")["collector-0"]["restarts"] == 1)
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    assert house.hive("down", "cart-1").returncode == 0
+    summary = house.ended("cart-1")
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
+    assert "run directory removed" in [warning["kind"] for warning in summary["warnings"]]
+
+
+@pytest.mark.full(reason="a folder is removed rarely")
+def test_a_run_whose_socket_folder_is_removed_is_ended_and_saved(house: House) -> None:
+    run = house.home / "cart-1"
+    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
+    shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
+    done = house.hive("down", "cart-1")
+    assert (done.returncode, done.stdout) == (0, "cart-1 stopped\n")
+    assert "the socket folder of cart-1 is gone" in done.stderr
+    assert house.ended("cart-1")["state"] == "stopped"

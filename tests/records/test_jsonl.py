@@ -164,3 +164,17 @@ def test_files_that_are_not_there_or_no_files(tmp_path: Path) -> None:
         tail_jsonl(tmp_path, 3)
     with pytest.raises(RecordError, match="cannot open"):
         JsonlWriter(tmp_path / "none" / "a.jsonl")
+
+
+def test_a_file_that_is_removed_is_begun_anew_once_its_folder_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "a.jsonl"
+    path.parent.mkdir()
+    writer = JsonlWriter(path)
+    writer.write({"i": 0})
+    path.parent.rename(tmp_path / "gone")
+    writer.write({"i": 1})
+    path.parent.mkdir()
+    writer.write({"i": 2})
+    writer.close()
+    assert list(read_jsonl(path)) == [{"i": 2}]
+    assert list(read_jsonl(tmp_path / "gone" / "a.jsonl")) == [{"i": 0}, {"i": 1}]

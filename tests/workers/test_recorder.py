@@ -12,13 +12,13 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl
+from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, write_checkpoint
 from hive.records.atomic import check_folder
 from hive.records.weights import load_weights
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.testing import run_inline
-from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
+from hive.workers import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights, recorder
 from hive.workers.learner import Count
 from hive.workers.messages import CheckpointDue, Improved
 from hive.workers.pinned_blocks import LOST_AFTER_S
@@ -409,3 +409,33 @@ def test_the_last_turn_can_be_the_best(tmp_path: Path) -> None:
     assert (best.update, best.mean_return) == (9, 7.0)
     assert all((array.view(np.uint8) == 9).all() for array in best.tensors().values())
     assert fixture.checkpoints() == ["000009"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "kinds"),
+    [(1, ["not saved", "warning", "saved", "recovered"]), (2, ["not saved", "warning", "not saved"])],
+)
+def test_checkpoints_that_cannot_be_written_are_one_warning_until_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, kinds: list[str]
+) -> None:
+    fixture = RecorderFixture(tmp_path)
+    written: list[int] = []
+
+    def write(root: Path, turn: int, **parts: Any) -> None:
+        written.append(turn)
+        if len(written) <= failures:
+            raise RecordError("cannot write `checkpoints`: no space left on device")
+        write_checkpoint(root, turn, **parts)
+
+    monkeypatch.setattr(recorder, "write_checkpoint", write)
+    events: list[tuple[str, str, Any]] = []
+
+    def look(supervisor: Supervisor) -> None:
+        supervisor.effects.journal = Journal(
+            lambda kind, text, fields: events.append((kind, text, fields)), lambda _: ""
+        )
+
+    fixture.run([1, 2, 3, 4, 5], due=(2,), watch=look)
+    told = [(kind, text) for kind, text, _ in events if kind in ("warning", "recovered", "saved", "not saved")]
+    assert [kind for kind, _ in told] == kinds
+    assert "no space left on device; 0 checkpoints were written; free space on the disk" in told[1][1]

@@ -44,11 +44,12 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.regular import read_regular
-from hive.records.run_warnings import WARNING, apply_event, warnings_of
+from hive.records.run_warnings import DIRECTORY_REMOVED, WARNING, apply_event, warnings_of
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder
+from hive.runtime.run.kept_directory import LOOK_S, KeptDirectory
 from hive.runtime.run.overview import overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
 from hive.runtime.supervise.changes import CHANGE
@@ -91,6 +92,7 @@ class LiveRun:
         self.previous_config: Config | None = None  # config of the previous stage
         self.refused = ""  # error of the last change that failed
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
+        self.kept = KeptDirectory(directory)
         raise_descriptor_limit()
         directory.reserve()
 
@@ -111,9 +113,27 @@ class LiveRun:
         with contextlib.suppress(OSError):
             self.previous_summary = read_regular(self.directory.summary_file)
         write_run_facts(self.directory, facts)
+        self.kept.remember()
+
+    def keep_directory(self) -> None:
+        """Make the run directory again if somebody has removed it, and log a warning that says so."""
+        if not self.kept.restore():
+            return
+        cause = f"{self.directory.path} was removed or renamed during the run and has been made again"
+        advice = "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
+        steps = int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
+        fields: dict[str, Tree] = {"warning": DIRECTORY_REMOVED, "cause": cause, "advice": advice, "steps": steps}
+        self.event(WARNING, f"{DIRECTORY_REMOVED}: {cause}; {advice}", fields)
+
+    async def watch_directory(self) -> None:
+        """Look every LOOK_S seconds whether the run directory is still there."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.keep_directory()
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
+        self.keep_directory()  # before a restart, for which the new process needs the folder of the logs
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
         self.events.write(entry)
         apply_event(self.warnings, entry)
@@ -214,6 +234,7 @@ class LiveRun:
         self.event("set", description(self.config, changed))
         self.config = changed
         write_bytes(self.directory.resolved_file, render(changed).encode())
+        self.kept.remember()
 
     # --- single actors
 
@@ -267,6 +288,7 @@ class LiveRun:
     def _write_config(self, config: Config) -> None:
         self.previous_config, self.config = self.config, config
         write_bytes(self.directory.resolved_file, render(config).encode())
+        self.kept.remember()
 
     def stage_folder(self) -> Path:
         """Return the folder for the sockets of this stage, so that no two processes use the same socket path."""
@@ -316,10 +338,15 @@ class LiveRun:
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:
             self.supervisor.request(self.requested[0], at_once=self.at_once)
-        return await self.supervisor.run()
+        watching = asyncio.ensure_future(self.watch_directory())
+        try:
+            return await self.supervisor.run()
+        finally:
+            watching.cancel()
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
+        self.keep_directory()
         results, run = outcome.results, self.config.run
         mean_return = results.get("mean_return_100", math.nan)
         summary = Summary(

@@ -1,0 +1,82 @@
+"""A run directory that is removed during the run is made again, and the run says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hive.config import load_config, render
+from hive.records import RunDirectory, Summary, read_jsonl, run_state
+from hive.runtime.run.live_run import LiveRun
+from hive.runtime.supervise.outcome import Outcome
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    made = RunDirectory.create(tmp_path / "home", "cart")
+    made.config_file.write_text('[env]\nid = "CartPole-v1"\n')
+    made.resolved_file.write_text(render(load_config(made.config_file)))
+    return made
+
+
+def remove(directory: RunDirectory) -> None:
+    shutil.rmtree(directory.path)
+
+
+def rename(directory: RunDirectory) -> None:
+    directory.path.rename(directory.path.parent.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("take", [remove, rename])
+def test_a_removed_directory_is_made_again(directory: RunDirectory, take: Callable[[RunDirectory], None]) -> None:
+    run = LiveRun(directory)
+    run.write_facts()
+    resolved = directory.resolved_file.read_text()
+    take(directory)
+    run.event("died", "learner-0")  # the restart needs the folders
+    assert run_state(RunDirectory.open(directory.path)) == "running"
+    assert directory.resolved_file.read_text() == resolved
+    assert directory.config_file.exists()
+    assert directory.crashes.is_dir()
+    assert [event["kind"] for event in read_jsonl(directory.events_file)] == ["warning", "died"]
+    assert list(run.warnings) == ["run directory removed"]
+    outcome = Outcome("stopped", "hive down", "", "", False, {}, {}, {}, "")
+    remove(directory)
+    run.conclude(outcome)
+    assert [warning["kind"] for warning in Summary.read(directory.summary_file).warnings] == ["run directory removed"]
+    run.close()
+
+
+def test_a_directory_that_cannot_be_made_again_does_not_end_the_run(directory: RunDirectory) -> None:
+    run = LiveRun(directory)
+    run.write_facts()
+    remove(directory)
+    directory.path.write_text("a file in its place")
+    run.event("died", "learner-0")
+    assert not run.warnings
+    directory.path.unlink()
+    run.keep_directory()
+    assert directory.run_file.exists()
+    run.close()
+
+
+def test_a_run_that_has_not_started_yet_makes_nothing(directory: RunDirectory) -> None:
+    run = LiveRun(directory)
+    remove(directory)
+    run.keep_directory()
+    assert not os.path.lexists(directory.path)
+    run.close()
+
+
+def test_a_directory_of_which_only_a_part_is_removed_is_completed(directory: RunDirectory) -> None:
+    run = LiveRun(directory)
+    run.write_facts()
+    shutil.rmtree(directory.checkpoints)
+    run.keep_directory()
+    assert directory.checkpoints.is_dir()
+    assert run.warnings
+    run.close()
