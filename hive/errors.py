@@ -23,6 +23,8 @@ traceback the hint is a note below the error (PEP 678).
 
 from __future__ import annotations
 
+from hive.printable import printable_lines
+
 __all__ = [
     "ActorFailed",
     "BadTransition",
@@ -69,8 +71,8 @@ class HiveError(Exception):
 
     def render(self) -> str:
         """Return the text for a terminal: an `error:` line, a blank line and the `hint:` line."""
-        text = f"error: {self}"
-        return f"{text}\n\nhint: {self.hint}" if self.hint else text
+        text = f"error: {printable_lines(str(self))}"
+        return f"{text}\n\nhint: {printable_lines(self.hint)}" if self.hint else text
 
 
 class UsageError(HiveError):

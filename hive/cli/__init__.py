@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from hive import __version__
 from hive.errors import HiveError, PlatformError, UsageError
+from hive.printable import printable_output
 
 __all__ = ["main", "parser"]
 
@@ -109,6 +110,11 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the `hive` command with `arguments` (default: those of the process) and exit with its exit code."""
+    with printable_output():
+        _main(arguments)
+
+
+def _main(arguments: list[str] | None) -> NoReturn:
     try:
         if sys.platform != "linux":
             raise PlatformError(

@@ -155,7 +155,9 @@ def _run_trial(config: Path | None, sets: list[str]) -> dict[str, Any]:
             if home is not None:
                 os.environ["HIVE_HOME"] = home
         summary = Summary.read(directory.summary_file)
-        faults = [event["text"] for event in read_jsonl(directory.events_file) if event["kind"] == "not finite"]
+        faults = [
+            event.get("text", "") for event in read_jsonl(directory.events_file) if event.get("kind") == "not finite"
+        ]
     if faults and not summary.updates:
         raise ActorFailed(
             f"no gradient could be applied: {faults[-1].partition('; its rollouts, inputs and weights')[0]}",

@@ -31,7 +31,7 @@ from hive.records import (
     read_run_facts,
     run_state,
 )
-from hive.records.documents import parse_object
+from hive.records.jsonl import parse_line
 from hive.runtime.run.control import ControlClient, control_path, open_run
 
 __all__ = [
@@ -174,7 +174,7 @@ def run_save(options: argparse.Namespace) -> int:
         client.save()
     while True:
         alive = run_state(directory) == "running"  # must be read before the events, or the last events could be missed
-        for event in filter(None, map(parse_object, event_log.lines())):
+        for event in filter(None, map(parse_line, event_log.lines())):
             if event.get("kind") == "saved":
                 print(event.get("path", ""))
                 return 0

@@ -23,6 +23,7 @@ from hive.cli.suggest import listed
 from hive.cli.tables import print_table
 from hive.config import load_config
 from hive.errors import UsageError
+from hive.printable import obeyed, printable
 from hive.records import Checkpoint, RunDirectory, best_of, list_checkpoints
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _play(run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace
         )
     finally:
         if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
+            obeyed(sys.stderr).write("\r\x1b[K")
 
 
 def _progress(name: str, episodes: int) -> Callable[[int], None]:
@@ -134,7 +135,7 @@ def _progress(name: str, episodes: int) -> Callable[[int], None]:
         nonlocal last
         if done != last and sys.stderr.isatty():
             last = done
-            sys.stderr.write(f"\r\x1b[K{name}: {done} of {episodes} episodes")
+            obeyed(sys.stderr).write(f"\r\x1b[K{printable(name)}: {done} of {episodes} episodes")
             sys.stderr.flush()
 
     return show

@@ -9,7 +9,7 @@ import os
 
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
-from hive.records.documents import parse_object
+from hive.records.jsonl import parse_line
 from hive.records.regular import open_regular
 
 __all__ = ["SHOWN", "NewEvents"]
@@ -58,6 +58,6 @@ class NewEvents:
                 if not raw.endswith(b"\n"):
                     break
                 self.position += len(raw)
-                event = parse_object(raw)  # None for a line that a full disk truncated
+                event = parse_line(raw)  # None for a line that a full disk truncated
                 if event is not None and event.get("kind") in SHOWN:
                     line.say(event_text(event))

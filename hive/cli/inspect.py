@@ -93,7 +93,8 @@ def _chosen(directory: RunDirectory, rows: list[Mapping[str, Any]], actor: str |
 
 
 def _unknown_actor(directory: RunDirectory, actor: str, names: list[str]) -> UsageError:
-    from hive.config.values import SHOWN_LENGTH, printable
+    from hive.config.values import SHOWN_LENGTH
+    from hive.printable import printable
 
     return UsageError(
         f"{directory.name} has no actor `{printable(actor, SHOWN_LENGTH)}`{did_you_mean(actor, names)}",

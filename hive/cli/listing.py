@@ -302,7 +302,8 @@ def _report_output(run: RunDirectory, actors: Sequence[str]) -> None:
 
 def _check_logs(run: RunDirectory, actors: Sequence[str]) -> None:
     """Raise UsageError for an actor without a log. Every actor has one from its start."""
-    from hive.config.values import SHOWN_LENGTH, printable
+    from hive.config.values import SHOWN_LENGTH
+    from hive.printable import printable
 
     known = sorted(path.stem for path in run.logs.glob("*.log"))
     for actor in actors:

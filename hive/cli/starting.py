@@ -22,9 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hive.config import Config, absolute, load_config, render
-from hive.config.values import SHOWN_LENGTH, printable
+from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
+from hive.printable import printable
 from hive.records import RunDirectory, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines

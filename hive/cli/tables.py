@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hive.printable import printable
+
 __all__ = ["print_table"]
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to stdout. Every row must have the same number of cells as the head."""
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for row in (head, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

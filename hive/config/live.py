@@ -10,8 +10,9 @@ import dataclasses
 
 from hive.config.algorithms import AlgorithmConfig
 from hive.config.keys import keys_of
-from hive.config.values import SHOWN_LENGTH, closest, printable, shown
+from hive.config.values import SHOWN_LENGTH, closest, shown
 from hive.errors import ConfigError
+from hive.printable import printable
 
 __all__ = ["with_parameter"]
 

@@ -24,7 +24,8 @@ from hive.config.problems import FileSource, Override, Problem, Source, config_e
 from hive.config.rules import RULES, Rule
 from hive.config.schema import CUSTOM, NAME_LENGTH, SECTIONS, Config
 from hive.config.schemes import SCHEMES
-from hive.config.values import closest, free_fault, printable, shown
+from hive.config.values import closest, free_fault, shown
+from hive.printable import printable
 
 __all__ = ["load_config"]
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hive.config.positions import Mark, Path, Positions
-from hive.config.values import SHOWN_LENGTH, printable, toml_key
+from hive.config.values import SHOWN_LENGTH, toml_key
 from hive.errors import ConfigError
+from hive.printable import printable
 
 __all__ = ["FileSource", "Override", "Problem", "Source", "config_error", "dotted"]
 

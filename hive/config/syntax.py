@@ -16,8 +16,8 @@ from typing import Any
 
 from hive.config.positions import Mark, Positions, mark
 from hive.config.problems import HINT, FileSource, Problem, config_error
-from hive.config.values import printable
 from hive.errors import ConfigError
+from hive.printable import printable
 
 __all__ = ["parse", "read", "value_of"]
 

@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["closest", "free_fault", "is_integer", "is_number", "printable", "shown", "toml_key", "toml_text"]
+from hive.printable import printable
+
+__all__ = ["closest", "free_fault", "is_integer", "is_number", "shown", "toml_key", "toml_text"]
 
 INTEGER_BITS = 64  # size of integers that every TOML parser supports; Python's accepts any number of digits
 VALUE_DEPTH = 8  # maximum nesting in a free table: deeper nesting is a mistake, and recursion needs a limit
@@ -79,13 +81,6 @@ def shown(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value} (not finite)"
     return printable(toml_text(value) if isinstance(value, str | int | float) else str(value), SHOWN_LENGTH)
-
-
-def printable(text: str, length: int | None = None) -> str:
-    """Return `text` for one line of a terminal: without tabs and control characters, at most `length` characters."""
-    if length is not None and len(text) > length:
-        text = text[: length - 3] + "..."
-    return "".join(character if character.isprintable() else "?" for character in text.replace("\t", " "))
 
 
 def closest(word: str, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from hive.monitor.bound_by import NOTHING_YET
 from hive.monitor.history import WINDOWS, Rates
 from hive.monitor.snapshot import Snapshot, as_data
+from hive.printable import obeyed, printable, printable_lines
 from hive.records.documents import json_text
 
 __all__ = ["SnapshotLines", "StatusLine", "event_text"]
@@ -37,7 +38,7 @@ class StatusLine:
     """
 
     def __init__(self, out: TextIO | None = None, *, live: bool = True) -> None:
-        self.out = out or sys.stderr
+        self.out = obeyed(out or sys.stderr)
         self.live = live and self.out.isatty()
         self.keys = False
         self.rates = Rates()
@@ -46,6 +47,7 @@ class StatusLine:
 
     def say(self, line: str) -> None:
         """Print a line that is not redrawn."""
+        line = printable_lines(line)
         self._write(f"{ERASE}{line}\n{self.text}" if self.live else f"{line}\n")
 
     def draw(self, snapshot: Snapshot) -> None:
@@ -55,7 +57,7 @@ class StatusLine:
         minute = self.rates.rate("env_steps", WINDOWS[1])
         if self.live:
             width = shutil.get_terminal_size().columns
-            self.text = live_text(snapshot, rate, width - 1, minute=minute, keys=self.keys)
+            self.text = printable(live_text(snapshot, rate, width - 1, minute=minute, keys=self.keys))
             self._write(f"{ERASE}{self.text}")
         elif time.monotonic() - self.printed_s >= PLAIN_EVERY_S and snapshot.updates:
             self.printed_s = time.monotonic()
@@ -73,12 +75,12 @@ class StatusLine:
             self.out.write(text)
             self.out.flush()
         except BrokenPipeError:
-            if self.out is not sys.stdout:
+            if self.out is not obeyed(sys.stdout):
                 raise
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, sys.stdout.fileno())  # receives what is still buffered, which Python flushes at exit
             os.close(null)
-            self.out = sys.stderr
+            self.out = obeyed(sys.stderr)
             self._write(text)
 
 
@@ -153,6 +155,11 @@ def _clock(seconds: float) -> str:
 
 
 def event_text(event: Mapping[str, Any]) -> str:
-    """Format an entry of the event log as one line: local time, actor, text."""
-    clock = time.strftime("%H:%M:%S", time.localtime(event.get("t", 0)))
-    return f"{clock} {event.get('actor', 'supervisor'):<18} {event.get('text', '')}"
+    """Format an entry of the event log: local time, actor, text. Further lines of the text are indented."""
+    try:
+        clock = time.strftime("%H:%M:%S", time.localtime(event.get("t", 0)))
+    except (TypeError, ValueError, OverflowError, OSError):
+        clock = "--:--:--"  # not a time, in a damaged file
+    actor = printable(str(event.get("actor", "supervisor")))
+    first, *others = printable_lines(str(event.get("text", ""))).split("\n")
+    return "\n".join([f"{clock} {actor:<18} {first}", *(f"    {line}" for line in others)])

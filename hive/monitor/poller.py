@@ -27,7 +27,7 @@ from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.monitor.tail import Tail
 from hive.records import RunDirectory, RunFacts, read_run_facts, run_state
-from hive.records.documents import parse_object
+from hive.records.jsonl import parse_line
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 
 __all__ = ["Poller", "poll_once"]
@@ -124,7 +124,7 @@ class Poller:
     def _extras(self, t: float, processes: Mapping[int, ProcessFacts]) -> Extras:
         self.series.read()
         for raw in self.event_log.lines():
-            event = parse_object(raw)
+            event = parse_line(raw)
             if event is not None:
                 self.events.append(event)
         return Extras(

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from hive.monitor.history import History
 from hive.monitor.tail import Tail
-from hive.records.documents import parse_object
+from hive.records.jsonl import parse_line
 
 __all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
 
@@ -79,7 +79,7 @@ class Series:
         for raw in self.tail.lines():
             if self.tail.restarted and self.curves:
                 self.curves, self.tail.restarted = {}, False
-            line = parse_object(raw)
+            line = parse_line(raw)
             if line is not None:
                 self._add(line)
                 if history is not None:

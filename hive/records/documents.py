@@ -28,6 +28,8 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 Document = TypeVar("Document")
 
+INTEGER_DIGITS = 20  # of the longest integer of 64 bits, with its sign
+
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
     """Convert an OSError to a RecordError: "cannot write `a/b`: no space left on device"."""
@@ -51,12 +53,32 @@ def _plain(value: Any) -> Any:
 
 
 def parse_object(data: bytes) -> dict[str, Any] | None:
-    """Parse a JSON object. Returns None if `data` is not one."""
+    """Parse a JSON object. Returns None if `data` is not one.
+
+    Numbers that hive does not write become None: infinities, NaN, integers of more than 64 bits. Lone surrogates, which
+    cannot be encoded, become `?`.
+    """
     try:
-        value = json.loads(data)
+        value = json.loads(data, parse_constant=_no_number, parse_float=_finite, parse_int=_integer)
+        if b"\\ud" in data.lower():
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _no_number(text: str) -> None:
+    return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _integer(text: str) -> int | None:
+    value = int(text) if len(text) <= INTEGER_DIGITS else math.inf
+    return int(value) if -(2**63) <= value < 2**64 else None
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -17,13 +17,19 @@ from typing import Any
 from hive.records.documents import failure, json_text, parse_object
 from hive.records.regular import open_regular
 
-__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "read_jsonl", "tail_jsonl"]
+__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "tail_jsonl"]
 
 # Maximum bytes of a line: enough for thousands of metrics, and the limit of a single read.
 LINE_BYTES = 1 << 20
 
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
 TAIL_BYTES = 1 << 16
+
+
+# Keys that readers rely on in every file of lines. "t" is in seconds since 1970.
+NUMBERS = ("t", "steps", "updates", "seconds", "episodes")
+TEXTS = ("kind", "text", "actor")
+LAST_T = 1e11  # the year 5138: later times are damage, which calendars refuse
 
 
 class JsonlWriter:
@@ -77,6 +83,26 @@ class JsonlWriter:
         self._descriptor = -1
 
 
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """Parse a line of metrics or events; None if it is not a JSON object. Values of a wrong type are left out.
+
+    These are values of the keys in NUMBERS and TEXTS, and of metrics, whose names contain a `/`. A metric can be None.
+    """
+    value = parse_object(line)
+    return value and {key: item for key, item in value.items() if _has_type(key, item)}
+
+
+def _has_type(key: str, value: object) -> bool:
+    if key in TEXTS:
+        return isinstance(value, str)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key == "t":
+        return number and 0 <= value < LAST_T  # type: ignore[operator]
+    if key in NUMBERS:
+        return number
+    return "/" not in key or number or value is None
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file in order; invalid lines are ignored. Yields nothing if the file does not exist.
 
@@ -87,7 +113,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             begins = True
             while piece := file.readline(LINE_BYTES):
                 ends = piece.endswith(b"\n")
-                if begins and ends and (value := parse_object(piece)) is not None:
+                if begins and ends and (value := parse_line(piece)) is not None:
                     yield value
                 begins = ends
     except FileNotFoundError:
@@ -98,7 +124,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 def tail_jsonl(path: Path, n: int) -> list[dict[str, Any]]:
     """Return the objects in the last `n` lines, reading only the end of the file. Raises RecordError."""
-    values = (parse_object(line) for line in last_lines(path, n))
+    values = (parse_line(line) for line in last_lines(path, n))
     return [value for value in values if value is not None]
 
 

@@ -80,8 +80,9 @@ class Recorder(Actor):
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
         steps = 0
         for line in read_jsonl(self.directory.metrics_file):
-            steps = line["steps"]
-            self.health.judge(steps, line["updates"], line["seconds"], line)
+            if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
+                steps = line["steps"]
+                self.health.judge(steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
         self.unsaved = NOT_SAVED in logged
         logged -= {NOT_SAVED, DIRECTORY_REMOVED}  # not the ones that metrics tell

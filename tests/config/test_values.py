@@ -14,7 +14,6 @@ from hive.config.values import (
     free_fault,
     is_integer,
     is_number,
-    printable,
     shown,
     toml_key,
     toml_text,
@@ -116,8 +115,3 @@ def test_shown(value: object, text: str) -> None:
 
 def test_a_number_of_thousands_of_digits_can_be_shown() -> None:
     assert shown(16**5000) == "an integer of more than 64 bits"
-
-
-def test_printable_text_cannot_move_a_cursor() -> None:
-    assert printable("a\x1b[2J\tb\nc\udcff") == "a?[2J b?c?"
-    assert printable("abcdef", 5) == "ab..."

@@ -24,8 +24,9 @@ from typing import Any
 
 from hive.clock import RealClock
 from hive.config import Config, load_config, render
-from hive.config.values import SHOWN_LENGTH, printable
+from hive.config.values import SHOWN_LENGTH
 from hive.errors import HiveError, UsageError
+from hive.printable import printable
 from hive.records import (
     JsonlWriter,
     RunDirectory,

@@ -21,8 +21,9 @@ from typing import Any
 
 from hive.config import Config, load_config, with_parameter
 from hive.config.other_names import is_key, note_on
-from hive.config.values import SHOWN_LENGTH, printable
+from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
+from hive.printable import printable
 from hive.records import RunDirectory
 from hive.runtime.supervise.accounting import sum_of_accounts
 from hive.runtime.supervise.outcome import Outcome
