@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Place
+
+if TYPE_CHECKING:
+    from conftest import Place
 
 HOSTILE = "\x1b[2J\x9b\n\r\u202e\ud800"
 VALUES: tuple[Any, ...] = (None, True, -1, 1e308, 10**30, float("nan"), "1e400", HOSTILE, [HOSTILE], {"a": HOSTILE})
