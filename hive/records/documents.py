@@ -22,13 +22,11 @@ from typing import Any, TypeAlias, TypeVar
 from hive.errors import RecordError
 from hive.records.regular import read_regular
 
-__all__ = ["JSON", "failure", "json_text", "parse_object", "read_document", "read_object"]
+__all__ = ["JSON", "failure", "is_number", "json_text", "parse_object", "read_document", "read_object"]
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Document = TypeVar("Document")
-
-INTEGER_DIGITS = 20  # of the longest integer of 64 bits, with its sign
 
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
@@ -55,11 +53,10 @@ def _plain(value: Any) -> Any:
 def parse_object(data: bytes) -> dict[str, Any] | None:
     """Parse a JSON object. Returns None if `data` is not one.
 
-    Numbers that hive does not write become None: infinities, NaN, integers of more than 64 bits. Lone surrogates, which
-    cannot be encoded, become `?`.
+    Lone surrogates, which cannot be encoded, become `?`.
     """
     try:
-        value = json.loads(data, parse_constant=_no_number, parse_float=_finite, parse_int=_integer)
+        value = json.loads(data)
         if b"\\ud" in data.lower():
             value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
@@ -67,18 +64,11 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _no_number(text: str) -> None:
-    return None
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _integer(text: str) -> int | None:
-    value = int(text) if len(text) <= INTEGER_DIGITS else math.inf
-    return int(value) if -(2**63) <= value < 2**64 else None
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number of at most 64 bits, as hive writes them; True and False are not."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**63) <= value < 2**64
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -118,4 +108,6 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
     if isinstance(value, bool):
         return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
+    if hint in (int, float):
+        return is_number(value) and (hint is float or isinstance(value, int))
+    return isinstance(value, hint)

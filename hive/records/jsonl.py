@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hive.records.documents import failure, json_text, parse_object
+from hive.records.documents import failure, is_number, json_text, parse_object
 from hive.records.regular import open_regular
 
 __all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "tail_jsonl"]
@@ -95,7 +95,7 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
 def _has_type(key: str, value: object) -> bool:
     if key in TEXTS:
         return isinstance(value, str)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = is_number(value)
     if key == "t":
         return number and 0 <= value < LAST_T  # type: ignore[operator]
     if key in NUMBERS:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hive.errors import RecordError
 from hive.records.atomic import write_json
-from hive.records.documents import read_document
+from hive.records.documents import is_number, read_document
 
 __all__ = ["Summary"]
 
@@ -65,4 +66,22 @@ class Summary:
     @classmethod
     def read(cls, path: Path) -> Summary:
         """Read a summary. Raises RecordError if the file does not exist or is damaged."""
-        return read_document(path, cls)
+        summary = read_document(path, cls)
+        for name, account in summary.channels.items():
+            if not _is_account(account):
+                raise RecordError(f"`{path}`: `channels.{name}` is not an account of a channel")
+        if not all(map(_is_warning, summary.warnings)):
+            raise RecordError(f"`{path}`: `warnings` has an entry that is not a warning")
+        return summary
+
+
+def _is_account(account: dict[str, Any]) -> bool:
+    dropped = account.get("dropped")
+    counts = [account.get(key) for key in ("produced", "consumed", "in_flight")]
+    return isinstance(dropped, dict) and all(map(is_number, [*counts, *dropped.values()]))
+
+
+def _is_warning(data: dict[str, Any]) -> bool:
+    texts = all(isinstance(data.get(key), str) for key in ("kind", "text", "advice"))
+    last = data.get("last_steps")
+    return texts and is_number(data.get("first_steps")) and (last is None or is_number(last))

@@ -37,6 +37,9 @@ def test_views_of_a_summary_with_a_hostile_value(place: Place, value: Any) -> No
     for key in ("state", "env_steps", "mean_return_100", "started", "wall_s"):
         directory.summary_file.write_text(text_of(whole | {key: value}))
         see(place)
+    for nested in ({"channels": {"c": {"produced": value}}}, {"warnings": [{"kind": value}]}):
+        directory.summary_file.write_text(text_of(whole | nested))
+        see(place)
 
 
 @pytest.mark.parametrize("value", VALUES, ids=ascii)
