@@ -23,7 +23,7 @@ import safetensors.numpy
 from hive.errors import RecordError
 from hive.records.atomic import FILES, Files
 from hive.records.directory import STATE_FILE, WEIGHTS_FILE
-from hive.records.documents import JSON, failure
+from hive.records.documents import JSON, failure, read_object
 from hive.records.regular import read_regular
 
 __all__ = ["STATE_FILE", "WEIGHTS_FILE", "load_weights", "save_weights", "weights_sha256"]
@@ -73,7 +73,7 @@ def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, A
         raise failure("read", file, error) from error
     except (safetensors.SafetensorError, ValueError) as error:
         raise RecordError(f"`{file}` cannot be read as weights: {error}") from error
-    return tensors, _state(folder / STATE_FILE)
+    return tensors, read_object(folder / STATE_FILE)
 
 
 def _array(dtype: str, shape: list[int], data: bytearray) -> npt.NDArray[Any]:
@@ -81,19 +81,6 @@ def _array(dtype: str, shape: list[int], data: bytearray) -> npt.NDArray[Any]:
     if dtype not in DTYPES:
         raise ValueError(f"the dtype is {dtype}; a checkpoint holds {ALLOWED}")
     return np.ndarray(shape, DTYPES[dtype], buffer=data)
-
-
-def _state(path: Path) -> dict[str, Any]:
-    """Read state.json with all numbers as the caller wrote them, infinities among them, unlike `read_object`."""
-    try:
-        value = json.loads(read_regular(path))
-    except OSError as error:
-        raise failure("read", path, error) from error
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise RecordError(f"`{path}` is not a JSON object")
-    return value
 
 
 def weights_sha256(block: bytes | bytearray | memoryview | npt.NDArray[Any]) -> str:
