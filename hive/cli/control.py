@@ -19,7 +19,7 @@ from typing import Any
 
 from hive.cli.select_run import LIVE_RUN, RUN, live_run, name_from_here
 from hive.cli.suggest import listed
-from hive.errors import UsageError
+from hive.errors import HiveError, UsageError
 from hive.monitor.tail import Tail
 from hive.records import (
     Checkpoint,
@@ -225,6 +225,9 @@ def run_down(options: argparse.Namespace) -> int:
         saved = list_checkpoints(directory.checkpoints)
         more = f" · to continue it: hive resume {name_from_here(directory)}" if saved else ""
         print_to_stderr(kept(summary, saved).removeprefix(";").strip() + more)
+    if summary is not None and summary.state == "failed":  # while it ended, its final state may not have been saved
+        print_to_stderr(f"error: {summary.error or summary.stop_reason}")
+        return HiveError.exit_code
     return 0
 
 

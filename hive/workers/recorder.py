@@ -178,7 +178,10 @@ class Recorder(Actor):
         await super().drain()
 
     async def _save(self) -> None:
-        """Save the final state, unless a checkpoint of this turn already exists; it may also be the best policy."""
+        """Save the final state, unless a checkpoint of this turn already exists; it may also be the best policy.
+
+        Raises RecordError if it cannot be saved: the run has then failed, whatever goal it reached.
+        """
         turn = self.optimizer_state.latest
         if turn < 0:
             return
@@ -197,10 +200,14 @@ class Recorder(Actor):
             self.optimizer_state.unpin()
             self.weights.unpin()
             return
-        self._checkpoint(turn, False, env_steps, mean)
+        if error := self._checkpoint(turn, False, env_steps, mean):
+            raise RecordError(
+                f"the final state, of {env_steps:,} steps, was not saved: {error}",
+                hint="free space on the disk; `hive resume` then continues from the last checkpoint, if there is one",
+            )
 
-    def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> None:
-        """Write the blocks of `turn`, which are pinned for this actor, and unpin them."""
+    def _checkpoint(self, turn: int, scheduled: bool, env_steps: int, mean: float) -> Exception | None:
+        """Write the blocks of `turn`, which are pinned for this actor, and unpin them. Return why it failed."""
         blueprint, root = self.blueprint, self.directory.checkpoints
         name = f"{turn:06d}"
         state: dict[str, JSON] = {
@@ -217,7 +224,7 @@ class Recorder(Actor):
         try:
             if (root / name).exists():  # the same turn was requested twice
                 self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
-                return
+                return None
             weights, optimizer_state = held_block(self.weights, turn), held_block(self.optimizer_state, turn)
             state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
             tensors = blueprint.flat.arrays(weights[: blueprint.flat.block_bytes])
@@ -232,6 +239,9 @@ class Recorder(Actor):
             self.log.warning("%s", error)
             self.note("not saved", str(error))
             self._warn_unsaved(error, env_steps)
+            return error
+        else:
+            return None
         finally:
             self.optimizer_state.unpin()
             # The weights last: the learner checks their pin before it holds the next turn, and both must be free then.

@@ -72,9 +72,10 @@ def test_a_run_whose_disk_is_full_to_the_end_says_how_it_ended(small_disk: House
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
     house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
     fill(house.home)
-    assert house.hive("down", "cart-1").returncode == 0
+    assert house.hive("down", "cart-1").returncode == 1
     summary = house.ended("cart-1")
-    assert (summary["state"], summary["stop_reason"]) == ("stopped", "hive down")
+    assert (summary["state"], summary["stop_reason"]) == ("failed", "recorder failed at the end (hive down)")
+    assert "was not saved: cannot write" in summary["error"]
     assert not (run / ".reserve").exists()
 
 
