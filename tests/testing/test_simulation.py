@@ -45,15 +45,15 @@ class Collector(Actor):
     """Commits rollout after rollout."""
 
     rollouts = SlotOutlet(Rollout)
-    progress = Subscription(Progress)
+    versions = Subscription(Progress)
 
     async def run(self) -> None:
         while True:
             slot = await self.rollouts.reserve()
-            version, block = await self.progress.pin()
+            version, block = await self.versions.pin()
             assert set(block.tolist()) == {version % 256}
             slot.arrays["value"][()] = slot.sequence
-            self.progress.unpin()
+            self.versions.unpin()
             self.rollouts.commit(slot)
 
 
@@ -74,13 +74,13 @@ class Sink(Actor):
     """Counts numbers; the count is a version that outlives it. At `total` of them the run is over."""
 
     numbers = Inlet(Number)
-    progress = Publication(Progress)
+    versions = Publication(Progress)
 
     def __init__(self, total: int) -> None:
         self.total = total
 
     async def run(self) -> None:
-        board = self.progress.board
+        board = self.versions.board
         if board.latest < 0:
             self._publish(0)
         while board.latest < self.total:
@@ -89,8 +89,8 @@ class Sink(Actor):
         self.end_run(f"{self.total} numbers")
 
     def _publish(self, version: int) -> None:
-        self.progress.begin()[:] = version % 256
-        self.progress.publish(version)
+        self.versions.begin()[:] = version % 256
+        self.versions.publish(version)
 
 
 LAYOUT = Layout({"value": ("int64", ())})
@@ -112,7 +112,7 @@ def topology(total: int = 60, *, shared: bool = False, patient: bool = True, **c
     sink = t.add(classes.get("sink", Sink), group="sink", total=total)
     t.connect(collectors.rollouts, workers.rollouts, Slots(LAYOUT, slots=2))
     t.connect(workers.numbers, sink.numbers, Messages(window=4))
-    t.connect(sink.progress, collectors.progress, Board(100))
+    t.connect(sink.versions, collectors.versions, Board(100))
     return t
 
 
@@ -316,7 +316,7 @@ class Deaf(Sink):
     """Receives nothing for a while."""
 
     async def run(self) -> None:
-        if self.progress.latest < 0:
+        if self.versions.latest < 0:
             self._publish(0)
         await asyncio.sleep(1)
         self.end_run("slept")
@@ -547,14 +547,14 @@ class BackAndForth(Sink):
         await asyncio.sleep(0.2)
         self._publish(7)
         await asyncio.sleep(0.2)
-        self.progress.board.view.words.publish(6)
+        self.versions.board.view.words.publish(6)
         await asyncio.sleep(0.2)
         self.end_run("back")
 
 
 def test_a_version_that_goes_back_is_wrong() -> None:
     simulation = simulate(topology(sink=BackAndForth), 0)
-    assert simulation.wrong == ["progress went back from 7 to 6"]
+    assert simulation.wrong == ["versions went back from 7 to 6"]
 
 
 def test_a_queue_beyond_its_window_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -675,7 +675,7 @@ def test_a_producer_of_slots_is_killed_after_a_commit(number: int) -> None:
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
-    with pytest.raises(ValueError, match="no channel `nubmers` in this topology; it has: rollouts, numbers, progress"):
+    with pytest.raises(ValueError, match="no channel `nubmers` in this topology; it has: rollouts, numbers, versions"):
         simulate(topology(), 0, at=[At("nubmers", 1, "drop")])
     with pytest.raises(ValueError, match="the only fault is `kill producer`"):
         simulate(topology(), 0, at=[At("rollouts", 1, "drop")])
