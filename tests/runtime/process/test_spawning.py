@@ -49,8 +49,10 @@ def _of_this_installation() -> set[str]:
 
 
 def test_a_supervisor_is_known_by_its_command_line() -> None:
-    waits = ["sh", "-c", "read line", "hive.runtime.run"]
-    with subprocess.Popen(waits, stdin=subprocess.PIPE) as process:
+    waits = ["sh", "-c", "echo; read line", "hive.runtime.run"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()  # /proc may lack the command line for a moment after Popen returns
         assert is_supervisor(process.pid)
         process.communicate(b"\n")
     assert not is_supervisor(os.getpid())
