@@ -21,7 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from hive.config import NetworkConfig
-from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
+from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationPart, ObservationSpec
+from hive.envs.checks import at, fault_of, store
+from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart
 from hive.errors import NetworkError, RecordError
 from hive.networks.configured import copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, Categorical, distribution_for
@@ -68,12 +70,16 @@ class Policy:
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
 
-    def __call__(self, observation: Any, *, noise: np.random.Generator | None = None) -> Any:
+    def __call__(self, observation: Any, *, action_mask: Any = None, noise: np.random.Generator | None = None) -> Any:
         """Return the action for one observation, as its environment takes it, or actions [B, ...] for a batch [B, ...].
 
-        It is the most likely action, or with `noise` a sampled one. Raises ValueError for another shape.
+        It is the most likely action, or with `noise` a sampled one. A batch of dictionaries or tuples has arrays
+        [B, ...] in the place of one observation's. action_mask: where env.action_mask is "info", the mask of the
+        state, info["action_mask"]. Raises ValueError for another shape and for a mask that is missing.
         """
-        batch, single = self._batch(observation)
+        if action_mask is not None:
+            observation = {BESIDE_MASK: observation, MASK_KEY: action_mask}
+        batch, single = self._rows(observation) if self.observation.parts else self._batch(observation)
         with torch.inference_mode():
             outputs = self.network(torch.from_numpy(batch))[0]
             if noise is None:
@@ -88,8 +94,12 @@ class Policy:
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
         spec, given = self.observation, np.asarray(observation)
-        if spec.first is not None and given.dtype.kind in "iu" and given.ndim < 2:  # integers become one-hot vectors
-            given = np.eye(*spec.shape, dtype=np.float32)[given - spec.first]
+        if spec.counts and given.dtype.kind in "iu" and given.shape[-1:] != spec.shape:  # integers, not one-hot vectors
+            alone = given.ndim == (len(spec.counts) > 1)
+            rows = np.zeros((1 if alone else len(given), *spec.shape), np.float32)
+            if not store(spec, given[None] if alone else given, rows):
+                raise ValueError(f"got {fault_of(spec, given if alone else given[0])[0]}")
+            given = rows[0] if alone else rows
         single = given.shape == spec.shape
         if not single and given.shape[1:] != spec.shape:
             raise ValueError(
@@ -97,6 +107,21 @@ class Policy:
             )
         batch = given[None] if single else given
         return np.ascontiguousarray(batch, spec.dtype), single
+
+    def _rows(self, observation: Any) -> tuple[NDArray[np.uint8], bool]:
+        """Return observations of several parts as rows [B, bytes], and whether the argument was a single one."""
+        spec, first = self.observation, self.observation.parts[0]
+        if spec.mask is not None and MASK_KEY in spec.mask.path and not _has(spec.mask.path, observation):
+            hint = f'policy(observation, action_mask=info["{MASK_KEY}"])'
+            raise ValueError(f"this policy was trained with action masks: call {hint}")
+        shape = np.shape(first.of(observation)) if _has(first.path, observation) else ()
+        single = shape == first.shape or (bool(first.counts) and len(shape) == (len(first.counts) > 1))
+        batch = [observation] if single else [at(observation, index) for index in range(shape[0] if shape else 1)]
+        rows = np.zeros((len(batch), *spec.shape), np.uint8)
+        if not store(spec, batch, rows):
+            fault = next((one for one in batch if not store(spec, [one], rows[:1])), batch[0])
+            raise ValueError(f"got {fault_of(spec, fault)[0]}")
+        return rows, single
 
     def _for_environment(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Convert the network's actions to those of the environment: shifted to `start`, or clipped to the bounds."""
@@ -108,6 +133,16 @@ class Policy:
         low, high = (np.asarray(bound, np.float32).reshape(action.shape) for bound in (action.low, action.high))
         clipped: NDArray[Any] = np.clip(stored, low, high)
         return clipped
+
+
+def _has(path: Sequence[str | int], observation: Any) -> bool:
+    """Whether an observation has something at this path."""
+    try:
+        for key in path:
+            observation = observation[key]
+    except (LookupError, TypeError):
+        return False
+    return True
 
 
 def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy:
@@ -162,7 +197,7 @@ def describe_policy(
     kind = next(kind for kind, cls in KINDS.items() if isinstance(action, cls))
     facts = {name: _plain(value) for name, value in dataclasses.asdict(action).items()}
     return {
-        "observation": {name: _plain(value) for name, value in dataclasses.asdict(observation).items()},
+        "observation": _plain(dataclasses.asdict(observation)),
         "action": {"kind": kind, **facts},
         "network": {name: _plain(value) for name, value in dataclasses.asdict(network).items()},
         "heads": list(heads),
@@ -172,6 +207,8 @@ def describe_policy(
 
 def _plain(value: Any) -> Any:
     """Convert tuples to lists, and floats that are not finite, which JSON lacks, to text."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
@@ -180,9 +217,7 @@ def _plain(value: Any) -> Any:
 def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec, NetworkConfig]:
     """Read the specs in a description. Raises KeyError, TypeError or ValueError if it is invalid."""
     seen, facts, network = (dict(description[part]) for part in ("observation", "action", "network"))
-    observation = ObservationSpec(tuple(map(int, seen["shape"])), str(seen["dtype"]), seen["first"])
-    if observation.dtype not in ("float32", "uint8"):
-        raise ValueError(f"observations of dtype {observation.dtype}")
+    observation = _observation_in(seen)
     cls = KINDS[facts.pop("kind")]
     numbers = float if cls is Box else int
     for name, value in facts.items():
@@ -190,6 +225,35 @@ def _specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
         facts[name] = tuple(map(convert, value)) if isinstance(value, list) else convert(value)
     network["middleware"] = tuple(map(int, network["middleware"]))
     return observation, cls(**facts), NetworkConfig(**network)
+
+
+def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
+    """Read the description of observations. Raises KeyError, TypeError or ValueError if it is invalid."""
+    parts = tuple(
+        ObservationPart(**_array_in(part), path=_path_in(part["path"]), offset=int(part["offset"]))
+        for part in seen.get("parts", ())
+    )
+    mask = None
+    if (found := seen.get("mask")) is not None:
+        mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
+    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask)
+    ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
+    if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
+        raise ValueError("a row of bytes that is too short for its parts")
+    return observation
+
+
+def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
+    shape, dtype = tuple(map(int, seen["shape"])), str(seen["dtype"])
+    if dtype not in ("float32", "uint8"):
+        raise ValueError(f"observations of dtype {dtype}")
+    first = seen.get("first")  # descriptions before `counts`
+    counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
+    return {"shape": shape, "dtype": dtype, "counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts))}
+
+
+def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
+    return tuple(key if isinstance(key, int) else str(key) for key in path)
 
 
 def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:

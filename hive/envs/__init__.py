@@ -5,8 +5,9 @@ from __future__ import annotations
 from hive.envs.by_spaces import described, settings_by_spaces
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
+from hive.envs.observation import ObservationPart, ObservationSpec
 from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
 from hive.envs.vector import VectorEnvironment, make_vector
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Examination",
     "FinalObservations",
     "MultiDiscrete",
+    "ObservationPart",
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",

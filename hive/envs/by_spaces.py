@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, Setting
+from hive.envs.observation import ArraySpec, ObservationPart
 from hive.envs.spec import Box, Discrete, EnvironmentSpec, MultiDiscrete
 
 __all__ = ["described", "settings_by_spaces"]
@@ -34,12 +35,7 @@ def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
 def described(spec: EnvironmentSpec) -> str:
     """Return the spaces in words: "8 numbers observed, one of 4 actions"."""
     observation, action = spec.observation, spec.action
-    if observation.first is not None:
-        seen = f"one of {observation.shape[0]} states"
-    elif _is_image(spec):
-        seen = f"images of {' x '.join(map(str, observation.shape))} bytes"
-    else:
-        seen = f"{prod(observation.shape)} numbers"
+    seen = " and ".join(f"{_seen(one)}{_called(one)}" for one in observation.inputs)
     match action:
         case Discrete():
             acted = f"one of {action.n} actions"
@@ -47,11 +43,31 @@ def described(spec: EnvironmentSpec) -> str:
             acted = f"{len(action.nvec)} discrete actions"
         case Box():
             acted = f"{prod(action.shape)} continuous actions"
-    return f"{seen} observed, {acted}"
+    return f"{seen} observed, {acted}{', of which a mask forbids some' if observation.mask else ''}"
+
+
+def _seen(one: ArraySpec) -> str:
+    """Return one input of the network in words."""
+    if len(one.counts) == 1:
+        return f"one of {one.counts[0]} states"
+    if one.counts:
+        return f"{len(one.counts)} discrete values"
+    if _shows_image(one):
+        return f"images of {' x '.join(map(str, one.shape))} bytes"
+    return f"{prod(one.shape)} numbers"
+
+
+def _called(one: ArraySpec) -> str:
+    return f" (`{one.name}`)" if isinstance(one, ObservationPart) and one.path else ""
+
+
+def _shows_image(one: ArraySpec) -> bool:
+    return one.dtype == "uint8" and len(one.shape) > 1
 
 
 def _is_image(spec: EnvironmentSpec) -> bool:
-    return spec.observation.dtype == "uint8" and len(spec.observation.shape) > 1
+    """Whether a part of the observation is an image."""
+    return any(map(_shows_image, spec.observation.inputs))
 
 
 def _vector_rounds() -> list[Setting]:
@@ -77,10 +93,12 @@ def _image_rounds() -> list[Setting]:
 
 def _network(spec: EnvironmentSpec) -> list[Setting]:
     settings = []
-    observation = spec.observation
-    if not _is_image(spec) and prod(observation.shape) > MANY_ELEMENTS:
-        settings.append(Setting("network.middleware", (256, 256), f"{prod(observation.shape)} elements to combine"))
-    if observation.dtype != "uint8" and observation.first is None:  # bytes are scaled already, one-hot vectors need not
+    inputs = spec.observation.inputs
+    elements = sum(prod(one.shape) for one in inputs)
+    if not _is_image(spec) and elements > MANY_ELEMENTS:
+        settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
+    # Bytes are scaled already, and one-hot vectors need not be.
+    if any(one.dtype == "float32" and not one.counts for one in inputs):
         reason = "the scales of this environment's observations are unknown"
         settings.append(Setting("network.normalize_observations", True, reason))
     settings.append(Setting("network.normalize_rewards", True, "the scale of this environment's rewards is unknown"))

@@ -13,19 +13,19 @@ exceed theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
+from hive.envs.observation import ArraySpec, MaskPart, ObservationSpec
 from hive.envs.rows import FinalObservations
-from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
 from hive.runtime.actor.error_location import is_interrupt, named
 
-__all__ = ["RESULTS", "Checks"]
+__all__ = ["RESULTS", "Checks", "at", "fault_of", "store"]
 
 RESULTS = {"reset": "(observation, info)", "step": "(observation, reward, terminated, truncated, info)"}
 """Method of a Gymnasium environment -> the tuple that it returns."""
@@ -47,10 +47,21 @@ class Checks:
 
     def observations(self, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> None:
         """Write B observations into `out` [B, ...], of the spec's dtype. Raises EnvironmentFailed."""
-        if not _store(self._spec, observations, out):
+        if not store(self._spec, observations, out):
             for index, observation in enumerate(observations):
                 self._observation(index, observation)
             raise self.violation(f"{len(observations)} observations, expected {len(out)}")
+
+    def batches(self, observations: Any, out: NDArray[Any]) -> None:
+        """Write B observations into `out` [B, ...], given as arrays [B, ...] in the structure of one observation."""
+        if not self._spec.parts:
+            self.observations(observations, out)
+            return
+        try:
+            count = len(self._spec.parts[0].of(observations))
+        except (LookupError, TypeError):
+            count = 0  # the first observation then lacks a part
+        self.observations([at(observations, index) for index in range(count or len(out))], out)
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
         """Add the last observation of environment `index` to `finals`; return its index there, or -1 if it is full."""
@@ -94,9 +105,43 @@ class Checks:
 
     def _observation(self, index: int, observation: Any) -> None:
         """Write one observation into `_one`, or raise EnvironmentFailed for it."""
-        if not _store(self._spec, [observation], self._one):
-            what, not_finite = _fault(self._spec, observation)
+        if not store(self._spec, [observation], self._one):
+            what, not_finite = fault_of(self._spec, observation)
             raise self.violation(what, index, not_finite=not_finite)
+
+
+def store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
+    """Write B observations into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
+    if not spec.parts:
+        return _store(spec, observations, out)
+    try:
+        columns = [[part.of(observation) for observation in observations] for part in spec.parts]
+        masks = [spec.mask.of(observation) for observation in observations] if spec.mask else []
+    except (LookupError, TypeError):
+        return False
+    stored = all(_store(part, column, part.view(out)) for part, column in zip(spec.parts, columns, strict=True))
+    return stored and (spec.mask is None or _store_masks(spec.mask, masks, spec.mask.view(out)))
+
+
+def fault_of(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
+    """Describe an observation that `store` has refused; return the text and whether it is NaN or infinity."""
+    for part in spec.parts:
+        try:
+            value = part.of(observation)
+        except (LookupError, TypeError):
+            return f"an observation without its part `{part.name}`", False
+        if not _store(part, [value], np.zeros((1, *part.shape), part.dtype)):
+            return _fault(part, value, f"an observation part `{part.name}`")
+    return _mask_fault(spec.mask, observation) if spec.mask else _fault(spec, observation, "an observation")
+
+
+def at(batches: Any, index: int) -> Any:
+    """Return the observation at `index` of batches [B, ...] in nested dictionaries and tuples."""
+    if isinstance(batches, Mapping):
+        return {key: at(part, index) for key, part in batches.items()}
+    if isinstance(batches, tuple):
+        return tuple(at(part, index) for part in batches)
+    return batches[index]
 
 
 def _all_finite(array: NDArray[Any]) -> bool:
@@ -106,32 +151,53 @@ def _all_finite(array: NDArray[Any]) -> bool:
     return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
-def _store(spec: ObservationSpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
-    """Write observations into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
-    if spec.first is None and _native.store_observations(observations, out):
+def _store(spec: ArraySpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
+    """Write arrays into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
+    if not spec.counts and _native.store_observations(observations, out):
         return True
     try:
         batch = np.asarray(observations)
     except ValueError:  # the observations have different shapes
         return False
-    if spec.first is not None:
-        return _store_one_hot(spec.first, batch, out)
+    if spec.counts:
+        return _store_one_hot(spec, batch, out)
     if batch.shape != out.shape or not np.can_cast(batch.dtype, out.dtype, "same_kind"):
         return False
     out[...] = batch
     return spec.dtype == "uint8" or _all_finite(out)
 
 
-def _store_one_hot(first: int, batch: NDArray[Any], out: NDArray[Any]) -> bool:
-    count, n = out.shape
-    if batch.shape != (count,) or batch.dtype.kind not in "iu":
+def _store_one_hot(spec: ArraySpec, batch: NDArray[Any], out: NDArray[Any]) -> bool:
+    rows = len(out)
+    if len(batch) != rows or batch.size != rows * len(spec.counts) or batch.dtype.kind not in "iu":
         return False
-    elements = batch.astype(np.int64) - first
-    if elements.min() < 0 or elements.max() >= n:
+    elements = batch.reshape(rows, -1).astype(np.int64) - spec.firsts
+    if (elements < 0).any() or (elements >= spec.counts).any():
         return False
     out[...] = 0.0
-    out[np.arange(count), elements] = 1.0
+    out[np.arange(rows)[:, None], elements + np.cumsum((0, *spec.counts[:-1]))] = 1.0
     return True
+
+
+def _store_masks(part: MaskPart, masks: Sequence[Any], out: NDArray[np.uint8]) -> bool:
+    """Write masks into `out` uint8 [B, actions]. Returns False for another shape and if no action is allowed."""
+    try:
+        batch = np.asarray(masks)
+        out[...] = batch.reshape(len(out), -1) != 0
+    except (TypeError, ValueError):
+        return False
+    return batch.dtype.kind in "biuf" and not any(map(part.fault, out))
+
+
+def _mask_fault(part: MaskPart, observation: Any) -> tuple[str, bool]:
+    """Describe an observation whose mask `_store_masks` has refused."""
+    try:
+        mask = np.asarray(part.of(observation))
+        if mask.dtype.kind in "biuf" and mask.size == sum(part.choices):
+            return part.fault((mask.ravel() != 0).astype(np.uint8)), False
+    except (LookupError, TypeError, ValueError):
+        return "an observation without its action mask", False
+    return f"an action mask of {mask.dtype} {list(mask.shape)}, expected {sum(part.choices)} zeros and ones", False
 
 
 def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float32]) -> bool:
@@ -145,21 +211,24 @@ def _store_rewards(rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float3
     return _all_finite(out)
 
 
-def _fault(spec: ObservationSpec, observation: Any) -> tuple[str, bool]:
-    """Describe an observation that `_store` has refused; return the text and whether the cause is NaN or infinity."""
+def _fault(spec: ArraySpec, observation: Any, what: str) -> tuple[str, bool]:
+    """Describe an array that `_store` has refused, called `what`; return the text and whether it is NaN or infinity."""
     try:
         array = np.asarray(observation)
     except ValueError:
         array = np.empty((), object)  # a list with elements of different shapes
-    shape = () if spec.first is not None else spec.shape
+    shape = spec.shape
+    if spec.counts:
+        shape = () if len(spec.counts) == 1 else (len(spec.counts),)
     if array.dtype == object:
-        return f"an observation of type {type(observation).__name__}, expected an array of shape {shape}", False
+        return f"{what} of type {type(observation).__name__}, expected an array of shape {shape}", False
     if array.shape != shape:
-        return f"an observation of shape {array.shape}, expected {shape}", False
-    if spec.first is not None:
-        last = spec.first + spec.shape[0] - 1
-        return f"the observation {observation!r}, expected an integer from {spec.first} to {last}", False
+        return f"{what} of shape {array.shape}, expected {shape}", False
+    if spec.counts:
+        limits = [f"{first} to {first + n - 1}" for n, first in zip(spec.counts, spec.firsts, strict=True)]
+        kind = "an integer" if shape == () else "integers"
+        return f"{what.replace('an ', 'the ', 1)} {observation!r}, expected {kind} from {', '.join(limits)}", False
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-        return f"an observation of {array.dtype}, expected {spec.dtype}", False
+        return f"{what} of {array.dtype}, expected {spec.dtype}", False
     # Numbers beyond 3.4e38 become infinities when they are converted to float32.
-    return f"an observation with {'nan' if np.isnan(array).any() else 'inf'} in it", True
+    return f"{what} with {'nan' if np.isnan(array).any() else 'inf'} in it", True

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hive.envs.spec import EnvironmentSpec, action_spec, observation_spec
+from hive.envs.observation import observation_spec
+from hive.envs.spec import EnvironmentSpec, action_spec
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing, HiveError
 from hive.runtime.actor.error_location import is_interrupt, named
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.checks import Checks
+from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
+from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
-from hive.envs.spec import action_converter, observation_spec
+from hive.envs.spec import action_converter
 from hive.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class NativeVector:
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset")
         self._episodes.begin()
-        self._checks.observations(np.atleast_1d(result[0]), observations)
+        self._checks.batches(_at_least_1d(result[0]), observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
@@ -77,11 +78,11 @@ class NativeVector:
             raise self._checks.wrong_result(result, "step")
         observations, rewards = _at_least_1d(result[0]), result[1]
         _, truncated = self._episodes.finish(rewards, np.asarray(result[2]), np.asarray(result[3]), row)
-        self._checks.observations(observations, row.observations)
+        self._checks.batches(observations, row.observations)
         if truncated:
             last = observations if self._resets_in_next_step else self._last_observations(result[4])
             for index in truncated:
-                row.final_index[index] = self._checks.final(index, last[index], row.finals)
+                row.final_index[index] = self._checks.final(index, at(last, index), row.finals)
 
     def close(self) -> None:
         """Close the environment."""
@@ -93,6 +94,8 @@ class NativeVector:
         return info["final_obs"]
 
 
-def _at_least_1d(returned: Any) -> NDArray[Any]:
-    """Return `np.atleast_1d(returned)`, with a fast path for arrays."""
-    return returned if type(returned) is np.ndarray and returned.ndim else np.atleast_1d(returned)
+def _at_least_1d(returned: Any) -> Any:
+    """Return dictionaries and tuples of arrays as they are, others as arrays with at least one axis."""
+    if isinstance(returned, dict | tuple) or (type(returned) is np.ndarray and returned.ndim):
+        return returned
+    return np.atleast_1d(returned)

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
+from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
-from hive.envs.spec import action_converter, observation_spec
+from hive.envs.spec import action_converter
 
 if TYPE_CHECKING:
     import gymnasium

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.envs.spec import ObservationSpec
+from hive.envs.observation import ObservationSpec
 
 __all__ = ["FinalObservations", "StepRow"]
 

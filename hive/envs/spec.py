@@ -1,15 +1,12 @@
-"""Describes the observations and actions of an environment as plain data.
+"""Describes an environment and its actions as plain data.
 
 An `EnvironmentSpec` is read once from the Gymnasium spaces. Networks, storage and algorithms use it and never see a
-Gymnasium space. Observations are float32 or uint8 arrays, actions are integers or float32 arrays:
+Gymnasium space. hive.envs.observation has the form of observations. Actions are integers or float32 arrays:
 
     space                       stored as
-    Box, uint8                  uint8, the same shape
-    Box, any other number       float32, the same shape
-    Discrete(n)                 one-hot float32 of shape (n,)           (observations)
-    Discrete(n)                 int64 of shape (), 0 .. n - 1           (actions)
-    MultiDiscrete([a, b, ..])   int64 of shape (k,), each from 0        (actions)
-    Box                         float32, clipped to its bounds          (actions)
+    Discrete(n)                 int64 of shape (), 0 .. n - 1
+    MultiDiscrete([a, b, ..])   int64 of shape (k,), each from 0
+    Box                         float32, clipped to its bounds
 
 Dict, Tuple, Text, Graph and other spaces are refused, with a hint. `action_converter` converts stored actions to those
 that the environment takes: counted from its own start, within its bounds, of its dtype.
@@ -24,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.observation import ObservationSpec
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -35,24 +33,9 @@ __all__ = [
     "Discrete",
     "EnvironmentSpec",
     "MultiDiscrete",
-    "ObservationSpec",
     "action_converter",
     "action_spec",
-    "observation_spec",
 ]
-
-
-@dataclass(frozen=True)
-class ObservationSpec:
-    """One stored observation: its `shape` and its `dtype`, "float32" or "uint8".
-
-    `first` is None for a Box. For a Discrete space it is the smallest value, and the stored observation is one-hot:
-    value v sets element v - first.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,24 +86,6 @@ class EnvironmentSpec:
     observation: ObservationSpec
     action: ActionSpec
     max_episode_steps: int | None = None
-
-
-def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
-    """Return the form in which observations of `space` are stored.
-
-    Raises EnvironmentFailed for spaces other than Box and Discrete; `id` is for its message.
-    """
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Box):
-        return ObservationSpec(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
-    if isinstance(space, spaces.Discrete):
-        return ObservationSpec((int(space.n),), "float32", first=int(space.start))
-    raise EnvironmentFailed(
-        f"`{id}` has {type(space).__name__} observations, expected Box or Discrete",
-        hint="combine them in one array in a custom class, for example with gymnasium.wrappers.FlattenObservation",
-        permanent=True,
-    )
 
 
 def action_spec(id: str, space: Space[Any]) -> ActionSpec:

@@ -15,6 +15,7 @@ layer. Hooks on inner layers are therefore not called; those on the network are.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from operator import call
 from typing import Any, TypeAlias
@@ -29,6 +30,7 @@ from hive.networks.heads import Head
 from hive.networks.layers import seeded
 from hive.networks.middleware import Merger, middleware_layers
 from hive.networks.normalization import NormalizedNetwork
+from hive.networks.packed import PackedNetwork, PackedSpec
 from hive.networks.parameters import (
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
@@ -130,13 +132,33 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
-    network = _built(parameters, spaces, generator)
+    packed = _packed(spaces)
+    if packed is None:
+        network = _built(parameters, spaces, generator)
+    else:
+        parts = Spaces({part.name: part for part in packed.parts}, spaces.action)
+        network = PackedNetwork(packed, _built(_for_parts(parameters, packed), parts, generator))
     if not parameters.normalize_observations:
         return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
     if len(spaces.observations) != 1 or isinstance(network, RecurrentNetwork | RecurrentNetworkPerHead):
         raise NetworkError("normalize_observations needs a single observation and a network without an LSTM")
     (observation,) = spaces.observations.values()
     return NormalizedNetwork(observation, network, parameters.normalize_rewards)
+
+
+def _packed(spaces: Spaces) -> PackedSpec | None:
+    """Returns the only observation if it is stored as a row of parts, otherwise None."""
+    only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
+    return only if isinstance(only, PackedSpec) and only.parts else None
+
+
+def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
+    """Returns parameters that embed each part as they embed the whole observation."""
+    chosen = parameters.input_embedders_parameters
+    if len(chosen) != 1 or next(iter(chosen)) in {part.name for part in packed.parts}:
+        return parameters
+    (usual,) = chosen.values()
+    return dataclasses.replace(parameters, input_embedders_parameters={part.name: usual for part in packed.parts})
 
 
 def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
@@ -156,7 +178,7 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 def heads_of(module: nn.Module) -> list[Head] | None:
     """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
-    if isinstance(module, NormalizedNetwork):
+    if isinstance(module, NormalizedNetwork | PackedNetwork):
         return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
         return [head for branch in module.branches for head in heads_of(branch) or ()]

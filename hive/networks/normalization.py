@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.packed import PackedSpec, numbers_and_bytes
 from hive.networks.spaces import InputSpec
 
 __all__ = [
@@ -68,22 +69,33 @@ class Normalizer(nn.Module):
         return observations.sub(self.shift).mul_(self.scale).clamp_(-LIMIT, LIMIT)
 
 
+class PackedNormalizer(Normalizer):
+    """Normalises the numbers with which rows of bytes begin, float32 [N, floats]; returns them and the rows."""
+
+    def forward(self, rows: Tensor) -> Any:
+        numbers, whole = numbers_and_bytes(rows, len(self.shift))
+        return super().forward(numbers), whole
+
+
 class NormalizedNetwork(nn.Module):
     """Holds the statistics of observations, of rewards, or of both; calls `network` with normalised observations.
 
-    Observations are float32 [N, *shape]. observation: None if they are not normalised. rewards: whether there are
-    statistics of rewards.
+    Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised. observation: None if
+    they are not normalised. rewards: whether there are statistics of rewards.
     """
 
     def __init__(self, observation: InputSpec | None, network: nn.Module, rewards: bool = False) -> None:
-        """Raises NetworkError for uint8 observations, which are scaled already."""
+        """Raises NetworkError for observations that are all uint8, which are scaled already."""
         super().__init__()
-        if observation is not None and observation.dtype != "float32":
+        packed = observation if isinstance(observation, PackedSpec) and observation.parts else None
+        if observation is not None and not (packed.floats if packed else observation.dtype == "float32"):
             raise NetworkError(
                 f"observations of {observation.dtype} cannot be normalised",
                 hint="uint8 is divided by 255 anyway: leave network.normalize_observations out",
             )
-        self.normalizer = None if observation is None else Normalizer(observation.shape)
+        self.normalizer: Normalizer | None = None
+        if observation is not None:
+            self.normalizer = PackedNormalizer([packed.floats]) if packed else Normalizer(observation.shape)
         self.reward_normalizer = Normalizer(()) if rewards else None
         self.network = network
 

@@ -290,7 +290,7 @@ class Blueprint:
     def observed(self) -> int:
         """Elements of the observation moments in a gradient's slot; 0 if observations are not normalised."""
         normalizes = self.config.network.normalize_observations
-        return observed_elements(self.environment.observation.shape) if normalizes else 0
+        return observed_elements((self.environment.observation.floats,)) if normalizes else 0
 
     @property
     def rewarded(self) -> int:

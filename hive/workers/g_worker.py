@@ -309,7 +309,8 @@ class GWorker:
         for view in self._rollouts:
             valid = view.valid != 0
             if "observed" in out:
-                moments_of(view.observations[: view.length][valid], out["observed"])
+                numbers = self.blueprint.environment.observation.numbers(view.observations[: view.length][valid])
+                moments_of(numbers, out["observed"])
             if "rewarded" in out and view.discounted is not None:
                 moments_of(view.discounted[valid], out["rewarded"])
 

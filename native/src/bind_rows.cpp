@@ -55,18 +55,27 @@ bool same_shape(const py::array& array, const py::array& out, py::ssize_t out_be
   return std::equal(array.shape(), array.shape() + array.ndim(), out.shape() + out_begin);
 }
 
+// Whether each row out[b] is contiguous. The rows themselves may lie apart, as parts of longer rows.
+bool rows_are_contiguous(const py::array& out) {
+  py::ssize_t bytes = out.itemsize();
+  for (py::ssize_t axis = out.ndim() - 1; axis > 0; --axis) {
+    if (out.shape(axis) != 1 && out.strides(axis) != bytes) return false;
+    bytes *= out.shape(axis);
+  }
+  return true;
+}
+
 bool is_array(const PyObject* object) { return py::isinstance<py::array>(py::handle(const_cast<PyObject*>(object))); }
 
 bool store_observations(const py::object& observations, py::array& out) {
   const bool floats = holds<float>(out);
-  if (!out.writeable() || !(out.flags() & py::array::c_style) || out.ndim() == 0 ||
-      !(floats || holds<std::uint8_t>(out))) {
+  if (!out.writeable() || out.ndim() == 0 || !rows_are_contiguous(out) || !(floats || holds<std::uint8_t>(out))) {
     return false;
   }
   auto* to = static_cast<char*>(out.mutable_data());
   if (is_array(observations.ptr())) {
     const auto array = py::reinterpret_borrow<py::array>(observations);
-    return same_shape(array, out, 0) && store_any(array, to, floats);
+    return (out.flags() & py::array::c_style) && same_shape(array, out, 0) && store_any(array, to, floats);
   }
   const bool sequence = PyTuple_Check(observations.ptr()) || PyList_Check(observations.ptr());
   if (!sequence || PySequence_Fast_GET_SIZE(observations.ptr()) != out.shape(0)) return false;

@@ -173,7 +173,7 @@ def test_lists_and_other_dtypes_are_taken(tmp_path: Path) -> None:
 
 
 def test_a_number_stands_for_its_one_hot(tmp_path: Path) -> None:
-    policy = hive.load(str(saved(tmp_path, observation=ObservationSpec((3,), "float32", first=5))[0]))
+    policy = hive.load(str(saved(tmp_path, observation=ObservationSpec((3,), "float32", (3,), (5,)))[0]))
     one_hot = np.eye(3, dtype=np.float32)
     for value in (5, 6, 7):
         assert policy(value) == policy(np.int64(value)) == policy(one_hot[value - 5])

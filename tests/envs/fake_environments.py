@@ -122,10 +122,10 @@ class Boxed(Counting):
     action_space = spaces.Box(np.array([-0.1, -np.inf]), np.array([0.1, 2.0]), dtype=np.float64)
 
 
-class Dictionary(Counting):
+class Words(Counting):
     """Observations that hive refuses."""
 
-    observation_space = spaces.Dict({"a": spaces.Discrete(2)})
+    observation_space = spaces.Text(5)
 
 
 class NotAnEnvironment:

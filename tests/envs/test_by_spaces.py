@@ -8,11 +8,12 @@ import pytest
 
 from hive.config import SCHEMES, load_config, template
 from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.envs.observation import ObservationSpec
+from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
 
 VECTOR = ObservationSpec((8,), "float32")
 IMAGE = ObservationSpec((84, 84, 4), "uint8")
-STATES = ObservationSpec((16,), "float32", first=0)
+STATES = ObservationSpec((16,), "float32", (16,), (0,))
 FORCES = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 
 

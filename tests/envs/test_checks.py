@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from hive.envs.checks import Checks
+from hive.envs.observation import ObservationSpec
 from hive.envs.rows import FinalObservations
-from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
 
 VECTORS = ObservationSpec((2,), "float32")
 IMAGES = ObservationSpec((2, 2), "uint8")
-CELLS = ObservationSpec((3,), "float32", first=5)
+CELLS = ObservationSpec((3,), "float32", counts=(3,), firsts=(5,))
 SCALARS = ObservationSpec((), "float32")
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
+from hive.envs.observation import ObservationSpec
 from hive.envs.rows import StepRow
-from hive.envs.spec import ObservationSpec
 from hive.errors import EnvironmentFailed
 
 SPEC = ObservationSpec((1,), "float32")

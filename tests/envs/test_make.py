@@ -13,7 +13,8 @@ import gymnasium
 import pytest
 
 from hive.envs.make import describe, make_environment, make_native, takes_native
-from hive.envs.spec import Discrete, EnvironmentSpec, MultiDiscrete, ObservationSpec
+from hive.envs.observation import ObservationSpec
+from hive.envs.spec import Discrete, EnvironmentSpec, MultiDiscrete
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 COUNTING = "fake_environments:Counting"
@@ -43,17 +44,17 @@ def test_describe_a_class_of_the_user() -> None:
     assert spec.observation == ObservationSpec((2, 3, 1), "uint8")
     assert spec.action == MultiDiscrete((3, 4), (1, 2))
     assert spec.max_episode_steps is None
-    assert describe("fake_environments:Cells", {}).observation == ObservationSpec((4,), "float32", first=5)
+    assert describe("fake_environments:Cells", {}).observation == ObservationSpec((4,), "float32", (4,), (5,))
 
 
 def test_describe_closes_what_it_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[fake_environments.Counting] = []
-    for kind in (fake_environments.Counting, fake_environments.Dictionary):
+    for kind in (fake_environments.Counting, fake_environments.Words):
         monkeypatch.setattr(
             fake_environments, "remembered", lambda k=kind: built.append(k()) or built[-1], raising=False
         )
-        if kind is fake_environments.Dictionary:
-            with pytest.raises(EnvironmentFailed, match="has Dict observations"):
+        if kind is fake_environments.Words:
+            with pytest.raises(EnvironmentFailed, match="has Text observations"):
                 describe("fake_environments:remembered", {})
         else:
             describe("fake_environments:remembered", {})

@@ -15,8 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from hive.envs.make import make_native
 from hive.envs.native_vector import NativeVector
+from hive.envs.observation import observation_spec
 from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.spec import observation_spec
 from hive.errors import ConfigError, EnvironmentFailed
 
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP

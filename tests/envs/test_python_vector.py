@@ -14,9 +14,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from hive.envs.make import make_environment
+from hive.envs.observation import observation_spec
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import FinalObservations, StepRow
-from hive.envs.spec import observation_spec
 from hive.errors import EnvironmentFailed
 
 

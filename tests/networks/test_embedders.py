@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hive.envs.spec import ObservationSpec
+from hive.envs.observation import ObservationSpec
 from hive.networks import InputEmbedderParameters
 from hive.networks.embedders import ImageInput, VectorInput, embedder_layers
 

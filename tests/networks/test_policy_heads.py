@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hive.envs.spec import Box, Discrete, ObservationSpec
+from hive.envs.observation import ObservationSpec
+from hive.envs.spec import Box, Discrete
 from hive.errors import NetworkError
 from hive.networks import (
     HeadParameters,

@@ -1,0 +1,221 @@
+"""Describes the observations of an environment as plain data.
+
+    space                       stored as
+    Box, uint8                  uint8, the same shape
+    Box, any other number       float32, the same shape
+    MultiBinary                 float32, the same shape
+    Discrete(n)                 one-hot float32 of shape (n,)
+    MultiDiscrete([a, b, ..])   float32 of shape (a + b + ..,): the one-hot vectors of all elements
+    Dict, Tuple                 one row of bytes with all parts, however deep they are nested
+
+A row of bytes keeps one observation one array, so rollouts, final observations and checkpoints are the same for every
+environment. Parts of float32 lie first, those of uint8 follow, and then the action mask, if there is one:
+
+    bytes 0 ..               `floats` float32 numbers: these parts in order of their names
+          4 * floats ..      uint8 parts in order of their names
+          ..                 the action mask: uint8, 1 for an action that is allowed
+                             zeros up to a multiple of 4, so that all rows are aligned
+
+The network takes a row apart again (hive.networks.packed). Text, Graph, Sequence and other spaces are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.errors import EnvironmentFailed
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+__all__ = ["BESIDE_MASK", "MASK_KEY", "ArraySpec", "MaskPart", "ObservationPart", "ObservationSpec", "observation_spec"]
+
+MASK_KEY = "action_mask"
+"""The key that an action mask has in `info` and, by convention, in dictionaries of observations."""
+
+BESIDE_MASK = "observation"
+"""The key of an observation beside its mask, if the environment gives the mask in `info`."""
+
+ALIGNMENT = 4  # bytes: rows begin where a float32 may begin
+
+Path = tuple[str | int, ...]
+"""The keys of dictionaries and the positions in tuples that lead to a part."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One stored array: its `shape` and its `dtype`, "float32" or "uint8".
+
+    counts, firsts: of Discrete and MultiDiscrete spaces the number of values of each element and the smallest value;
+    they are stored one-hot: value v sets element v - first of its part of the array. Empty for other spaces.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    counts: tuple[int, ...] = ()
+    firsts: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of the stored array."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationPart(ArraySpec):
+    """A part of an observation, at byte `offset` of its row; `path` leads to it from the environment's observation."""
+
+    path: Path
+    offset: int = 0
+
+    @property
+    def name(self) -> str:
+        """The path with dots between keys: `arm.joints`."""
+        return ".".join(map(str, self.path))
+
+    def of(self, observation: Any) -> Any:
+        """Return this part of an observation of the environment. Raises KeyError, IndexError or TypeError."""
+        for key in self.path:
+            observation = observation[key]
+        return observation
+
+    def view(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return this part of rows uint8 [..., bytes] as an array [..., *shape], without copying."""
+        part = rows[..., self.offset : self.offset + self.bytes]
+        return part.view(self.dtype).reshape(*rows.shape[:-1], *self.shape)
+
+
+@dataclass(frozen=True)
+class MaskPart:
+    """The action mask, uint8 [sum(choices)] at byte `offset`. choices: number of actions of each discrete action."""
+
+    path: Path
+    choices: tuple[int, ...]
+    offset: int
+
+    def of(self, observation: Any) -> Any:
+        """Return the mask in an observation of the environment. Raises KeyError, IndexError or TypeError."""
+        return ObservationPart.of(self, observation)  # type: ignore[arg-type]
+
+    def view(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the masks in rows uint8 [..., bytes], [..., sum(choices)], without copying."""
+        return rows[..., self.offset : self.offset + sum(self.choices)]
+
+    def fault(self, mask: NDArray[np.uint8]) -> str:
+        """Return what is wrong with one mask [sum(choices)]; "" for one that allows an action of every choice."""
+        groups = np.split(mask, np.cumsum(self.choices)[:-1])
+        closed = next((i for i, group in enumerate(groups) if not group.any()), None)
+        if closed is None:
+            return ""
+        return "an action mask that allows no action" + (f" at position {closed}" if len(groups) > 1 else "")
+
+
+@dataclass(frozen=True)
+class ObservationSpec(ArraySpec):
+    """One stored observation: its `shape` and its `dtype`, "float32" or "uint8".
+
+    parts: of an observation that is stored as a row of bytes, `shape` is (bytes,) and `dtype` is "uint8". mask: where
+    such a row has the action mask, None without one.
+    """
+
+    parts: tuple[ObservationPart, ...] = ()
+    mask: MaskPart | None = None
+
+    @property
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        """The arrays that a network sees: the parts, or the observation itself."""
+        return self.parts or (self,)
+
+    @property
+    def floats(self) -> int:
+        """Number of float32 elements at the beginning of a row, or of a whole observation."""
+        return sum(prod(one.shape) for one in self.inputs if one.dtype == "float32")
+
+    def numbers(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the float32 elements of stored observations [N, *shape], [N, floats], without copying."""
+        if not self.parts:
+            return rows.reshape(len(rows), -1)
+        numbers: NDArray[np.float32] = rows[..., : 4 * self.floats].view(np.float32)
+        return numbers
+
+
+def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
+    """Return the form in which observations of `space` are stored.
+
+    A MaskedSpace (hive.envs.masks) says which part is the action mask. Raises EnvironmentFailed for spaces that cannot
+    be stored; `id` is for its message.
+    """
+    mask_path: Path | None = getattr(space, "mask_path", None)
+    choices: tuple[int, ...] = getattr(space, "choices", ())
+    leaves = [(path, one) for path, one in _leaves(space) if path != mask_path]
+    if not leaves:
+        raise EnvironmentFailed(f"`{id}` has observations without any part: {_short(space)}", permanent=True)
+    if leaves[0][0] == ():
+        return ObservationSpec(**vars(_array(id, (), space)))
+    parts = [ObservationPart(**vars(_array(id, path, one)), path=path) for path, one in leaves]
+    parts.sort(key=lambda part: (part.dtype != "float32", part.name))
+    if repeated := next((a.name for a, b in pairwise(parts) if a.name == b.name), None):
+        raise EnvironmentFailed(f"`{id}` has two parts of its observations called `{repeated}`", permanent=True)
+    placed, offset = [], 0
+    for part in parts:
+        placed.append(replace(part, offset=offset))
+        offset += part.bytes
+    mask = None
+    if mask_path is not None:
+        mask = MaskPart(mask_path, choices, offset)
+        offset += sum(choices)
+    size = -(-offset // ALIGNMENT) * ALIGNMENT
+    return ObservationSpec((size,), "uint8", parts=tuple(placed), mask=mask)
+
+
+def _leaves(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[Any]]]:
+    """Yield (path, space) of every part that is neither a Dict nor a Tuple."""
+    from gymnasium import spaces
+
+    inner: Mapping[Any, Space[Any]] | None = None
+    if isinstance(space, spaces.Dict):
+        inner = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        inner = dict(enumerate(space.spaces))
+    if inner is None:
+        yield path, space
+        return
+    for key, one in inner.items():
+        yield from _leaves(one, (*path, key))
+
+
+def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:
+    """Return the form in which one part is stored."""
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Box():
+            return ArraySpec(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
+        case spaces.MultiBinary():
+            return ArraySpec(tuple(space.shape), "float32")
+        case spaces.Discrete():
+            return _one_hot([space.n], [space.start])
+        case spaces.MultiDiscrete():
+            return _one_hot(space.nvec.ravel().tolist(), space.start.ravel().tolist())
+    place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
+    raise EnvironmentFailed(
+        f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
+        hint="convert them in a wrapper, for example a gymnasium.ObservationWrapper that returns an array",
+        permanent=True,
+    )
+
+
+def _one_hot(counts: Sequence[int], firsts: Sequence[int]) -> ArraySpec:
+    counts = tuple(map(int, counts))
+    return ArraySpec((sum(counts),), "float32", counts, tuple(map(int, firsts)))
+
+
+def _short(space: Space[Any]) -> str:
+    return " ".join(str(space).split())

@@ -1,0 +1,103 @@
+"""Networks for observations that are stored as rows of bytes (hive.envs.observation).
+
+    rows uint8 [N, bytes] ─┬ numbers ─ normaliser ─┬ parts by name ─ network ─ outputs
+                           ├ bytes ────────────────┘                           │ first output: forbidden
+                           └ action mask ──────────────────────────────────────┘ actions become FORBIDDEN
+
+The mask works on the first output of the network: the logits of discrete actions, or the values of all actions. What
+reads them (distributions, losses, greedy play, loaded policies) therefore needs no knowledge of masks: a forbidden
+action has the probability 0 and is never the best one. Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking
+in Policy Gradient Algorithms", show that this gives the gradient of the policy over the allowed actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from hive.networks.spaces import InputSpec
+
+__all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "numbers_and_bytes"]
+
+FORBIDDEN = -1e8
+"""The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
+
+FLOAT_BYTES = 4
+
+
+@runtime_checkable
+class PackedPart(InputSpec, Protocol):
+    """A part of a row: an array of this shape and dtype at byte `offset`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+class PackedMask(Protocol):
+    """The action mask of a row: uint8 [sum(choices)] at byte `offset`."""
+
+    @property
+    def choices(self) -> Sequence[int]: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+@runtime_checkable
+class PackedSpec(InputSpec, Protocol):
+    """An observation that may be stored as a row: of `parts`, or as one array if there are none."""
+
+    @property
+    def parts(self) -> Sequence[PackedPart]: ...
+
+    @property
+    def mask(self) -> PackedMask | None: ...
+
+    @property
+    def floats(self) -> int:
+        """Number of float32 elements with which a row begins."""
+
+
+def numbers_and_bytes(rows: Tensor, floats: int) -> tuple[Tensor, Tensor]:
+    """Return views of rows uint8 [N, bytes]: their numbers float32 [N, floats], and all their bytes."""
+    return rows[:, : FLOAT_BYTES * floats].view(torch.float32), rows
+
+
+class PackedNetwork(nn.Module):
+    """Takes rows apart, calls `network` with a mapping from the names of parts to tensors, and applies the mask.
+
+    Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
+    the network gets this part alone, as it does for an observation that is not packed.
+    """
+
+    def __init__(self, spec: PackedSpec, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self._floats = spec.floats
+        self._parts = tuple((part.name, _slice(part), part.dtype == "float32", part.shape) for part in spec.parts)
+        mask = spec.mask
+        self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
+
+    def forward(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+        numbers, whole = rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
+        parts = {
+            name: (numbers if is_float else whole)[:, where].reshape(-1, *shape)
+            for name, where, is_float, shape in self._parts
+        }
+        outputs: Any = self.network(parts if len(parts) > 1 else next(iter(parts.values())))
+        if self._mask is None:
+            return tuple(outputs)
+        return (outputs[0].masked_fill(whole[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
+
+
+def _slice(part: PackedPart) -> slice:
+    """Return the columns of a part: of the numbers if it is float32, otherwise of the bytes."""
+    first = part.offset // FLOAT_BYTES if part.dtype == "float32" else part.offset
+    return slice(first, first + prod(part.shape))
