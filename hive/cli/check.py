@@ -127,7 +127,7 @@ def _examine(config: Config) -> Examination | None:
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        return examine(config.env.id, config.env.options, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        return examine(config.env.id, config.env.options, config.env.wrappers, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hive.envs.by_spaces import described, settings_by_spaces
+from hive.envs.configured import configured_spec, configured_vector
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.rows import FinalObservations, StepRow
@@ -20,6 +21,8 @@ __all__ = [
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "configured_spec",
+    "configured_vector",
     "describe",
     "described",
     "examine",

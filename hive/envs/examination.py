@@ -8,13 +8,14 @@ that never end, without which there are no returns. `hive check` prints it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hive.envs.make import make_environment
+from hive.envs.wrappers import WrapperConfig, limit_of
 from hive.runtime.actor.error_location import named
 
 if TYPE_CHECKING:
@@ -51,14 +52,21 @@ class Examination:
         return found
 
 
-def examine(id: str, options: Mapping[str, Any], *, steps: int, limit_s: float) -> Examination:
+def examine(
+    id: str,
+    options: Mapping[str, Any],
+    wrappers: Sequence[WrapperConfig] = (),
+    *,
+    steps: int,
+    limit_s: float,
+) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
     Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
     is part of the result.
     """
-    environment, done = make_environment(id, options), Examination()
-    done.declared_limit = environment.spec.max_episode_steps if environment.spec else None
+    environment, done = make_environment(id, options, wrappers), Examination()
+    done.declared_limit = limit_of(environment)
     try:
         _play(environment, done, steps, time.monotonic() + limit_s)
         environment.close()
