@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationPart, ObservationSpec
 from hive.envs.checks import at, fault_of, store
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart
+from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
 from hive.networks.configured import copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, Categorical, distribution_for
@@ -114,9 +114,9 @@ class Policy:
         if spec.mask is not None and MASK_KEY in spec.mask.path and not _has(spec.mask.path, observation):
             hint = f'policy(observation, action_mask=info["{MASK_KEY}"])'
             raise ValueError(f"this policy was trained with action masks: call {hint}")
-        shape = np.shape(first.of(observation)) if _has(first.path, observation) else ()
-        single = shape == first.shape or (bool(first.counts) and len(shape) == (len(first.counts) > 1))
-        batch = [observation] if single else [at(observation, index) for index in range(shape[0] if shape else 1)]
+        shape: tuple[int, ...] = np.shape(first.of(observation)) if _has(first.path, observation) else ()
+        single = len(shape) != 1 + (int(len(first.counts) > 1) if first.counts else len(first.shape))
+        batch = [observation] if single else [at(observation, index) for index in range(shape[0])]
         rows = np.zeros((len(batch), *spec.shape), np.uint8)
         if not store(spec, batch, rows):
             fault = next((one for one in batch if not store(spec, [one], rows[:1])), batch[0])
@@ -135,11 +135,10 @@ class Policy:
         return clipped
 
 
-def _has(path: Sequence[str | int], observation: Any) -> bool:
+def _has(path: tuple[str | int, ...], observation: Any) -> bool:
     """Whether an observation has something at this path."""
     try:
-        for key in path:
-            observation = observation[key]
+        at_path(path, observation)
     except (LookupError, TypeError):
         return False
     return True

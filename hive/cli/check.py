@@ -120,14 +120,16 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, e
 
 def _examine(config: Config) -> Examination | None:
     """Play one environment of the config with random actions; None for a class that only steps many at once."""
-    from hive.envs import examine, takes_native
+    from hive.envs import examine, takes_native, wrappers_of
 
     if takes_native(config.env.id, config.env.vector):
         return None
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        return examine(config.env.id, config.env.options, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
+        return examine(
+            config.env.id, config.env.options, wrappers_of(config.env), steps=EXAMINED_STEPS, limit_s=EXAMINED_S
+        )
     finally:
         limit.cancel()
 

@@ -3,7 +3,8 @@
     envs: int = key(16, "number of environments per collector", minimum=1)
 
 The declaration provides the check (`Key.fault`), the text of an error (`Key.expected`) and the comments in the output
-of `hive config` and `hive init`. Types are str, int, float, bool, a tuple of one of these and Mapping (a free table).
+of `hive config` and `hive init`. Types are str, int, float, bool, a tuple of one of these or of Any (free values) and
+Mapping (a free table).
 A type has `| None` only if the default is None, which TOML cannot express.
 """
 
@@ -26,11 +27,12 @@ REQUIRED: Any = dataclasses.MISSING
 
 NOUNS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 PLURALS = {str: "strings", int: "integers", float: "numbers", bool: "booleans"}
-FITS: dict[type, Callable[[object], bool]] = {
+FITS: dict[Any, Callable[[object], bool]] = {
     str: lambda value: isinstance(value, str),
     int: is_integer,
     float: is_number,
     bool: lambda value: isinstance(value, bool),
+    Any: lambda value: free_fault(value) is None,
 }
 
 
@@ -61,12 +63,15 @@ class Limits:
     fixed: str = ""
 
 
-def key(default: Any, doc: str, **limits: Any) -> Any:
-    """Return a dataclass field that declares a key of the config; `limits` are the fields of `Limits`."""
+def key(default: Any, doc: str, *, hash: bool | None = None, **limits: Any) -> Any:
+    """Return a dataclass field that declares a key of the config; `limits` are the fields of `Limits`.
+
+    hash: False for arrays that may contain tables, which have no hash.
+    """
     metadata = {"limits": Limits(doc=doc, **limits)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), hash=False, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, hash=hash, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ class Key:
             return self.limits.words[value]()
         if self.kind is Mapping:
             return value
+        if self.kind is Any:
+            return tuple(value)
         return tuple(map(self.kind, value)) if self.is_array else self.kind(value)
 
     def expected(self) -> str:

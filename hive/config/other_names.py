@@ -38,6 +38,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "env_id": "env.id",
     "env_kwargs": "env.options",
     "env_name": "env.id",
+    "env_wrapper": "env.wrappers",
+    "env_wrappers": "env.wrappers",
     "environment": "env.id",
     "eps": "algorithm.optimizer_epsilon",
     "eps_decay": "algorithm.exploration_steps",

@@ -73,6 +73,14 @@ def _top_k_breach(top_k: float, compression: str) -> str:
     return "{0} sends all elements" if top_k < 1 and compression != "top-k" else ""
 
 
+def _wrappers_breach(wrappers: tuple[Any, ...], vector: str) -> str:
+    return "{0} has no single environments to wrap" if wrappers and vector == "native" else ""
+
+
+def _mask_breach(mask: str | None, vector: str) -> str:
+    return "{0} has no single environments to wrap" if mask and vector == "native" else ""
+
+
 def _clock_breach(every: Mapping[str, Any], collection: str, gradients: str) -> str:
     """Require a schedule in updates for deterministic runs: their resume barriers must not depend on a clock."""
     if "seconds" not in every or "asynchronous" in (collection, gradients):
@@ -118,6 +126,8 @@ RULES = (
     Rule("gradients.decentralised", ("gradients.communication",), _decentralised_breach),
     Rule("gradients.top_k", ("gradients.compression",), _top_k_breach),
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
+    Rule("env.wrappers", ("env.vector",), _wrappers_breach),
+    Rule("env.action_mask", ("env.vector",), _mask_breach),
     Rule("network.policy_head", ("network.module",), _head_breach),
     Rule("network.value_head", ("network.module",), _head_breach),
     *(Rule(f"network.{gain}", ("network.initialization",), _gain_breach(gain)) for gain in GAINS),

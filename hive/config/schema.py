@@ -49,7 +49,7 @@ NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
 CUSTOM = "custom"  # the table that holds the parameters of custom actors
 
-CLASS = {"accepts": is_reference, "expected": '"package.module:name"'}
+CLASS: dict[str, Any] = {"accepts": is_reference, "expected": '"package.module:name"'}
 
 
 def _cores_but_one() -> int:
@@ -122,6 +122,12 @@ class RunConfig:
     )
 
 
+def _are_wrappers(wrappers: list[Any]) -> bool:
+    """Whether each is a name, or a table with a name."""
+    names = [one.get("name") if isinstance(one, dict) else one for one in wrappers]
+    return all(isinstance(name, str) and (name.isidentifier() or is_reference(name)) for name in names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvConfig:
     """[env]: the environment."""
@@ -133,6 +139,19 @@ class EnvConfig:
         expected="the name of an environment",
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    wrappers: tuple[Any, ...] = key(
+        (),
+        'wrappers of each environment, in order: a name, or { name = "package.module:Class", size = 7 }',
+        accepts=_are_wrappers,
+        expected='an array of names, "package.module:Class" and tables { name = "...", argument = value }',
+        hash=False,
+    )
+    action_mask: str | None = key(
+        None,
+        'where the allowed actions are: "info": in info["action_mask"]; or a key of the observations',
+        accepts=lambda name: name.isprintable() and name != "",
+        words={"none": lambda: None},
+    )
     vector: str = key(
         "auto",
         '"python": hive steps single environments; "native": its own vector class; "auto": python where possible',

@@ -74,7 +74,7 @@ def shown(value: object) -> str:
     """Return `value` as an error shows it after "got"."""
     if isinstance(value, dict):
         return "a table"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "an array"
     if isinstance(value, int) and not is_integer(value) and not isinstance(value, bool):
         return f"an integer of more than {INTEGER_BITS} bits"

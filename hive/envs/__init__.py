@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hive.envs.by_spaces import described, settings_by_spaces
+from hive.envs.configured import configured_spec, configured_vector, wrappers_of
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
@@ -22,6 +23,8 @@ __all__ = [
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "configured_spec",
+    "configured_vector",
     "describe",
     "described",
     "examine",
@@ -29,4 +32,5 @@ __all__ = [
     "make_vector",
     "settings_by_spaces",
     "takes_native",
+    "wrappers_of",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from hive.config import ALGORITHMS, SCHEMES, ActorCriticConfig, Setting
-from hive.envs.observation import ArraySpec, ObservationPart
+from hive.envs.observation import MASK_KEY, ArraySpec, ObservationPart
 from hive.envs.spec import Box, Discrete, EnvironmentSpec, MultiDiscrete
 
 __all__ = ["described", "settings_by_spaces"]
@@ -22,7 +22,7 @@ def settings_by_spaces(spec: EnvironmentSpec, scheme: str) -> list[Setting]:
     """Return settings for this environment and named scheme; none for a custom scheme, which may use keys freely."""
     if scheme not in SCHEMES:
         return []
-    settings = []
+    settings = _mask(spec)
     if scheme == "ppo":
         settings += _image_rounds() if _is_image(spec) else _vector_rounds()
     algorithm = ALGORITHMS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
@@ -44,6 +44,15 @@ def described(spec: EnvironmentSpec) -> str:
         case Box():
             acted = f"{prod(action.shape)} continuous actions"
     return f"{seen} observed, {acted}{', of which a mask forbids some' if observation.mask else ''}"
+
+
+def _mask(spec: EnvironmentSpec) -> list[Setting]:
+    """Return where the mask is, if a part of the observations has the conventional name and fits the actions."""
+    action = spec.action
+    choices = (action.n,) if isinstance(action, Discrete) else getattr(action, "nvec", ())
+    masks = [part for part in spec.observation.parts if part.path == (MASK_KEY,) and part.shape == (sum(choices),)]
+    reason = "it says which actions are allowed"
+    return [Setting("env.action_mask", MASK_KEY, reason)] if masks and choices else []
 
 
 def _seen(one: ArraySpec) -> str:

@@ -90,6 +90,8 @@ class Checks:
         """
         if is_interrupt(error):
             raise error
+        if isinstance(error, EnvironmentFailed):  # hive's own wrappers say all themselves
+            return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)
         return EnvironmentFailed(f"{self._id} raised {named(error)} in {method} {self._place(index)}")
 
     def wrong_result(self, result: Any, method: str, index: int | None = None) -> EnvironmentFailed:

@@ -8,13 +8,15 @@ that never end, without which there are no returns. `hive check` prints it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hive.envs.make import make_environment
+from hive.envs.observation import at_path, leaves_of
+from hive.envs.wrappers import WrapperConfig, limit_of
 from hive.runtime.actor.error_location import named
 
 if TYPE_CHECKING:
@@ -51,14 +53,21 @@ class Examination:
         return found
 
 
-def examine(id: str, options: Mapping[str, Any], *, steps: int, limit_s: float) -> Examination:
+def examine(
+    id: str,
+    options: Mapping[str, Any],
+    wrappers: Sequence[WrapperConfig] = (),
+    *,
+    steps: int,
+    limit_s: float,
+) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
 
     Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
     is part of the result.
     """
-    environment, done = make_environment(id, options), Examination()
-    done.declared_limit = environment.spec.max_episode_steps if environment.spec else None
+    environment, done = make_environment(id, options, wrappers), Examination()
+    done.declared_limit = limit_of(environment)
     try:
         _play(environment, done, steps, time.monotonic() + limit_s)
         environment.close()
@@ -68,31 +77,37 @@ def examine(id: str, options: Mapping[str, Any], *, steps: int, limit_s: float) 
 
 
 def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, end_s: float) -> None:
+    from hive.envs.masks import random_action  # its import takes that of gymnasium
+
     environment.action_space.seed(0)
     space, seen = environment.observation_space, dict[str, str]()  # kind of a problem -> its sentence
-    _judge(space, environment.reset(seed=0)[0], seen, done)
+    observation = environment.reset(seed=0)[0]
+    _judge(space, observation, seen, done)
     while done.steps < steps and time.monotonic() < end_s:
-        observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+        observation, _, terminated, truncated, _ = environment.step(random_action(environment, observation))
         done.steps += 1
         _judge(space, observation, seen, done)
         if terminated or truncated:
             done.episodes += 1
-            _judge(space, environment.reset()[0], seen, done)
+            observation = environment.reset()[0]
+            _judge(space, observation, seen, done)
 
 
 def _judge(space: gymnasium.Space[Any], observation: Any, seen: dict[str, str], done: Examination) -> None:
-    """Count the problems of one observation of a Box; hive.envs.checks refuses all wrong ones of other spaces."""
+    """Count the problems of all Boxes in an observation; hive.envs.checks refuses all wrong ones of other spaces."""
     from gymnasium.spaces import Box
 
     done.observations += 1
-    if isinstance(space, Box):
-        for kind, text in _problems(space, observation):
-            sentence = seen.setdefault(kind, text)
-            done.problems[sentence] = done.problems.get(sentence, 0) + 1
+    for path, part in leaves_of(space):
+        if isinstance(part, Box):
+            for kind, text in _problems(part, at_path(path, observation)):
+                name = ".".join(map(str, path))
+                sentence = seen.setdefault(f"{name} {kind}", f"`{name}` of {text}" if name else text)
+                done.problems[sentence] = done.problems.get(sentence, 0) + 1
 
 
 def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
-    """Return (kind, sentence) of each problem of an observation."""
+    """Return (kind, sentence) of each problem of an observation, or of a part of one."""
     array, dtype, found = np.asarray(observation), space.dtype, []
     if not isinstance(observation, np.ndarray | np.generic):
         kind = type(observation).__name__

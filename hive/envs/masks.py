@@ -14,10 +14,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path
+from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path, at_path
 from hive.errors import EnvironmentFailed
 
-__all__ = ["Masked", "MaskedSpace"]
+__all__ = ["Masked", "MaskedSpace", "random_action"]
 
 
 class MaskedSpace(spaces.Dict):
@@ -35,9 +35,9 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
     Raises EnvironmentFailed if the actions are not discrete, and for a key that the observations do not have.
     """
 
-    def __init__(self, id: str, environment: gymnasium.Env[Any, Any], source: str) -> None:
+    def __init__(self, environment: gymnasium.Env[Any, Any], source: str) -> None:
         super().__init__(environment)
-        self._id = id
+        id = self._id = environment.spec.id if environment.spec else type(environment.unwrapped).__name__
         self._from_info = source == "info"
         choices = _choices(id, environment.action_space)
         seen = environment.observation_space
@@ -84,6 +84,17 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 permanent=True,
             )
         return {BESIDE_MASK: observation, MASK_KEY: mask}
+
+
+def random_action(environment: gymnasium.Env[Any, Any], observation: Any) -> Any:
+    """Return a random action of the environment, one that the mask in its observation allows if there is one."""
+    seen, actions = environment.observation_space, environment.action_space
+    if not isinstance(seen, MaskedSpace):
+        return actions.sample()
+    mask = (np.asarray(at_path(seen.mask_path, observation)).ravel() != 0).astype(np.int8)
+    if isinstance(actions, spaces.Discrete):
+        return actions.sample(mask=mask)
+    return actions.sample(mask=tuple(np.split(mask, np.cumsum(seen.choices)[:-1])))
 
 
 def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:

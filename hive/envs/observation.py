@@ -35,7 +35,17 @@ from hive.errors import EnvironmentFailed
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
-__all__ = ["BESIDE_MASK", "MASK_KEY", "ArraySpec", "MaskPart", "ObservationPart", "ObservationSpec", "observation_spec"]
+__all__ = [
+    "BESIDE_MASK",
+    "MASK_KEY",
+    "ArraySpec",
+    "MaskPart",
+    "ObservationPart",
+    "ObservationSpec",
+    "at_path",
+    "leaves_of",
+    "observation_spec",
+]
 
 MASK_KEY = "action_mask"
 """The key that an action mask has in `info` and, by convention, in dictionaries of observations."""
@@ -82,9 +92,7 @@ class ObservationPart(ArraySpec):
 
     def of(self, observation: Any) -> Any:
         """Return this part of an observation of the environment. Raises KeyError, IndexError or TypeError."""
-        for key in self.path:
-            observation = observation[key]
-        return observation
+        return at_path(self.path, observation)
 
     def view(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
         """Return this part of rows uint8 [..., bytes] as an array [..., *shape], without copying."""
@@ -102,7 +110,7 @@ class MaskPart:
 
     def of(self, observation: Any) -> Any:
         """Return the mask in an observation of the environment. Raises KeyError, IndexError or TypeError."""
-        return ObservationPart.of(self, observation)  # type: ignore[arg-type]
+        return at_path(self.path, observation)
 
     def view(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the masks in rows uint8 [..., bytes], [..., sum(choices)], without copying."""
@@ -154,7 +162,7 @@ def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
     """
     mask_path: Path | None = getattr(space, "mask_path", None)
     choices: tuple[int, ...] = getattr(space, "choices", ())
-    leaves = [(path, one) for path, one in _leaves(space) if path != mask_path]
+    leaves = [(path, one) for path, one in leaves_of(space) if path != mask_path]
     if not leaves:
         raise EnvironmentFailed(f"`{id}` has observations without any part: {_short(space)}", permanent=True)
     if leaves[0][0] == ():
@@ -175,7 +183,14 @@ def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
     return ObservationSpec((size,), "uint8", parts=tuple(placed), mask=mask)
 
 
-def _leaves(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[Any]]]:
+def at_path(path: Path, observation: Any) -> Any:
+    """Return the part of an observation that `path` leads to. Raises KeyError, IndexError or TypeError."""
+    for key in path:
+        observation = observation[key]
+    return observation
+
+
+def leaves_of(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[Any]]]:
     """Yield (path, space) of every part that is neither a Dict nor a Tuple."""
     from gymnasium import spaces
 
@@ -188,7 +203,7 @@ def _leaves(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[An
         yield path, space
         return
     for key, one in inner.items():
-        yield from _leaves(one, (*path, key))
+        yield from leaves_of(one, (*path, key))
 
 
 def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:

@@ -18,6 +18,7 @@ from hive.envs.make import make_environment, make_native, takes_native
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
+from hive.envs.wrappers import WrapperConfig
 
 __all__ = ["VectorEnvironment", "make_vector"]
 
@@ -45,12 +46,15 @@ class VectorEnvironment(Protocol):
         """Close the environments, which frees their resources."""
 
 
-def make_vector(id: str, options: Mapping[str, Any], count: int, kind: str = "auto") -> VectorEnvironment:
-    """Build `count` environments of one id, each with `options`.
+def make_vector(
+    id: str, options: Mapping[str, Any], count: int, kind: str = "auto", wrappers: Sequence[WrapperConfig] = ()
+) -> VectorEnvironment:
+    """Build `count` environments of one id, each with `options` and inside `wrappers`.
 
     `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class.
-    Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is no vectorised class.
+    Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is no vectorised class or if
+    there are wrappers.
     """
-    if takes_native(id, kind):
+    if takes_native(id, kind, wrappers):
         return NativeVector(id, make_native(id, options, count))
-    return PythonVector(id, [make_environment(id, options) for _ in range(count)])
+    return PythonVector(id, [make_environment(id, options, wrappers) for _ in range(count)])

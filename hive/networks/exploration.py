@@ -3,13 +3,13 @@
     epsilon(r) = start + (end - start) * min(1, r / rollouts)
 
 r is the number of the rollout, so the schedule has no counter to save, and a repeated rollout has the same epsilon.
-The outputs are action values [..., n], where other distributions have logits.
+The outputs are action values [..., n], where other distributions have logits. Actions whose value is FORBIDDEN
+(hive.networks.packed) are never drawn.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,18 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution
+from hive.networks.packed import FORBIDDEN
 
 __all__ = ["EpsilonGreedy"]
 
 Floats = npt.NDArray[np.float32]
 
+ALLOWED = FORBIDDEN / 2  # values of allowed actions lie above it
+
 
 @dataclass(frozen=True)
 class EpsilonGreedy(ActionDistribution):
-    """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among all `n`.
+    """The action of the largest of `n` values, or with probability `epsilon` a uniform choice among the allowed ones.
 
     start, end: epsilon of rollout 0, and of rollout number `rollouts` and all later ones. rollout: the number of the
     current rollout; None: epsilon is `end`, as in evaluations that sample actions.
@@ -76,22 +79,33 @@ class EpsilonGreedy(ActionDistribution):
         return noise
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return torch.where(noise[..., 0] < self.epsilon, (noise[..., 1] * self.n).long(), outputs.argmax(-1))
+        drawn = (noise[..., 1] * self.n).long()
+        if (allowed := outputs > ALLOWED).logical_not().any():
+            number = (noise[..., 1] * allowed.sum(-1).float()).long()  # among the allowed actions
+            drawn = (allowed.cumsum(-1) > number[..., None]).long().argmax(-1)
+        return torch.where(noise[..., 0] < self.epsilon, drawn, outputs.argmax(-1))
 
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         drawn = (noise[..., 1] * self.n).astype(np.int64)
+        if not (allowed := outputs > ALLOWED).all():
+            number = (noise[..., 1] * allowed.sum(-1).astype(np.float32)).astype(np.int64)
+            drawn = (allowed.cumsum(-1) > number[..., None]).argmax(-1)
         actions: npt.NDArray[Any] = np.where(noise[..., 0] < self.epsilon, drawn, outputs.argmax(-1))
         return actions
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         greedy = outputs.argmax(-1) == actions
-        return (self.epsilon / self.n + (1.0 - self.epsilon) * greedy.float()).log()
+        allowed = outputs > ALLOWED
+        drawn = allowed.gather(-1, actions.unsqueeze(-1)).squeeze(-1).float() * self.epsilon
+        chances: Tensor = drawn / allowed.sum(-1) + (1.0 - self.epsilon) * greedy.float()
+        return chances.log()
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        other = self.epsilon / self.n
+        count = (outputs > ALLOWED).sum(-1)
+        other = self.epsilon / count
         best = other + 1.0 - self.epsilon
-        terms = [p * math.log(p) * count for p, count in ((best, 1), (other, self.n - 1)) if p > 0.0]
-        return torch.full(outputs.shape[:-1], -sum(terms))
+        terms: Tensor = torch.special.xlogy(best, best) + (count - 1) * torch.special.xlogy(other, other)
+        return -terms
 
     def mode(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(-1)

@@ -6,6 +6,7 @@ gradients and state in shared memory. Actors inherit it by fork, and each makes 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import nn
 
 from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
 from hive.config import Config, TargetConfig
-from hive.envs import EnvironmentSpec, VectorEnvironment, describe, make_vector
+from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import copy_arrays, network_parameters
@@ -55,7 +56,7 @@ class Blueprint:
         self.config = config
         self.resume = resume
         collection = config.collection
-        self.environment: EnvironmentSpec = describe(config.env.id, config.env.options, config.env.vector)
+        self.environment: EnvironmentSpec = configured_spec(config.env)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
@@ -283,8 +284,8 @@ class Blueprint:
 
     def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
         """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
-        env = self.config.env
-        return make_vector(env.id, {**env.options, **options}, count or self.config.collection.envs, env.vector)
+        env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
+        return configured_vector(env, count or self.config.collection.envs)
 
     @property
     def observed(self) -> int:

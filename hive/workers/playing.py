@@ -15,7 +15,7 @@ from dataclasses import fields
 
 from hive.algorithms import Policy
 from hive.config import Config
-from hive.envs import ActionSpec, ObservationSpec, describe, make_vector
+from hive.envs import ActionSpec, ObservationSpec, configured_spec, configured_vector
 from hive.errors import UsageError
 from hive.workers.evaluator import Evaluator
 from hive.workers.messages import Evaluation, EvaluationDue
@@ -42,10 +42,10 @@ def evaluate(
     those of the environment, and EnvironmentFailed.
     """
     env = config.env
-    found = describe(env.id, env.options, env.vector)
+    found = configured_spec(env)
     _check(env.id, "observations", policy.observation, found.observation)
     _check(env.id, "actions", policy.action, found.action)
-    vector = make_vector(env.id, env.options, min(envs, episodes), env.vector)
+    vector = configured_vector(env, min(envs, episodes))
     try:
         evaluator = Evaluator(
             vector,

@@ -298,7 +298,27 @@ RATIOS = [
     of_algorithm("missing clip", "rho", "impala", "rho_clip=self.config.rho_clip", "rho_clip=1e9"),
 ]
 
-MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS)
+# --- parts of observations and action masks
+
+PACKED, PART, STORED = "networks/packed.py", "envs/observation.py", "envs/checks.py"
+
+PARTS = [
+    Mutant("wrong part", "numbers at the offset of bytes", ALL, PACKED, "part.offset // FLOAT_BYTES if", "0 if"),
+    Mutant("wrong part", "bytes one too far", ALL, PACKED, "else part.offset\n", "else part.offset + 4\n"),
+    Mutant("wrong part", "all parts at the beginning", ALL, PART, "replace(part, offset=offset)", "replace(part)"),
+    Mutant("missing mask", "", ALL, PACKED, "== 0, FORBIDDEN)", "== 0, 0.0)"),
+    Mutant("missing mask", "reversed", ALL, PACKED, "== 0, FORBIDDEN)", "== 1, FORBIDDEN)"),
+    Mutant(
+        "missing mask",
+        "exploration of all actions",
+        ACTION_VALUES,
+        "networks/exploration.py",
+        "if not (allowed := outputs > ALLOWED).all():",
+        "if (allowed := outputs > ALLOWED) is None:",
+    ),
+]
+
+MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS)
 
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",

@@ -27,6 +27,13 @@ SPECIAL = {
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
+    "env.wrappers": st.lists(
+        st.just("FlattenObservation")
+        | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),
+        max_size=2,
+    ),
+    "env.action_mask": st.sampled_from(["info", "allowed actions"]),
+    "env.vector": st.just("auto"),
     "gradients.device": st.just("cpu"),
     "gradients.top_k": st.just(1.0),
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
@@ -38,6 +45,7 @@ SPECIAL = {
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (
+    "env.action_mask",
     *("run.topology", "run.init_from", "run.update_hook", "run.stop_at_return"),
     *("network.module", "network.policy_head", "network.value_head"),
 )

@@ -28,7 +28,7 @@ class Says(Counting):
 
 
 def examined(monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, Any], steps: int = 10) -> Examination:
-    monkeypatch.setattr(examination, "make_environment", lambda id, options: environment)
+    monkeypatch.setattr(examination, "make_environment", lambda *given: environment)
     return examine("mine:Env", {}, steps=steps, limit_s=60.0)
 
 

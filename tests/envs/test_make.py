@@ -117,7 +117,7 @@ def test_atari_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentMissing) as caught:
         make_environment("ALE/Breakout-v5", {})
     assert str(caught.value) == "`ALE/Breakout-v5` needs the module `ale_py`, which is not installed"
-    assert caught.value.hint == "install it with: `pip install ale-py`"
+    assert caught.value.hint == "install it with: `pip install 'hive[atari]'`"
 
 
 def test_a_module_that_is_not_there() -> None:

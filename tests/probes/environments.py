@@ -145,3 +145,64 @@ class Targets(Choice):
 
     def follow(self, action: Any) -> tuple[float, int, Ending]:
         return -float((action[0] - self.targets[self.state]) ** 2), self.state, TERMINATED
+
+
+class MaskedArm(Choice):
+    """One step with three arms, which earn 1, 0.5 and 0. In state 0 all are allowed, in state 1 all but the best.
+
+    V(0) = 1 and V(1) = 0.5. A forbidden arm raises.
+    """
+
+    states = 2
+    action_space = spaces.Discrete(3)
+    earned: ClassVar[tuple[float, ...]] = (1.0, 0.5, 0.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(
+            {"state": spaces.Discrete(2), "action_mask": spaces.MultiBinary(3)}  # type: ignore[assignment]
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.state == 1 and action == 0:
+            raise ValueError("arm 0 is forbidden")
+        return self.seen(), self.earned[action], *TERMINATED, {}
+
+    def seen(self) -> dict[str, Any]:
+        """Return the observation of the current state, with its mask."""
+        return {"state": self.state, "action_mask": np.array([self.state == 0, True, True], np.int8)}
+
+
+class Parts(Probe):
+    """One step. The action that earns 1 has the number 4 a + 2 b + c; a, b and c are three parts of the observation."""
+
+    action_space = spaces.Discrete(8)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(  # type: ignore[assignment]
+            {
+                "picture": spaces.Box(0, 255, (4,), np.uint8),
+                "place": spaces.Dict({"x": spaces.Box(-1, 1, (1,), np.float32)}),
+                "pair": spaces.Tuple([spaces.Discrete(2)]),
+            }
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = int(self.np_random.integers(8))
+        return self.seen(self.state), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.seen(self.state), float(action == self.state), *TERMINATED, {}
+
+    @staticmethod
+    def seen(state: int) -> dict[str, Any]:
+        """Return the observation of a state."""
+        a, b, c = state // 4, state // 2 % 2, state % 2
+        picture = np.full(4, 255 * a, np.uint8)
+        return {"picture": picture, "place": {"x": np.array([2.0 * b - 1.0], np.float32)}, "pair": (c,)}

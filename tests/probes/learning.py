@@ -123,12 +123,17 @@ def initial(config: Config) -> Learned:
     return outputs_of(blueprint.network(), *blueprint.environment.observation.shape)
 
 
-def train(folder: Path, config: Config) -> Learned:
-    """Train to the end."""
+def trained(folder: Path, config: Config) -> hive.Policy:
+    """Train to the end and return the policy."""
     directory = RunDirectory.create(folder, "probe")
     outcome = run_inline(build(config, directory.path), seconds=LIMIT_S)
     assert (outcome.state, outcome.reason) == ("finished", f"{config.run.steps:,} steps")
-    policy = hive.load(str(directory.path))
+    return hive.load(str(directory.path))
+
+
+def train(folder: Path, config: Config) -> Learned:
+    """Train to the end."""
+    policy = trained(folder, config)
     return outputs_of(policy.network, *policy.observation.shape)
 
 

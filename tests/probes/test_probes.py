@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learning import ACTION_VALUES, ALGORITHMS, POLICIES, Learned, in_a_table, initial, learn, train
+from environments import Parts
+from learning import ACTION_VALUES, ALGORITHMS, POLICIES, Learned, in_a_table, initial, learn, train, trained
 
 G = 0.5  # the discount factor, small so that values beyond the end of a rollout converge within a few updates
 
@@ -84,6 +85,27 @@ def test_choice_by_observation(tmp_path: Path, algorithm: str) -> None:
     for state, action in enumerate((0, 1, 0)):
         chooses(learned, state, action)
     values_are(learned, [1.0, 1.0, 1.0], 0.05)
+
+
+@every_algorithm
+def test_choice_of_allowed_actions(tmp_path: Path, algorithm: str) -> None:
+    """The environment raises if a forbidden arm is pulled, while the policy explores or is greedy."""
+    policy: Any = {"algorithm__learning_rate": 6.0, "algorithm__value_loss_weight": 0.07}
+    changes = policy if algorithm in POLICIES else {}
+    config = in_a_table(algorithm, "MaskedArm", 40, env__action_mask="action_mask", **changes)
+    learned = trained(tmp_path, config)
+    for state, best in enumerate((0, 1)):
+        mask = np.array([state == 0, 1, 1])
+        assert learned({"state": state, "action_mask": mask}) == best
+        assert learned({"state": state, "action_mask": np.array([0, 0, 1])}) == 2
+
+
+@every_algorithm
+def test_choice_by_each_part_of_an_observation(tmp_path: Path, algorithm: str) -> None:
+    policy: Any = {"algorithm__learning_rate": 4.0, "algorithm__value_loss_weight": 0.05}
+    changes = policy if algorithm in POLICIES else {"collection__envs": 64, "algorithm__learning_rate": 0.3}
+    learned = trained(tmp_path, in_a_table(algorithm, "Parts", 100, **{"collection__envs": 32, **changes}))
+    assert [int(learned(Parts.seen(state))) for state in range(8)] == list(range(8))
 
 
 @every_algorithm

@@ -1,0 +1,87 @@
+"""Imports the modules of environments and wrappers and calls their constructors, with one clear error per failure."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError
+from hive.runtime.actor.error_location import is_interrupt, named
+
+__all__ = ["call", "import_module", "install"]
+
+EXTRAS = {"Box2D": "box2d", "mujoco": "mujoco", "ale_py": "atari", "minigrid": "minigrid", "cv2": "atari"}
+"""Top-level module -> the extra of hive that installs it."""
+
+PACKAGES = {"minatar": "MinAtar"}
+"""Top-level module -> the name of its package for pip, where it differs and hive has no extra."""
+
+
+def import_module(kind: str, name: str, module: str) -> ModuleType:
+    """Import `module` for the environment or wrapper `name`; `kind` is "environment" or "wrapper".
+
+    Raises EnvironmentMissing if it or a module that it needs is not installed, and EnvironmentFailed if it raises.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise _lacks(kind, name, error) from error
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
+
+
+def call(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
+    """Return the result of `constructor`. `what` is the name with its context, for errors: "`CartPole-v1`".
+
+    Raises EnvironmentMissing if it needs a module that is not installed; EnvironmentFailed, with `hint`, if it raises.
+    """
+    import gymnasium
+
+    try:
+        return constructor()
+    except HiveError:
+        raise
+    except ModuleNotFoundError as error:
+        raise _lacks(kind, name, error) from error
+    except gymnasium.error.DependencyNotInstalled as error:
+        cause = str(error).partition(",")[0]
+        raise EnvironmentMissing(f"{what} cannot be built: {cause}", hint=_commands(str(error))) from error
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise EnvironmentFailed(f"{what} cannot be built: its constructor raised {named(error)}", hint=hint) from error
+
+
+def install(module: str) -> str:
+    """Return a hint with the command that installs a top-level module."""
+    package = _hive_with(EXTRAS[module]) if module in EXTRAS else PACKAGES.get(module, module)
+    return f"install it with: `pip install {package}`"
+
+
+def _commands(text: str) -> str:
+    """Return a hint with the commands in Gymnasium's error, or with hive's extra of the same name."""
+    extra = re.search(rf"\[({'|'.join(sorted({*EXTRAS.values()}))})\]", text)
+    commands = [f"pip install {_hive_with(extra[1])}"] if extra else re.findall(r"pip install [^`]+", text)
+    return f"install it with: {' and '.join(f'`{command}`' for command in commands)}" if commands else ""
+
+
+def _hive_with(extra: str) -> str:
+    """Return the requirement of hive with an extra, quoted for a shell."""
+    return f"'hive[{extra}]'"
+
+
+def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissing:
+    """Return the error for a missing module: the one in the name, or one that hive or the environment imports."""
+    missing = error.name or str(error)
+    top = missing.partition(".")[0]
+    if top == name.partition(":")[0].partition(".")[0] and top not in EXTRAS:
+        return EnvironmentMissing(
+            f"no {kind} `{name}`: there is no module `{missing}`",
+            hint="start hive in a folder from which the module can be imported",
+        )
+    return EnvironmentMissing(f"`{name}` needs the module `{missing}`, which is not installed", hint=install(top))

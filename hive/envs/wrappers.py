@@ -1,0 +1,118 @@
+"""Puts the wrappers of `env.wrappers` around a single environment, in the order in which the config gives them.
+
+A wrapper is named by a string, or by a table with the keyword arguments of its constructor beside its name:
+
+    "FlattenObservation"                            a class of gymnasium.wrappers
+    { name = "TimeLimit", max_episode_steps = 50 }
+    { name = "package.module:Class", size = 7 }     any callable that takes and returns a gymnasium.Env
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hive.envs.loading import call, import_module
+from hive.errors import EnvironmentFailed, EnvironmentMissing
+
+if TYPE_CHECKING:
+    import gymnasium
+
+__all__ = ["WrapperConfig", "limit_of", "skip_of", "wrapped"]
+
+WrapperConfig = str | Mapping[str, Any]
+"""One entry of `env.wrappers`."""
+
+SKIPS = {"AtariPreprocessing": "frame_skip", "MaxAndSkipObservation": "_skip", "RepeatAction": "num_repeats"}
+"""Class of Gymnasium -> its attribute with the number of steps that it makes of the environment inside per step."""
+
+
+ARGUMENTS = 'a wrapper takes its arguments beside its name: env.wrappers = [{ name = "...", argument = value }]'
+
+
+def wrapped(
+    id: str, environment: gymnasium.Env[Any, Any], wrappers: Sequence[WrapperConfig]
+) -> gymnasium.Env[Any, Any]:
+    """Return `environment` inside `wrappers`, the last of which is the outermost.
+
+    Raises EnvironmentMissing for an unknown wrapper or a package that it lacks, and EnvironmentFailed for arguments
+    that its constructor refuses and for a result that is not a gymnasium.Env. `id` is for the messages.
+    """
+    import gymnasium
+
+    for wrapper in wrappers:
+        name, arguments = (wrapper, {}) if isinstance(wrapper, str) else (wrapper["name"], _arguments(wrapper))
+        what = f"`{id}` with the wrapper `{name}`"
+        constructor = functools.partial(_find(name), environment, **arguments)
+        result = call("wrapper", name, what, constructor, ARGUMENTS)
+        if not isinstance(result, gymnasium.Env):
+            kind = type(result).__name__
+            raise EnvironmentFailed(
+                f"the wrapper `{name}` of `{id}` returned an object of type {kind}, expected a gymnasium.Env",
+                permanent=True,
+            )
+        environment = result
+    return environment
+
+
+def limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:
+    """Return the declared maximum of steps per episode, counted in steps of the outermost wrapper; None without one."""
+    from gymnasium.wrappers import TimeLimit
+
+    limit = environment.spec.max_episode_steps if environment.spec else None
+    return None if limit is None else math.ceil(limit / _steps_inside(environment, TimeLimit))
+
+
+def skip_of(environment: gymnasium.Env[Any, Any]) -> int:
+    """Return the number of frames per step that the environment and its wrappers declare; 1 if they declare none.
+
+    Environments of ale_py declare it as `frameskip`; a random number of frames counts as 1.
+    """
+    declared = environment.spec.kwargs.get("frameskip", 1) if environment.spec else 1
+    return (declared if isinstance(declared, int) else 1) * _steps_inside(environment, None)
+
+
+def _steps_inside(environment: gymnasium.Env[Any, Any], end: type | None) -> int:
+    """Return how many steps one step is of the outermost wrapper of class `end`, or of the bare environment."""
+    import gymnasium
+
+    steps = 1
+    while isinstance(environment, gymnasium.Wrapper) and not (end is not None and type(environment) is end):
+        name = type(environment).__name__
+        if type(environment).__module__.startswith("gymnasium.") and name in SKIPS:
+            steps *= max(1, int(getattr(environment, SKIPS[name], 1)))
+        environment = environment.env
+    return steps
+
+
+def _arguments(wrapper: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in wrapper.items() if name != "name"}
+
+
+def _find(name: str) -> Callable[..., Any]:
+    """Return the callable that `name` refers to. Raises EnvironmentMissing."""
+    import gymnasium
+
+    module, _, attribute = name.rpartition(":")
+    known: dict[str, Callable[..., Any]]
+    if module:
+        place = import_module("wrapper", name, module)
+        known = {one: value for one, value in vars(place).items() if callable(value)}
+    else:
+        place = gymnasium.wrappers
+        wrappers = ((one, value) for one, value in vars(place).items() if isinstance(value, type))
+        known = {one: value for one, value in wrappers if issubclass(value, gymnasium.Wrapper)}
+    if attribute in known:
+        return known[attribute]
+    by_lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(attribute.lower(), by_lower, n=1)
+    custom = (
+        f"module `{module}` has no callable `{attribute}`" if module else 'write a custom one as "package.module:Class"'
+    )
+    raise EnvironmentMissing(
+        f"no wrapper `{name}`" if module else f"no wrapper `{name}` in gymnasium.wrappers",
+        hint=f"did you mean `{name.removesuffix(attribute)}{by_lower[close[0]]}`?" if close else custom,
+    )

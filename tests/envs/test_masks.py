@@ -1,0 +1,108 @@
+"""Action masks from info and from a dictionary of observations: one form, and every fault named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from hive.envs.checks import Checks
+from hive.envs.masks import Masked, random_action
+from hive.envs.observation import observation_spec
+from hive.errors import EnvironmentFailed
+
+
+class Doors(gymnasium.Env[Any, Any]):
+    """Observes its step. `masks` are given one after another, in info or as a part of the observation."""
+
+    def __init__(self, masks: list[Any], *, key: str = "", action_space: Any = None) -> None:
+        self.masks, self.key, self.count = masks, key, 0
+        self.action_space = action_space or spaces.Discrete(3)
+        seen = spaces.Box(0, 99, (1,), np.float32)
+        self.observation_space = spaces.Dict({"seen": seen, key: spaces.Box(0, 1, (3,), np.int8)}) if key else seen
+
+    def given(self) -> tuple[Any, dict[str, Any]]:
+        mask = self.masks[self.count]
+        self.count += 1
+        seen = np.array([self.count], np.float32)
+        if self.key:
+            return {"seen": seen, self.key: mask}, {}
+        return seen, {} if mask is None else {"action_mask": mask}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.given()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, info = self.given()
+        return observation, 0.0, self.count == len(self.masks), False, info
+
+
+def stored(environment: Masked, observation: Any) -> tuple[list[float], list[int]]:
+    spec = observation_spec("Doors", environment.observation_space)
+    rows = np.zeros((1, *spec.shape), np.uint8)
+    Checks("Doors", spec).observations([observation], rows)
+    assert spec.mask is not None
+    (part,) = spec.parts
+    return part.view(rows)[0].tolist(), spec.mask.view(rows)[0].tolist()
+
+
+@pytest.mark.parametrize("key", ["", "allowed"])
+def test_both_sources_are_stored_alike(key: str) -> None:
+    environment = Masked(Doors([np.array([1, 0, 1]), [False, True, False]], key=key), key or "info")
+    assert stored(environment, environment.reset()[0]) == ([1.0], [1, 0, 1])
+    assert stored(environment, environment.step(0)[0]) == ([2.0], [0, 1, 0])
+
+
+def test_no_mask_is_needed_when_no_action_follows() -> None:
+    environment = Masked(Doors([np.ones(3), None]), "info")
+    environment.reset()
+    observation, _, terminated, _, _ = environment.step(0)
+    assert terminated
+    assert stored(environment, observation)[1] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mask", "text"),
+    [
+        ([0, 0, 0], "returned an action mask that allows no action"),
+        ([1, 1], r"returned an action mask of int64 \[2\], expected 3 zeros and ones"),
+        ("all", r"returned an action mask of <U3 \[\], expected 3 zeros and ones"),
+        (None, 'returned an info without "action_mask", and env.action_mask is "info"'),
+    ],
+)
+def test_bad_masks_are_named(mask: Any, text: str) -> None:
+    environment = Masked(Doors([np.ones(3), mask, None]), "info")
+    environment.reset()
+    with pytest.raises(EnvironmentFailed, match=text):
+        stored(environment, environment.step(0)[0])
+
+
+def test_every_choice_needs_an_allowed_action() -> None:
+    environment = Masked(Doors([[1, 0, 0, 0, 0]], action_space=spaces.MultiDiscrete([2, 3])), "info")
+    with pytest.raises(EnvironmentFailed, match="an action mask that allows no action at position 1"):
+        stored(environment, environment.reset()[0])
+
+
+@pytest.mark.parametrize(
+    ("environment", "source", "text"),
+    [
+        (Doors([], action_space=spaces.Box(-1, 1, (3,))), "info", "`Doors` takes Box actions, and only discrete ones"),
+        (Doors([]), "allowed", r"the observations of `Doors` have no `allowed` \(they have no dictionary\)"),
+        (Doors([], key="mask"), "allowed", r"have no `allowed` \(they have `mask`, `seen`\)"),
+        (Doors([], key="mask"), "seen", r"`seen` of `Doors` has the shape \(1,\), and there are 3 actions"),
+    ],
+)
+def test_sources_that_cannot_be_are_refused(environment: Doors, source: str, text: str) -> None:
+    with pytest.raises(EnvironmentFailed, match=text):
+        Masked(environment, source)
+
+
+def test_random_actions_are_allowed_ones() -> None:
+    environment = Masked(Doors([[0, 1, 0, 0, 1]], action_space=spaces.MultiDiscrete([2, 3])), "info")
+    observation, _ = environment.reset()
+    environment.action_space.seed(0)
+    assert {tuple(random_action(environment, observation)) for _ in range(20)} == {(1, 2)}

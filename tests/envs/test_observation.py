@@ -1,0 +1,148 @@
+"""Dictionaries and tuples become rows of bytes, and every part is found again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from hive.envs.checks import Checks, store
+from hive.envs.observation import ArraySpec, ObservationSpec, observation_spec
+from hive.errors import EnvironmentFailed
+
+NESTED = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (2, 3), np.uint8),
+        "arm": spaces.Dict({"joints": spaces.Box(-1, 1, (2,), np.float64), "grip": spaces.Discrete(3, start=4)}),
+        "doors": spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3], start=[0, 1])]),
+    }
+)
+
+
+def an_observation(shift: int = 0) -> dict[str, Any]:
+    return {
+        "camera": np.arange(6, dtype=np.uint8).reshape(2, 3) + np.uint8(shift),
+        "arm": {"joints": np.array([0.5, -0.25]) + shift, "grip": 5},
+        "doors": (np.array([1, 0], np.int8), np.array([1, 3])),
+    }
+
+
+def test_numbers_lie_first_and_rows_are_aligned() -> None:
+    spec = observation_spec("Any-v0", NESTED)
+    assert [(part.name, part.dtype, part.offset) for part in spec.parts] == [
+        ("arm.grip", "float32", 0),
+        ("arm.joints", "float32", 12),
+        ("doors.0", "float32", 20),
+        ("doors.1", "float32", 28),
+        ("camera", "uint8", 48),
+    ]
+    assert (spec.shape, spec.dtype, spec.floats) == ((56,), "uint8", 12)  # 48 + 6 bytes, filled up to 56
+
+
+def test_every_part_is_found_again() -> None:
+    spec = observation_spec("Any-v0", NESTED)
+    rows = np.full((3, *spec.shape), 255, np.uint8)
+    assert store(spec, [an_observation(), an_observation(1), an_observation(2)], rows)
+    found = {part.name: part.view(rows)[1].tolist() for part in spec.parts}
+    assert found == {
+        "arm.grip": [0.0, 1.0, 0.0],
+        "arm.joints": [1.5, 0.75],
+        "doors.0": [1.0, 0.0],
+        "doors.1": [0.0, 1.0, 0.0, 0.0, 1.0],
+        "camera": [[1, 2, 3], [4, 5, 6]],
+    }
+    assert spec.numbers(rows)[1].tolist() == [0, 1, 0, 1.5, 0.75, 1, 0, 0, 1, 0, 0, 1]
+
+
+def test_an_observation_without_parts_is_its_own_input() -> None:
+    spec = observation_spec("Any-v0", spaces.Box(-1, 1, (2, 2)))
+    assert (spec.parts, spec.inputs, spec.floats) == ((), (spec,), 4)
+    assert spec.numbers(np.ones((3, 2, 2), np.float32)).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (spaces.MultiBinary((2, 2)), ArraySpec((2, 2), "float32")),
+        (spaces.MultiDiscrete([2, 3], start=[1, 0]), ArraySpec((5,), "float32", (2, 3), (1, 0))),
+    ],
+)
+def test_several_discrete_values(space: spaces.Space[Any], expected: ArraySpec) -> None:
+    assert observation_spec("Any-v0", space) == ObservationSpec(**vars(expected))
+
+
+def without(observation: dict[str, Any], *path: str) -> dict[str, Any]:
+    *most, last = path
+    inner = observation
+    for key in most:
+        inner = inner[key]
+    del inner[last]
+    return observation
+
+
+@pytest.mark.parametrize(
+    ("observation", "text"),
+    [
+        (without(an_observation(), "camera"), "an observation without its part `camera`"),
+        (without(an_observation(), "arm", "grip"), "an observation without its part `arm.grip`"),
+        ({**an_observation(), "arm": 7}, "an observation without its part `arm.grip`"),
+        (7, "an observation without its part `arm.grip`"),
+        (
+            {**an_observation(), "camera": np.zeros((3, 2), np.uint8)},
+            "an observation part `camera` of shape (3, 2), expected (2, 3)",
+        ),
+        (
+            {**an_observation(), "camera": np.zeros((2, 3))},
+            "an observation part `camera` of float64, expected uint8",
+        ),
+        (
+            {**an_observation(), "arm": {"joints": np.array([0.0, np.nan]), "grip": 4}},
+            "an observation part `arm.joints` with nan in it",
+        ),
+        (
+            {**an_observation(), "arm": {"joints": np.zeros(2), "grip": 7}},
+            "the observation part `arm.grip` 7, expected an integer from 4 to 6",
+        ),
+        (
+            {**an_observation(), "doors": (np.zeros(2, np.int8), np.array([0, 4]))},
+            "the observation part `doors.1` array([0, 4]), expected integers from 0 to 1, 1 to 3",
+        ),
+    ],
+)
+def test_the_part_at_fault_is_named(observation: Any, text: str) -> None:
+    spec = observation_spec("Any-v0", NESTED)
+    with pytest.raises(EnvironmentFailed) as caught:
+        Checks("Any-v0", spec).observations([an_observation(), observation], np.zeros((2, *spec.shape), np.uint8))
+    assert str(caught.value) == f"Any-v0 returned {text} (env 1, step 0 of this collector)"
+
+
+def test_batches_of_a_vectorised_class() -> None:
+    spec = observation_spec("Any-v0", NESTED)
+    one, two = an_observation(), an_observation(3)
+    batch = {
+        "camera": np.stack([one["camera"], two["camera"]]),
+        "arm": {"joints": np.stack([one["arm"]["joints"], two["arm"]["joints"]]), "grip": np.array([5, 5])},
+        "doors": tuple(np.stack([a, b]) for a, b in zip(one["doors"], two["doors"], strict=True)),
+    }
+    rows, expected = np.zeros((2, 2, *spec.shape), np.uint8)
+    Checks("Any-v0", spec).batches(batch, rows)
+    assert store(spec, [one, two], expected)
+    np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (spaces.Dict({}), "has observations without any part"),
+        (spaces.Dict({"a": spaces.Dict({"b": spaces.Text(3)})}), "has Text as part `a.b` of its observations"),
+        (
+            spaces.Dict({"a.b": spaces.Discrete(2), "a": spaces.Dict({"b": spaces.Discrete(2)})}),
+            "has two parts of its observations called `a.b`",
+        ),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(space: spaces.Space[Any], text: str) -> None:
+    with pytest.raises(EnvironmentFailed, match=text):
+        observation_spec("Any-v0", space)

@@ -1,0 +1,132 @@
+"""Networks of rows: the outputs of the network of the parts, and none for forbidden actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from hive.envs import Discrete
+from hive.envs.checks import store
+from hive.envs.masks import MaskedSpace
+from hive.envs.observation import ObservationSpec, observation_spec
+from hive.errors import NetworkError
+from hive.networks import Categorical, EpsilonGreedy, NetworkParameters, Spaces, build_network
+from hive.networks.network import heads_of
+from hive.networks.normalization import NormalizedNetwork, merge, moments_of, observed_elements
+from hive.networks.packed import FORBIDDEN, PackedNetwork
+
+PARTS: dict[str, Any] = {
+    "image": spaces.Box(0, 255, (8, 8), np.uint8),
+    "speed": spaces.Box(-9, 9, (3,), np.float32),
+    "gear": spaces.Discrete(4),
+}
+
+
+def spec_of(*, masked: bool = False) -> ObservationSpec:
+    if not masked:
+        return observation_spec("Any-v0", spaces.Dict(PARTS))
+    parts = {**PARTS, "mask": spaces.MultiBinary(5)}
+    return observation_spec("Any-v0", MaskedSpace(parts, ("mask",), (5,)))
+
+
+def some_rows(spec: ObservationSpec, count: int) -> Tensor:
+    rng = np.random.default_rng(3)
+    rows = np.zeros((count, *spec.shape), np.uint8)
+    made = [{name: space.sample() for name, space in PARTS.items()} for _ in range(count)]
+    for one in made:
+        one["speed"] = rng.standard_normal(3).astype(np.float32) * 100.0
+        one["mask"] = np.array([1, 0, 1, 0, 1])
+    assert store(spec, made, rows)
+    return torch.from_numpy(rows)
+
+
+def built(spec: ObservationSpec, **changes: Any) -> torch.nn.Module:
+    parameters = NetworkParameters(**changes)
+    return build_network(parameters, Spaces({"observation": spec}, Discrete(5)), torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_outputs_are_those_of_the_parts(separate: bool) -> None:
+    spec = spec_of()
+    network = built(spec, use_separate_networks_per_head=separate)
+    assert isinstance(network, PackedNetwork)
+    rows = some_rows(spec, 7)
+    parts = {part.name: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
+    for given, expected in zip(network(rows), network.network(parts), strict=True):
+        torch.testing.assert_close(given, expected, rtol=0, atol=0)
+    assert len(heads_of(network) or ()) == 2
+
+
+def test_numbers_are_normalised_and_bytes_are_not() -> None:
+    spec = spec_of()
+    plain, network = built(spec), built(spec, normalize_observations=True)
+    assert isinstance(network, NormalizedNetwork)
+    assert isinstance(plain, PackedNetwork)
+    rows = some_rows(spec, 50)
+    moments = np.zeros(observed_elements((spec.floats,)))
+    moments_of(spec.numbers(rows.numpy()), moments)
+    merge([moments], {name: buffer.numpy() for name, buffer in network.named_buffers()})
+    parts = {part.name: torch.from_numpy(part.view(rows.numpy())) for part in spec.parts}
+    assert network.normalizer is not None
+    shift, scale = network.normalizer.shift, network.normalizer.scale
+    for name, columns in (("gear", slice(0, 4)), ("speed", slice(4, 7))):
+        parts[name] = ((parts[name] - shift[columns]) * scale[columns]).clamp(-10, 10)
+    torch.testing.assert_close(network(rows)[0], plain.network(parts)[0], rtol=1e-6, atol=1e-6)
+
+
+def test_rows_without_numbers_cannot_be_normalised() -> None:
+    spec = observation_spec("Any-v0", spaces.Dict({"a": PARTS["image"], "b": PARTS["image"]}))
+    with pytest.raises(NetworkError, match="cannot be normalised"):
+        built(spec, normalize_observations=True)
+
+
+def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
+    """The losses of the masked logits are those of a distribution over the allowed actions alone."""
+    spec = spec_of(masked=True)
+    network, distribution = built(spec), Categorical(5)
+    logits = network(some_rows(spec, 6))[0]
+    assert (logits[:, [1, 3]] == FORBIDDEN).all()
+    logits.retain_grad()
+    actions = torch.tensor([0, 2, 4, 0, 2, 4])
+    log_probs, entropies = distribution.log_prob_and_entropy(logits, actions)
+    allowed = torch.distributions.Categorical(logits=logits[:, [0, 2, 4]].detach())
+    torch.testing.assert_close(log_probs, allowed.log_prob(actions // 2))
+    torch.testing.assert_close(entropies, allowed.entropy())
+    (log_probs + entropies).sum().backward()
+    assert logits.grad is not None
+    assert not logits.grad[:, [1, 3]].any()
+    noise = distribution.draw_noise(np.random.default_rng(1), 1000, 6)
+    drawn = distribution.sample_numpy(logits.detach().numpy(), noise)
+    assert set(np.unique(drawn)) == {0, 2, 4}
+
+
+def test_a_value_is_not_masked() -> None:
+    spec = spec_of(masked=True)
+    assert built(spec)(some_rows(spec, 6))[1].abs().max() < 100
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+def test_exploration_draws_allowed_actions_equally(numpy: bool) -> None:
+    exploration, values = EpsilonGreedy(5, 1.0, 1.0), np.full((3000, 5), 1.0, np.float32)
+    values[:, [1, 3]] = FORBIDDEN
+    noise = exploration.draw_noise(np.random.default_rng(1), 3000)
+    if numpy:
+        drawn = exploration.sample_numpy(values, noise)
+    else:
+        drawn = exploration.sample(torch.from_numpy(values), torch.from_numpy(noise)).numpy()
+    counts = np.bincount(drawn, minlength=5)
+    assert not counts[[1, 3]].any()
+    assert min(counts[[0, 2, 4]]) > 900
+
+
+def test_the_probabilities_of_exploration_are_those_of_the_allowed_actions() -> None:
+    exploration, values = EpsilonGreedy(5, 0.3, 0.3), torch.tensor([[1.0, FORBIDDEN, 3.0, FORBIDDEN, 2.0]])
+    chances = torch.stack([exploration.log_prob(values, torch.tensor([a])).exp()[0] for a in range(5)])
+    torch.testing.assert_close(chances, torch.tensor([0.1, 0.0, 0.8, 0.0, 0.1]))
+    expected = torch.distributions.Categorical(probs=torch.tensor([[0.1, 0.8, 0.1]])).entropy()
+    torch.testing.assert_close(exploration.entropy(values), expected)
