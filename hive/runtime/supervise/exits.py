@@ -154,8 +154,8 @@ def judged(
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
-    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback), output) if failed else None
-    process.record_exit(how, now_ns, state.settings.window_s, raised)
+    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback)) if failed else None
+    process.record_exit(how, now_ns, state.settings.window_s, raised, output)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
     refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
     return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)
@@ -204,10 +204,10 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
     process, name = verdict.process, verdict.name
     fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(verdict.how)}
     fields |= {"doing": verdict.status.phase} | ({"crash": path} if path else {})
-    died = f"{name} died {verdict.where}: {verdict.what}"
+    died = f"{name} was {verdict.what}" if process.by_hand else f"{name} died {verdict.where}: {verdict.what}"
     if verdict.refusal is None:
         process.restarts += 1
-        died += f"; restart {len(process.exits)} of {state.settings.restarts}"
+        died += "" if process.by_hand else f"; restart {len(process.exits)} of {state.settings.restarts}"
         return [Log("died", died, fields), Restart(process.name, process.backoff_s)]
     if state.ending:
         return [Log("died", died, fields)]
