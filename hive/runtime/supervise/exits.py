@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hive import errors
 from hive.errors import HiveError, UsageError
 from hive.runtime.actor.error_location import source_lines, user_frames
 from hive.runtime.memory.status import ActorStatus
@@ -166,6 +167,11 @@ def _cause(failed: Failed) -> str:
     return failed.text if failed.text.startswith(failed.error) else f"{failed.error}: {failed.text}"
 
 
+def _reason(failed: Failed) -> str:
+    """Return the text of one of hive's errors, which explains itself; type and text of any other exception."""
+    return failed.text if failed.error in vars(errors) else _cause(failed)
+
+
 def _refusal(state: SupervisorState, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
     if state.ending:
         return "the run is ending"
@@ -214,7 +220,7 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
     state.end.report = path
     failed = verdict.failed
     state.end.frames = user_frames(failed.traceback) if failed else ""
-    error = f"{name} failed {verdict.where}: {failed.text if failed else verdict.what}"
+    error = f"{name} failed {verdict.where}: {_reason(failed) if failed else verdict.what}"
     error += f" ({verdict.refusal})" if verdict.refusal else ""
     ended = end(state, "failed", f"{name} failed", error, failed.hint if failed else "")
     return [Log("died", died, fields), *ended]

@@ -449,8 +449,17 @@ def test_an_error_that_explains_itself_ends_the_run_with_its_own_text_and_hint()
     failure(state, 0, permanent=True)
     actions = follow(state, "a")
     assert texts(actions, "died") == ["a died in `step`: ValueError: no such box"]
-    assert (state.end.error, state.end.hint) == ("a failed in `step`: no such box", "open it")
+    assert (state.end.error, state.end.hint) == ("a failed in `step`: ValueError: no such box", "open it")
     assert (state.run_machine.state, texts(actions, "draining")) == (RunState.draining, ["a failed"])
+
+
+def test_the_type_of_hives_own_error_is_left_out() -> None:
+    state = running(["a"], restarts=0)
+    process = state.table["a"]
+    process.failures.append(replace(failure(state, 0), error="EnvironmentFailed", text="`x` cannot be built"))
+    process.failures.pop(0)
+    follow(state, "a")
+    assert state.end.error.startswith("a failed in `step`: `x` cannot be built")
 
 
 def test_a_run_that_began_to_end_while_stacks_were_read_keeps_its_reason() -> None:

@@ -53,7 +53,7 @@ def test_the_report_of_the_exit_that_ends_a_run_has_all_stacks() -> None:
     world = World(lives=9, restarts=1)
     assert (world.outcome.state, world.outcome.report) == ("failed", "crash/falls-0-2.txt")
     assert own(world.outcome.error) == (
-        "falls-0 failed in `runtime`: fell in life 1 (2 times within 60 s; [supervision] restarts = 1)"
+        "falls-0 failed in `runtime`: ValueError: fell in life 1 (2 times within 60 s; [supervision] restarts = 1)"
     )
     assert world.deaths[-1].stacks == "bystander-0\nFile x, in bystander-0\n\nbystander-1\nFile x, in bystander-1"
     assert world.deaths[0].stacks == ""
