@@ -73,7 +73,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _hint_for_option(message: str) -> str:
-    """Return the hint for an unknown option that is a key of the config, such as `--lr`; "" for other errors."""
+    """Return the hint for an unknown argument that is a key of the config, such as `--lr` or `lr=1`; else ""."""
+    if setting := re.match(r"unrecognized arguments: ([\w.]+=\S+)", message):
+        return f"keys of the config are given as `--set {setting[1]}`"
     option = re.match(r"unrecognized arguments: --([\w-]+)", message)
     if option is None:
         return ""

@@ -12,6 +12,7 @@ from typing import Any
 from hive.cli.arguments import add_overrides
 from hive.cli.tables import print_table
 from hive.config import SCHEMES, TUNED, load_config, reasoned, render, template, tuned
+from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
 
 __all__ = ["add_config", "add_init"]
@@ -70,6 +71,8 @@ def run_init(options: argparse.Namespace) -> int:
         return 0
     if options.env is None:
         raise UsageError("no environment was given", hint="`hive init --list` lists those with tuned settings")
+    if options.env.endswith(".py"):
+        raise UsageError(f"`{options.env}` is a Python file; expected an environment", hint=_hint_for_file(options.env))
     text = _starting_config(options.env, options.scheme)
     output = options.output or Path(_file_name(options.env))
     if output.exists():
@@ -80,6 +83,12 @@ def run_init(options: argparse.Namespace) -> int:
         raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
     print(output)
     return 0
+
+
+def _hint_for_file(name: str) -> str:
+    """Return the commands for what a Python file seems to define."""
+    path = Path(name)
+    return hint_for_python(name, path.read_bytes()) if path.is_file() else "an environment is `module:Class`"
 
 
 def _tuned_rows() -> Iterator[tuple[str, str, str, str]]:

@@ -148,7 +148,7 @@ def _stop(made: Sequence[RunDirectory], work: Future[Result]) -> None:
         with contextlib.suppress(HiveError):  # it is starting or ending
             for directory in made:
                 with closing(open_run(directory)) as client:
-                    return client.down("cancelled")
+                    return client.down("cancellation")
         wait([work], RETRY_S)
 
 

@@ -421,10 +421,7 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
     summary, saved = Summary.read(directory.summary_file), list_checkpoints(directory.checkpoints)
     if summary.error:
         say(f"error: {summary.error}")
-    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
-    updates = f", {summary.updates:,} updates" if summary.updates else ""
-    mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
-    say(f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate} · {directory.path}")
+    say(f"{_results(summary, saved)} · {directory.path}")
     if summary.best is not None:
         say(_best_line(summary.best, name_from_here(directory)))
     for warning in summary.warnings:
@@ -433,6 +430,16 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
     if summary.state == "stopped" and saved:
         say(f"to continue it: hive resume {name_from_here(directory)}")
     return code
+
+
+def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
+    """Return how the run ended and what came of it; a custom topology may have no steps."""
+    if summary.state == "finished" and not summary.env_steps:
+        return f"{summary.ending} · {summary.wall_s:.1f} s"
+    rate = f"{summary.steps_per_s:,.0f} steps/s" if summary.steps_per_s else "no updates"
+    updates = f", {summary.updates:,} updates" if summary.updates else ""
+    mean = "–" if summary.mean_return_100 is None else f"{summary.mean_return_100:.1f}"
+    return f"{_ending(summary, saved)}{updates} · return {mean} · {summary.wall_s:.1f} s, {rate}"
 
 
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:

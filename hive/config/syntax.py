@@ -19,7 +19,7 @@ from hive.config.problems import HINT, FileSource, Problem, config_error
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["parse", "read", "value_of"]
+__all__ = ["hint_for_python", "parse", "read", "value_of"]
 
 CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refuses data files before parsing them
 
@@ -47,11 +47,11 @@ def read(path: str | os.PathLike[str], name: str) -> bytes:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError(f"cannot read `{name}`: {reason}", hint=HINT) from None
     if Path(path).suffix == ".py":
-        raise ConfigError(f"`{name}` is a Python file; expected a config in TOML", hint=_hint_for_python(name, content))
+        raise ConfigError(f"`{name}` is a Python file; expected a config in TOML", hint=hint_for_python(name, content))
     return content
 
 
-def _hint_for_python(name: str, content: bytes) -> str:
+def hint_for_python(name: str, content: bytes) -> str:
     """Return the commands for the environment and the topology that a Python file seems to define; it is not run."""
     module = ".".join(Path(name).with_suffix("").parts)
     environment = ENVIRONMENT_CLASS.search(content)

@@ -153,7 +153,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
         pass  # not a path either: try prefixes
     matches = [run for run in runs if run.name.startswith(text)]
     if len(matches) > 1:
-        raise UsageError(f"`{text}` matches {_list(matches, ' and ')}")
+        raise UsageError(f"`{text}` matches {_list(matches, ' and ')}", hint="write a whole name")
     if not matches:
         raise _no_match(text, runs)
     return matches[0]

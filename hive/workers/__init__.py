@@ -17,7 +17,17 @@ from hive.workers.gradient_slot import GradientSlot
 from hive.workers.hooks import Update, UpdateHook
 from hive.workers.learner import Learner
 from hive.workers.learner_actor import RESULTS, LearnerActor
-from hive.workers.messages import Evaluation, EvaluationDue, Gradient, Metrics, OptimizerState, RolloutReady, Weights
+from hive.workers.messages import (
+    CheckpointDue,
+    Evaluation,
+    EvaluationDue,
+    Gradient,
+    Improved,
+    Metrics,
+    OptimizerState,
+    RolloutReady,
+    Weights,
+)
 from hive.workers.playing import evaluate
 from hive.workers.recorder import Recorder
 from hive.workers.replica import Replica, replica_slots
@@ -27,6 +37,7 @@ from hive.workers.trainer import Trainer
 __all__ = [
     "RESULTS",
     "Blueprint",
+    "CheckpointDue",
     "CollectedRollout",
     "CollectionTask",
     "CollectionWorkers",
@@ -42,6 +53,7 @@ __all__ = [
     "GradientSlot",
     "GradientWorkerActor",
     "Gradients",
+    "Improved",
     "Learner",
     "LearnerActor",
     "Metrics",

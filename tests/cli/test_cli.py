@@ -168,6 +168,12 @@ def test_an_option_that_is_a_key_is_translated(place: Place, option: str, name: 
     assert hint.endswith("; keys of the config are given as `--set KEY=VALUE`")
 
 
+def test_a_key_without_its_option_is_given_it(place: Place) -> None:
+    done = place.hive("up", place.config(), "run.seed=4")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("hint: keys of the config are given as `--set run.seed=4`\n")
+
+
 # --- how commands end
 
 

@@ -37,6 +37,19 @@ def test_init_writes_tuned_settings_that_work(place: Place) -> None:
     assert TUNED["CartPole-v1"]["ppo"].source in (place.folder / "new.toml").read_text()
 
 
+def test_init_of_a_python_file_names_its_environment(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("walks.py").write_text("class Walk(gym.Env):\n    pass\n")
+    done = place.hive("init", "walks.py")
+    assert done.code == 2
+    assert done.err.startswith(
+        "error: `walks.py` is a Python file; expected an environment\n\nhint: `hive init walks:Walk` "
+    )
+    assert "hint: an environment is `module:Class`" in place.hive("init", "none.py").err
+
+
 def test_init_takes_the_tuned_settings_of_the_scheme(place: Place) -> None:
     assert place.hive("init", "CartPole-v1", "--scheme", "a2c", "-o", "new.toml").code == 0
     assert load_config("new.toml").run.steps == TUNED["CartPole-v1"]["a2c"].keys["run.steps"]

@@ -128,7 +128,7 @@ async def test_cancelling_the_call_ends_the_run(home: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await run
     summary = Summary.read(RunDirectory.open(home / "w-1").summary_file)
-    assert (summary.state, summary.stop_reason) == ("stopped", "cancelled")
+    assert (summary.state, summary.stop_reason) == ("stopped", "cancellation")
 
 
 def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:

@@ -115,7 +115,7 @@ def test_a_run_that_is_not_there(place: Place, command: str) -> None:
         "error: no run matches `cartpool-1`; newest: cartpole-2, cartpole-1\n\nhint: did you mean `cartpole-1`?\n",
     )
     done = place.hive(command, "cart")
-    assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n")
+    assert (done.code, done.err) == (2, "error: `cart` matches cartpole-2 and cartpole-1\n\nhint: write a whole name\n")
 
 
 def test_no_run_is_live(place: Place) -> None:

@@ -110,6 +110,10 @@ def test_an_old_failure_is_gone_before_an_inline_run_too(
             "stopped by hive down at 500,000 steps; nothing was saved, 976 updates · return – · 61.5 s, no updates · ",
         ),
         (
+            {"stop_reason": "the sum is 45", "env_steps": 0, "updates": 0, "mean_return_100": None, "train_s": 0.0},
+            "finished: the sum is 45 · 61.5 s · ",
+        ),
+        (
             {"state": "failed", "stop_reason": "learner-0", "error": "learner-0 died\n\nhint: look"},
             "error: learner-0 died\n\nhint: look\nfailed: learner-0 · 500,000 steps, 976 updates · ",
         ),

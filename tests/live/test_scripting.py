@@ -46,7 +46,7 @@ def test_a_running_loop_runs_topologies(house: House) -> None:
     assert done.stdout.splitlines() == ["the sum is 45", "the sum is 4950 the sum is 45", "the sum is 45", "cancelled"]
     assert (house.home / "session-1" / "session.py").is_file()
     summary = house.summary("endless-1")
-    assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancelled")
+    assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancellation")
 
 
 def test_the_command_line_runs_a_file(house: House) -> None:

@@ -174,7 +174,7 @@ def test_ambiguous(tmp_path: Path) -> None:
         run(tmp_path, name, i)
     with pytest.raises(UsageError) as caught:
         resolve_run(tmp_path, "b")
-    assert caught.value.render() == "error: `b` matches breakout-1 and bowling-1"
+    assert caught.value.render() == "error: `b` matches breakout-1 and bowling-1\n\nhint: write a whole name"
     for i in range(2, 9):
         run(tmp_path, "breakout", i)
     with pytest.raises(UsageError) as caught:

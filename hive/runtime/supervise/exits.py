@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hive import errors
 from hive.errors import HiveError, UsageError
 from hive.runtime.actor.error_location import source_lines, user_frames
 from hive.runtime.memory.status import ActorStatus
@@ -154,8 +155,8 @@ def judged(
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
-    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback), output) if failed else None
-    process.record_exit(how, now_ns, state.settings.window_s, raised)
+    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback)) if failed else None
+    process.record_exit(how, now_ns, state.settings.window_s, raised, output)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
     refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
     return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)
@@ -164,6 +165,11 @@ def judged(
 def _cause(failed: Failed) -> str:
     """Return the type and text of an exception; the text alone where it names the type."""
     return failed.text if failed.text.startswith(failed.error) else f"{failed.error}: {failed.text}"
+
+
+def _reason(failed: Failed) -> str:
+    """Return the text of one of hive's errors, which explains itself; type and text of any other exception."""
+    return failed.text if failed.error in vars(errors) else _cause(failed)
 
 
 def _refusal(state: SupervisorState, process: ProcessRecord, how: Exit, failed: Failed | None) -> str | None:
@@ -204,17 +210,17 @@ def reported(state: SupervisorState, verdict: Verdict, path: str) -> list[Action
     process, name = verdict.process, verdict.name
     fields: dict[str, Tree] = {"actor": name, "pid": process.pid, "how": str(verdict.how)}
     fields |= {"doing": verdict.status.phase} | ({"crash": path} if path else {})
-    died = f"{name} died {verdict.where}: {verdict.what}"
+    died = f"{name} was {verdict.what}" if process.by_hand else f"{name} died {verdict.where}: {verdict.what}"
     if verdict.refusal is None:
         process.restarts += 1
-        died += f"; restart {len(process.exits)} of {state.settings.restarts}"
+        died += "" if process.by_hand else f"; restart {len(process.exits)} of {state.settings.restarts}"
         return [Log("died", died, fields), Restart(process.name, process.backoff_s)]
     if state.ending:
         return [Log("died", died, fields)]
     state.end.report = path
     failed = verdict.failed
     state.end.frames = user_frames(failed.traceback) if failed else ""
-    error = f"{name} failed {verdict.where}: {failed.text if failed else verdict.what}"
+    error = f"{name} failed {verdict.where}: {_reason(failed) if failed else verdict.what}"
     error += f" ({verdict.refusal})" if verdict.refusal else ""
     ended = end(state, "failed", f"{name} failed", error, failed.hint if failed else "")
     return [Log("died", died, fields), *ended]

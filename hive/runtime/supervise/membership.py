@@ -2,7 +2,7 @@
 
 The process is the unit of restart: all actors in it restart together. A process may exit unexpectedly `restarts` times
 within `window_s` seconds; one more exit ends the run. Incarnations that exit by themselves within a second of their
-start form a crash loop, so each restart waits longer; a process that was killed from outside restarts at once. An
+start, with no output since the last exit, form a crash loop, so each restart waits longer. Others restart at once. An
 exception that repeats the last one, at the same lines and with no output between, would only be raised again.
 """
 
@@ -20,9 +20,9 @@ from hive.runtime.wire.protocol import Ack, Failed
 
 __all__ = ["REPEATED", "ProcessRecord", "RaisedAt", "Settings"]
 
-BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # delay before a restart, indexed by the number of short incarnations in a row
+BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # delay before a restart, indexed by the number of futile incarnations in a row
 REPEATED = "the same error twice in a row, with no progress between: another restart would not help"
-SHORT_INCARNATION_S = 1.0  # an incarnation that exits sooner has done no useful work
+SHORT_INCARNATION_S = 1.0  # an incarnation that exits sooner, without output, has done no useful work
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class RaisedAt:
-    """Where an exception ended a process, and the output of its actors until then (`accounting.output_of`)."""
+    """Where an exception ended a process."""
 
     actor: int
     error: str  # name of the exception's type
     lines: tuple[str, ...]  # file and line of every frame; the text is left out, as it may hold counts and addresses
-    output: tuple[float, ...]
 
 
 @dataclass
@@ -62,7 +61,7 @@ class ProcessRecord:
     forked_ns: int = 0
     restarts: int = 0
     exits: deque[int] = field(default_factory=deque)  # times of unexpected exits within the window
-    short_incarnations: int = 0  # consecutive incarnations shorter than SHORT_INCARNATION_S
+    futile_incarnations: int = 0  # consecutive incarnations shorter than SHORT_INCARNATION_S and without output
     why: str = ""  # reason of a kill by the supervisor, set before the kill
     by_hand: bool = False  # a user requested this restart: it does not count as a failure
     given_up: bool = False  # killed to end the run, which was reported already: no crash report follows
@@ -70,6 +69,7 @@ class ProcessRecord:
     failures: list[Failed] = field(default_factory=list)  # errors that actors of this incarnation raised
     cut_short: bool = False  # it exited while the run was ending, before it had finished
     stack: str = ""  # stacks at the moment it was found stuck
+    output: tuple[float, ...] | None = None  # that of its actors at the last exit (`accounting.output_of`)
     raised: RaisedAt | None = None  # the exception of the last unexpected exit, if there was one
     repeated: bool = False  # it was the same as that of the exit before
 
@@ -92,16 +92,29 @@ class ProcessRecord:
         self.why, self.given_up = why, given_up
         return Kill(self.name)
 
-    def record_exit(self, how: Exit, now_ns: int, window_s: float, raised: RaisedAt | None = None) -> None:
-        """Count an unexpected exit, unless a user requested the restart. `raised` is the exception that ended it."""
+    def record_exit(
+        self,
+        how: Exit,
+        now_ns: int,
+        window_s: float,
+        raised: RaisedAt | None = None,
+        output: tuple[float, ...] | None = None,
+    ) -> None:
+        """Count an unexpected exit, unless a user or another actor requested the restart.
+
+        raised: the exception that ended it. output: what its actors have produced until now; None: nothing since the
+        last exit. The first exit has none to compare with, so it never counts as progress.
+        """
         while self.exits and self.exits[0] < now_ns - window_s * 1e9:
             self.exits.popleft()
-        self.repeated = bool(self.exits) and raised is not None and raised == self.raised
+        before, self.output = self.output, self.output if output is None else output
+        progress = before is not None and self.output != before
+        self.repeated = bool(self.exits) and raised is not None and raised == self.raised and not progress
         self.raised = raised
         if not self.by_hand:
             self.exits.append(now_ns)
         short = now_ns - self.started_ns < SHORT_INCARNATION_S * 1e9 and how.signal != signal.SIGKILL
-        self.short_incarnations = self.short_incarnations + 1 if short else 0
+        self.futile_incarnations = self.futile_incarnations + 1 if short and not progress else 0
 
     def owns_page(self, status: ActorStatus) -> bool:
         """Return whether the current incarnation has opened this status page and entered a phase."""
@@ -122,7 +135,7 @@ class ProcessRecord:
     @property
     def backoff_s(self) -> float:
         """Seconds to wait before the next incarnation starts."""
-        return BACKOFF_S[min(self.short_incarnations, len(BACKOFF_S) - 1)]
+        return BACKOFF_S[min(self.futile_incarnations, len(BACKOFF_S) - 1)]
 
     def restart_limit(self, settings: Settings) -> str:
         """Return the text that explains which limit forbids another restart; "" if it is allowed."""

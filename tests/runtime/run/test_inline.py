@@ -251,7 +251,7 @@ def test_a_full_channel_may_fail() -> None:
     t.connect(source.out, deaf.inn, Messages(window=3))
     error, supervisor = failing(t, ChannelFull)
     assert str(error) == "channel `out` has no room"
-    assert named(supervisor, "source-0", "channel `out` has no room")
+    assert named(supervisor, "source-0", "ChannelFull: channel `out` has no room")
     assert supervisor.state.end.hint == 'connect it with when_full="wait", or a larger window'
 
 
@@ -902,7 +902,7 @@ def test_neighbours_in_the_process_of_a_failed_actor_are_torn_down() -> None:
     t.add(Neighbour, process="shared")
     t.add(Faulty, process="shared", where="run", error=ValueError("boom"))
     _, supervisor = failing(t, ValueError)
-    assert named(supervisor, "faulty-0", "boom")
+    assert named(supervisor, "faulty-0", "ValueError: boom")
     assert torn_down == ["neighbour-0"]
 
 

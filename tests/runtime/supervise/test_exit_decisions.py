@@ -29,11 +29,13 @@ def failure(state: SupervisorState, actor: int, *, permanent: bool = False) -> F
     return made
 
 
-def judge(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S) -> exits.Verdict:
+def judge(
+    state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S, output: tuple[float, ...] = ()
+) -> exits.Verdict:
     """Confirm an exit and judge it."""
     process = state.table[name]
     exits.confirmed(state, process, how)
-    return exits.judged(state, process, how, page(state, exits.suspect(process)), now_ns)
+    return exits.judged(state, process, how, page(state, exits.suspect(process)), now_ns, output)
 
 
 def follow(state: SupervisorState, name: str, how: Exit = CRASHED, now_ns: int = 10 * S) -> list[Action]:
@@ -298,6 +300,17 @@ def test_each_short_incarnation_in_a_row_waits_longer() -> None:
     assert restart.delay_s == 0.0  # this incarnation lived for more than a second
 
 
+def test_a_short_incarnation_that_made_progress_is_no_crash_loop() -> None:
+    state = running(["a"], restarts=99, window_s=1e6)
+    delays = []
+    for output in (1.0, 1.0, 1.0, 2.0, 3.0, 3.0):
+        verdict = judge(state, "a", now_ns=S // 2, output=(output,))
+        (restart,) = [a for a in exits.reported(state, verdict, "") if isinstance(a, Restart)]
+        delays.append(restart.delay_s)
+        come_back(state, "a", S // 2)
+    assert delays == [*BACKOFF_S[1:4], 0.0, 0.0, BACKOFF_S[1]]
+
+
 TRACE = 'Traceback\n  File "/x/mine.py", line 7, in step\n    fall()\nValueError: no such box\n'
 
 
@@ -362,7 +375,7 @@ def test_a_restart_by_hand_does_not_count() -> None:
     assert exits.kill_on_request(state, 0, by_hand=True) == [Kill("a")]
     actions = follow(state, "a", KILLED)
     assert Restart("a", 0.0) in actions
-    assert texts(actions, "died") == ["a died in `step` after 2.0 s: restarted by hand; restart 0 of 0"]
+    assert texts(actions, "died") == ["a was restarted by hand"]
     come_back(state, "a", 0)
     exits.kill_on_request(state, 0, by_hand=False)
     assert judge(state, "a", KILLED).refusal == "once within 60 s; [supervision] restarts = 0"
@@ -436,8 +449,17 @@ def test_an_error_that_explains_itself_ends_the_run_with_its_own_text_and_hint()
     failure(state, 0, permanent=True)
     actions = follow(state, "a")
     assert texts(actions, "died") == ["a died in `step`: ValueError: no such box"]
-    assert (state.end.error, state.end.hint) == ("a failed in `step`: no such box", "open it")
+    assert (state.end.error, state.end.hint) == ("a failed in `step`: ValueError: no such box", "open it")
     assert (state.run_machine.state, texts(actions, "draining")) == (RunState.draining, ["a failed"])
+
+
+def test_the_type_of_hives_own_error_is_left_out() -> None:
+    state = running(["a"], restarts=0)
+    process = state.table["a"]
+    process.failures.append(replace(failure(state, 0), error="EnvironmentFailed", text="`x` cannot be built"))
+    process.failures.pop(0)
+    follow(state, "a")
+    assert state.end.error.startswith("a failed in `step`: `x` cannot be built")
 
 
 def test_a_run_that_began_to_end_while_stacks_were_read_keeps_its_reason() -> None:
