@@ -41,6 +41,7 @@ from hive.records.documents import json_text
 from hive.records.regular import open_regular
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
+from hive.runtime.run.control import OtherProtocol
 from hive.runtime.run.folders import live_owners, socket_root
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
     try:
         snapshot = poll_once(directory)
     except HiveError as error:
-        stopped = is_alive(facts)
+        stopped = is_alive(facts) and not isinstance(error, OtherProtocol)
         yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
         return
     if snapshot.supervisor:

@@ -15,13 +15,23 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from hive.errors import RecordError
 from hive.records.atomic import write_json
-from hive.records.documents import is_number, read_document
+from hive.records.documents import misfit, read_document
+from hive.records.run_warnings import RunWarning
 
-__all__ = ["Summary"]
+__all__ = ["Account", "Summary"]
+
+
+class Account(TypedDict):
+    """The account of a channel: produced = consumed + dropped (by reason) + in flight, in messages."""
+
+    produced: int
+    consumed: int
+    dropped: dict[str, int]
+    in_flight: int
 
 
 @dataclass(frozen=True)
@@ -67,21 +77,8 @@ class Summary:
     def read(cls, path: Path) -> Summary:
         """Read a summary. Raises RecordError if the file does not exist or is damaged."""
         summary = read_document(path, cls)
-        for name, account in summary.channels.items():
-            if not _is_account(account):
-                raise RecordError(f"`{path}`: `channels.{name}` is not an account of a channel")
-        if not all(map(_is_warning, summary.warnings)):
-            raise RecordError(f"`{path}`: `warnings` has an entry that is not a warning")
+        if wrong := misfit(summary.channels, dict[str, Account], "channels"):
+            raise RecordError(f"`{path}`: {wrong}")
+        if wrong := misfit(summary.warnings, list[RunWarning], "warnings"):
+            raise RecordError(f"`{path}`: {wrong}")
         return summary
-
-
-def _is_account(account: dict[str, Any]) -> bool:
-    dropped = account.get("dropped")
-    counts = [account.get(key) for key in ("produced", "consumed", "in_flight")]
-    return isinstance(dropped, dict) and all(map(is_number, [*counts, *dropped.values()]))
-
-
-def _is_warning(data: dict[str, Any]) -> bool:
-    texts = all(isinstance(data.get(key), str) for key in ("kind", "text", "advice"))
-    last = data.get("last_steps")
-    return texts and is_number(data.get("first_steps")) and (last is None or is_number(last))

@@ -56,7 +56,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     SUMMARY.write(path)
     value = json.loads(path.read_text())
     path.write_text(json.dumps(value | {"restarts": {"collector-0": "many"}}))
-    with pytest.raises(RecordError, match=r"summary\.json`: `restarts` is not of type"):
+    with pytest.raises(RecordError, match=r"summary\.json`: `restarts.collector-0` is not of type int"):
         Summary.read(path)
     path.write_text(path.read_text()[:50])
     with pytest.raises(RecordError, match=r"summary\.json` is not a JSON object"):
