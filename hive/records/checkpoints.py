@@ -268,7 +268,7 @@ def best_facts(run: RunDirectory) -> dict[str, Any] | None:
     return {
         "checkpoint": f"{run.best.name}/{best.path.name}",
         "mean_return": best.mean_return,
-        "by": best.state.get("by"),
+        "by": by if isinstance(by := best.state.get("by"), str) else None,
         "steps": best.state.get("env_steps"),
         "updates": best.state.get("updates"),
     }

@@ -22,7 +22,7 @@ from hive.records.atomic import write_json
 from hive.records.documents import misfit, read_document
 from hive.records.run_warnings import RunWarning
 
-__all__ = ["Account", "Summary"]
+__all__ = ["Account", "BestFacts", "Summary"]
 
 
 class Account(TypedDict):
@@ -34,13 +34,26 @@ class Account(TypedDict):
     in_flight: int
 
 
+class BestFacts(TypedDict):
+    """The best policy of a run; see the module. None for what a custom topology does not count."""
+
+    checkpoint: str
+    mean_return: float
+    by: str | None
+    steps: int | None
+    updates: int | None
+
+
+ENDINGS = ("finished", "stopped", "failed")
+
+
 @dataclass(frozen=True)
 class Summary:
     """The result of a run. Durations are in seconds; `started` is in seconds since 1970."""
 
     name: str
     scheme: str
-    state: str  # final state of the run: finished, stopped or failed
+    state: str  # final state of the run, one of ENDINGS
     stop_reason: str  # the goal that a finished run reached, what failed, or what stopped the run: "Ctrl-C"
     seed: int
     exact: bool  # whether a run with the same seed is bit-identical
@@ -77,8 +90,9 @@ class Summary:
     def read(cls, path: Path) -> Summary:
         """Read a summary. Raises RecordError if the file does not exist or is damaged."""
         summary = read_document(path, cls)
-        if wrong := misfit(summary.channels, dict[str, Account], "channels"):
-            raise RecordError(f"`{path}`: {wrong}")
-        if wrong := misfit(summary.warnings, list[RunWarning], "warnings"):
-            raise RecordError(f"`{path}`: {wrong}")
+        wrong = misfit(summary.channels, dict[str, Account], "channels")
+        wrong = wrong or misfit(summary.warnings, list[RunWarning], "warnings")
+        wrong = wrong or misfit(summary.best, BestFacts | None, "best")
+        if wrong or summary.state not in ENDINGS:
+            raise RecordError(f"`{path}`: {wrong or '`state` is none of ' + ', '.join(ENDINGS)}")
         return summary
