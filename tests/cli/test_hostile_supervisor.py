@@ -7,15 +7,18 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import canned_status
 import msgpack
 import pytest
 
+from hive.errors import UsageError
 from hive.monitor import poller
 from hive.records import read_run_facts
 from hive.runtime.run import control
+from hive.runtime.wire import stream
 from hive.runtime.wire.stream import LENGTH
 
 if TYPE_CHECKING:
@@ -101,17 +104,34 @@ def test_every_command_ends_with_one_clear_error(place: Place, monkeypatch: pyte
                 assert [line for line in said.split("\n") if line.startswith("error: ")] == [said.split("\n")[0]]
 
 
-def test_a_slow_answer_ends_at_the_deadline_of_the_whole(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte arrives in time; all of them do not."""
-    first, second = socket.socketpair()
-    monkeypatch.setattr(control, "ANSWER_S", 0.05)
-    client = control.ControlClient(first)
-    first.settimeout(control.ANSWER_S)
-    times = iter(range(1000))
-    monkeypatch.setattr("hive.runtime.wire.stream.time.monotonic", lambda: 0.01 * next(times))
-    second.sendall(WHOLE[:3])
-    with pytest.raises(control.UsageError, match="does not answer"):
-        client.status()
-    assert next(times) < 10
-    client.close()
-    second.close()
+class Drip:
+    """A connection on which one byte arrives a second, always within the timeout of a single read."""
+
+    def __init__(self, sent: bytes, clock: list[float]) -> None:
+        self.sent = sent
+        self.clock = clock
+        self.timeout: float | None = control.ANSWER_S
+
+    def gettimeout(self) -> float | None:
+        return self.timeout
+
+    def settimeout(self, timeout: float | None) -> None:
+        self.timeout = timeout
+
+    def sendall(self, data: bytes) -> None:
+        """The request is received."""
+
+    def recv(self, count: int) -> bytes:
+        self.clock[0] += 1.0
+        first, self.sent = self.sent[:1], self.sent[1:]
+        return first
+
+
+def test_a_slow_answer_ends_at_the_deadline_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    line = Drip(WHOLE, clock)
+    with pytest.raises(UsageError, match="the supervisor does not answer"):
+        control.ControlClient(line).status()  # type: ignore[arg-type]
+    assert clock[0] <= control.ANSWER_S + 1.0
+    assert line.timeout == control.ANSWER_S
