@@ -14,13 +14,16 @@ from typing import Any, TextIO, cast
 __all__ = ["obeyed", "printable", "printable_lines", "printable_output"]
 
 
+BLANKS = str.maketrans("\t\n", "  ")
+
+
 def printable(text: str, length: int | None = None) -> str:
-    """Return `text` for one line of a terminal: without tabs and control characters, at most `length` characters."""
+    """Return `text` for one line of a terminal: without control characters, at most `length` characters."""
     if length is not None and len(text) > length:
         text = text[: length - 3] + "..."
     if text.isprintable():
         return text
-    return "".join(character if character.isprintable() else "?" for character in text.replace("\t", " "))
+    return "".join(character if character.isprintable() else "?" for character in text.translate(BLANKS))
 
 
 def printable_lines(text: str) -> str:

@@ -15,7 +15,7 @@ HOSTILE = "\x1b[2J\x9b1m\x07\r\x00\u202e\ud800\u2028"
 
 
 def test_printable_text_cannot_move_a_cursor() -> None:
-    assert printable("a\x1b[2J\tb\nc\udcff") == "a?[2J b?c?"
+    assert printable("a\x1b[2J\tb\nc\udcff") == "a?[2J b c?"
     assert printable("abcdef", 5) == "ab..."
     assert printable_lines("a\r\nb\x9b") == "a?\nb?"
 

@@ -32,15 +32,17 @@ from hive.records import (
     home_folder,
     is_alive,
     list_checkpoints,
+    read_document,
     read_jsonl,
-    read_object,
     read_run_facts,
     run_state,
 )
+from hive.records.crash import StartFailure
 from hive.records.documents import json_text
 from hive.records.regular import open_regular
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
+from hive.runtime.run.control import OtherProtocol
 from hive.runtime.run.folders import live_owners, socket_root
 
 if TYPE_CHECKING:
@@ -269,7 +271,7 @@ def run_findings(directory: RunDirectory) -> Iterator[Finding]:
         except OSError as error:
             first = f"its report cannot be read: {error.strerror}"
         yield Finding(WARN, "crash", first, f"report: {path}")
-    if directory.nan_dumps.exists() and (kept := [*directory.nan_dumps.iterdir()]):
+    if directory.nan_dumps.is_dir() and (kept := [*directory.nan_dumps.iterdir()]):
         yield Finding(WARN, "not finite", f"{len(kept)} gradients were NaN or infinite", f"see {directory.nan_dumps}")
 
 
@@ -280,7 +282,7 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Finding]:
         yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
         return
     if not directory.summary_file.exists():  # as on a full disk
-        error = str(read_object(directory.failure_file).get("error", "")).partition("\n")[0]
+        error = read_document(directory.failure_file, StartFailure).error.partition("\n")[0]
         yield Finding(BAD, "state", f"{state} to start: {error}", f"see {directory.failure_file}")
         return
     summary = Summary.read(directory.summary_file)
@@ -306,7 +308,7 @@ def _live(directory: RunDirectory) -> Iterator[Finding]:
     try:
         snapshot = poll_once(directory)
     except HiveError as error:
-        stopped = is_alive(facts)
+        stopped = is_alive(facts) and not isinstance(error, OtherProtocol)
         yield Finding(BAD, "supervisor", str(error), f"kill -CONT {facts.pid}" if stopped else error.hint)
         return
     if snapshot.supervisor:

@@ -296,7 +296,7 @@ def _report_output(run: RunDirectory, actors: Sequence[str]) -> None:
     # The supervisor is left out because it executes no code of users.
     users = [path for path in sorted(run.logs.glob("*.out")) if path.stem != "supervisor"]
     printed = [path for path in users if not actors or path.stem in actors]
-    if names := [str(path) for path in printed if path.stat().st_size]:
+    if names := [str(path) for path in printed if path.is_file() and path.stat().st_size]:
         print(f"printed output is in: {listed(names)}", file=sys.stderr)
 
 

@@ -16,21 +16,23 @@ from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
 from hive.config import Config, load_config, render
 from hive.config.values import toml_text
-from hive.errors import UsageError
+from hive.errors import RecordError, UsageError
 from hive.native import check_native
 from hive.records import (
     Checkpoint,
     RunDirectory,
     Summary,
+    best_policy,
     list_checkpoints,
     newest_checkpoint,
     read_jsonl,
-    read_object,
+    read_resume_point,
     remove_folder,
     run_state,
     write_bytes,
-    write_json,
+    write_resume_point,
 )
+from hive.records.jsonl import kept_lines
 
 __all__ = ["prepare"]
 
@@ -61,24 +63,22 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     state = run_state(directory)
     if state == "running":
         raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
-    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=_warn)
-    if chosen is None:
-        raise UsageError(
-            f"{directory.name} has no {'scheduled ' if exact else ''}checkpoint to resume from",
-            hint="[checkpoint] every determines how often one is written",
-        )
+    directory.check()
+    chosen = _chosen(directory, exact)
     before = load_config(directory.resolved_file)
     name = f"run.name={json.dumps(before.run.name)}"
     after = load_config(given or directory.resolved_file, [name, *sets]) if given or sets else before
     changes, breaking = _change(directory, before, after, exact)
     if state == "finished":
         _check_goal(directory, chosen, after, changes)
+    same = chosen.scheduled and not breaking and _is_undisturbed(directory, chosen)
+    lines = [path for path in (directory.metrics_file, directory.evaluations_file) if path.exists()]
+    kept = {path: _lines_before(path, chosen) for path in lines}
+    # Everything has been read by now: from here on the directory changes.
     if changes:
         write_bytes(directory.resolved_file, render(after).encode())
-    unharmed = _is_undisturbed(directory, chosen)
-    _go_back_to(directory, chosen)
-    same = chosen.scheduled and unharmed and not breaking
-    write_json(directory.resume_file, {"update": chosen.update, "exact": same})
+    _go_back_to(directory, chosen, kept)
+    write_resume_point(directory, chosen.update, exact=same)
     where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
     print(f"resuming {directory.name} from {where}, update {chosen.update:,}", file=sys.stderr)
     for key, change in changes.items():
@@ -86,13 +86,31 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     return directory
 
 
-def _go_back_to(directory: RunDirectory, chosen: Checkpoint) -> None:
-    """Remove the files and lines written after the checkpoint, because the resumed run will write them again."""
+def _chosen(directory: RunDirectory, exact: bool) -> Checkpoint:
+    """Return the newest intact checkpoint, with `exact` of the scheduled ones. Raises UsageError if there is none."""
+    refused: list[str] = []
+    chosen = newest_checkpoint(directory.checkpoints, scheduled_only=exact, refused=refused.append)
+    for cause in refused:
+        _warn(cause)
+    if chosen is not None:
+        return chosen
+    hint = "[checkpoint] every determines how often one is written"
+    if refused:
+        best = best_policy(directory.best)
+        start = f" --set run.init_from={best.path}" if best is not None else ""
+        hint = f"none is intact: start a new run{' from its best policy' if best else ''}: "
+        hint += f"hive up {directory.resolved_file}{start}"
+    what = "scheduled " if exact else "intact " if refused else ""
+    raise UsageError(f"{directory.name} has no {what}checkpoint to resume from", hint=hint)
+
+
+def _go_back_to(directory: RunDirectory, chosen: Checkpoint, kept: Mapping[Path, bytes]) -> None:
+    """Remove checkpoints after this one, and all lines that are not `kept`; the resumed run will write them again."""
     for later in list_checkpoints(directory.checkpoints):
         if later.update > chosen.update:
             remove_folder(later.path)
-    _keep_lines(directory.metrics_file, chosen)
-    _keep_lines(directory.evaluations_file, chosen)
+    for path, lines in kept.items():
+        write_bytes(path, lines)
 
 
 def _check_goal(directory: RunDirectory, chosen: Checkpoint, after: Config, changes: Mapping[str, str]) -> None:
@@ -147,8 +165,12 @@ def _is_of(key: str, names: Sequence[str]) -> bool:
 
 def _is_undisturbed(directory: RunDirectory, chosen: Checkpoint) -> bool:
     """Whether the run up to this checkpoint is what an undisturbed run would have done."""
-    before = read_object(directory.resume_file) if directory.resume_file.exists() else {"exact": True}
-    broken = before.get("exact") is not True and int(before.get("update", 0)) < chosen.update
+    try:
+        before = read_resume_point(directory)
+    except RecordError as error:
+        _warn(f"{error}; the run is marked as not exact")
+        return False
+    broken = before is not None and not before.exact and before.update < chosen.update
     return not broken and not any(event.get("kind") in DISTURBING_EVENTS for event in read_jsonl(directory.events_file))
 
 
@@ -156,13 +178,9 @@ def _warn(why: str) -> None:
     print(f"warning: {why}", file=sys.stderr)
 
 
-def _keep_lines(path: Path, chosen: Checkpoint) -> None:
-    """Remove lines that will be written again: those of later updates, and of a round that was not complete."""
+def _lines_before(path: Path, chosen: Checkpoint) -> bytes:
+    """Return a file without lines that will be written again: of later updates, and of a round not complete."""
     updates, steps = chosen.state.get("updates", chosen.update), chosen.state.get("env_steps")
-    if path.exists():
-        kept = [
-            json.dumps(line)
-            for line in read_jsonl(path)
-            if line.get("updates", 0) <= updates and (steps is None or line.get("steps", 0) <= steps)
-        ]
-        write_bytes(path, "".join(f"{line}\n" for line in kept).encode())
+    return kept_lines(
+        path, lambda line: line.get("updates", 0) <= updates and (steps is None or line.get("steps", 0) <= steps)
+    )

@@ -26,7 +26,8 @@ from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
 from hive.printable import printable
-from hive.records import RunDirectory, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
+from hive.records import RunDirectory, home_folder, list_checkpoints, read_document, read_run_facts, write_bytes
+from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.runtime.actor.error_location import user_frames
@@ -211,15 +212,15 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
             f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
             hint=f"its output is in {output}",
         )
-    stored = read_object(path)
-    frames = user_frames(stored["traceback"])
-    error = HiveError(f"{stored['error']}\n{frames}".rstrip(), hint=stored["hint"])
-    error.exit_code = stored["exit_code"]
+    stored = read_document(path, StartFailure)
+    frames = user_frames(stored.traceback)
+    error = HiveError(f"{stored.error}\n{frames}".rstrip(), hint=stored.hint)
+    error.exit_code = stored.exit_code
     if error.exit_code == ConfigError.exit_code:
         discard(directory)
-    elif stored["traceback"] and str(directory.crashes) not in error.hint:  # else the hint already names a crash report
+    elif stored.traceback and str(directory.crashes) not in error.hint:  # else the hint already names a crash report
         crash = directory.crash_file("topology", 1)
-        crash.write_text(stored["traceback"])
+        crash.write_text(stored.traceback)
         error.hint = error.hint or f"the traceback is in {crash}"
     raise error
 

@@ -424,9 +424,9 @@ def _report(directory: RunDirectory, code: int, say: Callable[[str], object] = p
     say(f"{_results(summary, saved)} · {directory.path}")
     if summary.best is not None:
         say(_best_line(summary.best, name_from_here(directory)))
-    for warning in summary.warnings:
-        held = "" if warning["last_steps"] is None else f" (no longer so from {warning['last_steps']:,} steps on)"
-        say(f"warning: {RunWarning.of(warning).line}{held}")
+    for warning in map(RunWarning.of, summary.warnings):
+        held = "" if warning.last_steps is None else f" (no longer so from {warning.last_steps:,} steps on)"
+        say(f"warning: {warning.line}{held}")
     if summary.state == "stopped" and saved:
         say(f"to continue it: hive resume {name_from_here(directory)}")
     return code
@@ -451,7 +451,6 @@ def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
 def _best_line(best: Mapping[str, Any], name: str) -> str:
     """Name the best policy of a run, from what its summary says about it."""
     by = "an evaluation" if best["by"] == "evaluation" else "100 training episodes"
-    return (
-        f"best policy: mean return {best['mean_return']:.1f} of {by}, at {best['steps']:,} steps · "
-        f"to measure it: hive eval {name} --which best"
-    )
+    at = "" if best["steps"] is None else f", at {best['steps']:,} steps"
+    measure = f"to measure it: hive eval {name} --which best"
+    return f"best policy: mean return {best['mean_return']:.1f} of {by}{at} · {measure}"

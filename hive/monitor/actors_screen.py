@@ -23,7 +23,6 @@ from hive.monitor.drawing import (
     Line,
     amount,
     bar,
-    clean,
     fitted,
     rule,
     share,
@@ -62,9 +61,9 @@ def _rate(row: ActorRow) -> str:
 
 
 COLUMNS = (
-    Column("NAME", 18, lambda r: clean(r.name), lambda r: r.name, 0, left=True),
+    Column("NAME", 18, lambda r: r.name, lambda r: r.name, 0, left=True),
     Column("STATE", 8, lambda r: r.state, lambda r: r.state, 0, left=True),
-    Column("ACTIVITY", 14, lambda r: clean(r.activity) or "–", lambda r: r.activity, 0, left=True),
+    Column("ACTIVITY", 14, lambda r: r.activity or "–", lambda r: r.activity, 0, left=True),
     Column("SINCE", 5, _since, lambda r: r.since_s, 0),
     Column("CPU", 4, lambda r: share(r.cpu), lambda r: r.cpu or 0.0, 1),
     Column("MEM", 5, lambda r: size(r.memory_bytes), lambda r: r.memory_bytes or 0, 4),
@@ -117,7 +116,7 @@ def actors_table(
                 ("  ", PLAIN),
             ]
         if report_cells >= REPORT_CELLS:
-            line.append((clean(row.last_words), BAD))
+            line.append((row.last_words, BAD))
         line = fitted(line, width)
         lines.append([(text, SELECTED) for text, _ in line] if number == selected else line)
     return [*lines, *(fitted(line, width) for line in reports)]
@@ -125,7 +124,7 @@ def actors_table(
 
 def _exit_reports(rows: Sequence[ActorRow]) -> list[Line]:
     """Draw exit reports below the table, where the width leaves no column for them."""
-    return [[(f" exit report: {clean(row.last_words)}", BAD)] for row in rows if row.last_words]
+    return [[(f" exit report: {row.last_words}", BAD)] for row in rows if row.last_words]
 
 
 KEY_STYLE = BOLD  # style of the heading that the table is sorted by
@@ -182,28 +181,28 @@ def actor_detail(
     lines = [*_facts(row, width), *_time(row, width)]
     counters = [f"{name} {amount(value)}" for name, value in row.counters.items() if ":" not in name]
     if counters:
-        lines += [rule("counters", width), [(f"  {clean('   '.join(counters))}", PLAIN)]]
+        lines += [rule("counters", width), [(f"  {'   '.join(counters)}", PLAIN)]]
     lines.append(rule("stack, innermost call first", width))
     if inspected is None or inspected.actor != row.name:
         lines.append([("  waiting for the reply …", DIM)])
     elif inspected.error:
-        lines.append([(f"  {clean(inspected.error)}", BAD)])
+        lines.append([(f"  {inspected.error}", BAD)])
     else:
         stack = inspected.stack.splitlines() or ["no stack: its process is stopped, gone, or the supervisor's"]
-        lines += [[(f"  {clean(text)}", PLAIN)] for text in stack]
+        lines += [[(f"  {text}", PLAIN)] for text in stack]
         lines.append(rule("transition history, newest first", width))
-        lines += [[(f"  {clean(text)}", PLAIN)] for text in reversed(inspected.transitions)]
+        lines += [[(f"  {text}", PLAIN)] for text in reversed(inspected.transitions)]
     lines.append(rule("log", width))
-    lines += [[(f"  {clean(text)}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
+    lines += [[(f"  {text}", PLAIN)] for text in log] or [[("  nothing yet", DIM)]]
     most = max(len(lines) - height, 0)
     begin = min(scrolled, most)
     return [fitted(line, width) for line in lines[begin : begin + height]], most
 
 
 def _facts(row: ActorRow, width: int) -> list[Line]:
-    doing: Line = [(f" {clean(row.name)} ", BOLD), (f" {row.state}", _style("STATE", row))]
+    doing: Line = [(f" {row.name} ", BOLD), (f" {row.state}", _style("STATE", row))]
     if row.activity:
-        doing.append((f"  in `{clean(row.activity)}` since {span_of_time(row.since_s)}", _style("SINCE", row)))
+        doing.append((f"  in `{row.activity}` since {span_of_time(row.since_s)}", _style("SINCE", row)))
     facts = [f"pid {row.pid}", f"cpu {share(row.cpu)}", f"memory {size(row.memory_bytes)}"]
     if row.version is not None:
         facts += [f"version {row.version}", f"lag {row.lag}"]
@@ -212,7 +211,7 @@ def _facts(row: ActorRow, width: int) -> list[Line]:
         facts.append(f"{amount(row.rate)} {row.rate_of}/s")
     lines: list[Line] = [doing, [(f" {' · '.join(facts)}", PLAIN)]]
     if row.last_words:
-        lines.append([(f" exit report: {clean(row.last_words)}", BAD)])
+        lines.append([(f" exit report: {row.last_words}", BAD)])
     return lines
 
 
@@ -224,5 +223,5 @@ def _time(row: ActorRow, width: int) -> list[Line]:
     for phase, part in sorted(row.phases.items(), key=lambda item: -item[1])[:PHASES_SHOWN]:
         kind = row.kinds.get(phase, "")
         style = GOOD if kind == "busy" else SECOND if kind == "runtime" else DIM
-        lines.append([(f"  {clean(phase):<24}", PLAIN), (bar(part, 20), style), (f" {share(part):>4}  {kind}", DIM)])
+        lines.append([(f"  {phase:<24}", PLAIN), (bar(part, 20), style), (f" {share(part):>4}  {kind}", DIM)])
     return lines

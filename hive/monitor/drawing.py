@@ -2,13 +2,16 @@
 
 A screen is a list of lines, a line a list of spans, a span a text and the name of its style. The terminal UI maps style
 names to colours; `plain` drops them. Every character is one cell wide, and `ascii_of` replaces each that is not ASCII.
-Text from outside (logs, errors, names) goes through `clean` first, because a terminal obeys control characters.
+Screens take text from outside (logs, errors, names) as it is. `printable_line` makes whole screens safe at the end,
+because a terminal obeys control characters, and so does `plain`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+
+from hive.printable import printable
 
 __all__ = [
     "BAD",
@@ -27,11 +30,11 @@ __all__ = [
     "ascii_of",
     "bar",
     "beside",
-    "clean",
     "clock",
     "fitted",
     "level",
     "plain",
+    "printable_line",
     "rule",
     "share",
     "size",
@@ -76,14 +79,14 @@ def _ascii_of_one(character: str) -> str:
     return "?"
 
 
-def clean(text: str) -> str:
-    """Replace characters that a terminal would obey by blanks."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+def printable_line(line: Line) -> Line:
+    """Return a line of the same width without characters that a terminal would obey."""
+    return [(printable(text), style) for text, style in line]
 
 
 def plain(lines: Iterable[Line], *, ascii_only: bool = False) -> str:
     """Return the lines as one text without styles and trailing blanks, for a file or a pipe."""
-    texts = ["".join(text for text, _ in line).rstrip() for line in lines]
+    texts = ["".join(text for text, _ in printable_line(line)).rstrip() for line in lines]
     return "\n".join(ascii_of(text) if ascii_only else text for text in texts)
 
 

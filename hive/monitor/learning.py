@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hive.monitor.chart import Drawn, chart
-from hive.monitor.drawing import BOLD, DIM, GOOD, PLAIN, SECOND, Line, amount, beside, clean, fitted
+from hive.monitor.drawing import BOLD, DIM, GOOD, PLAIN, SECOND, Line, amount, beside, fitted
 from hive.monitor.series import Axis, Series
 
 __all__ = ["multiples", "per_page"]
@@ -67,7 +67,7 @@ def _chart(
         drawn.append(Drawn(compared.points(axis), SECOND))
     if band and curve:
         drawn += [Drawn(curve.points(axis, column), DIM) for column in ("low", "high")]
-    heading: Line = [(f" {clean(name)} ", BOLD), (amount(points[-1][1]) if points else "–", PLAIN)]
+    heading: Line = [(f" {name} ", BOLD), (amount(points[-1][1]) if points else "–", PLAIN)]
     if compared and (theirs := compared.points(axis)):
         heading.append((f" / {amount(theirs[-1][1])}", SECOND))
     lines = chart(drawn, width, height - 1, unit=axis, logarithmic=logarithmic)

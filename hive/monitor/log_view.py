@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.monitor.drawing import BAD, DIM, PLAIN, SECOND, SELECTED, WARN, Line, clean, fitted
+from hive.monitor.drawing import BAD, DIM, PLAIN, SECOND, SELECTED, WARN, Line, fitted
 from hive.monitor.tail import Tail
 from hive.records.logs import HEADER
 
@@ -93,8 +93,8 @@ def log_lines(entries: Sequence[Entry], width: int, height: int, *, back: int = 
     lines: list[Line] = []
     for entry in entries[max(end - height, 0) : end]:
         style = (DIM, PLAIN, WARN, BAD)[entry.rank]
-        head = f" {entry.time[11:]} {clean(entry.actor):<18} "
-        lines.append(fitted([(head, SECOND), *_marked(clean(entry.text), search, style)], width))
+        head = f" {entry.time[11:]} {entry.actor:<18} "
+        lines.append(fitted([(head, SECOND), *_marked(entry.text, search, style)], width))
     return lines
 
 

@@ -26,7 +26,6 @@ from hive.monitor.drawing import (
     amount,
     bar,
     beside,
-    clean,
     clock,
     fitted,
     level,
@@ -56,7 +55,7 @@ NAMES = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episod
 def header(snapshot: Snapshot, width: int) -> list[Line]:
     """Draw the run's name, state and progress; further lines report a silent supervisor and warnings."""
     end = snapshot.t or snapshot.started
-    line: Line = [(f" {clean(snapshot.run)} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
+    line: Line = [(f" {snapshot.run} ", BOLD), (f" {snapshot.state}", STATE_STYLES.get(snapshot.state, WARN))]
     line.append((f" {span_of_time(max(end - snapshot.started, 0.0))}", PLAIN))
     steps = f"   {amount(snapshot.env_steps)}"
     if snapshot.goal_steps:
@@ -68,10 +67,10 @@ def header(snapshot: Snapshot, width: int) -> list[Line]:
     if snapshot.restarts:
         line.append((f"   restarts {snapshot.restarts}", WARN))
     if snapshot.state not in ("running", "starting") and snapshot.reason:
-        line.append((f"   {clean(snapshot.reason)}", DIM))
+        line.append((f"   {snapshot.reason}", DIM))
     lines = [fitted(line, width)]
     if snapshot.supervisor:
-        lines.append(fitted([(f" supervisor {clean(snapshot.supervisor)}", BAD)], width))
+        lines.append(fitted([(f" supervisor {snapshot.supervisor}", BAD)], width))
     return [*lines, *_warnings(snapshot, width)]
 
 
@@ -80,9 +79,9 @@ def _warnings(snapshot: Snapshot, width: int) -> list[Line]:
     warnings = snapshot.active_warnings
     texts: list[str] = []
     for warning in warnings[:WARNINGS]:
-        texts += textwrap.wrap(clean(warning.line), max(width - 2, 20), max_lines=2, placeholder=" …")
+        texts += textwrap.wrap(warning.line, max(width - 2, 20), max_lines=2, placeholder=" …")
     if len(warnings) > WARNINGS:
-        texts.append(f"and {', '.join(clean(warning.kind) for warning in warnings[WARNINGS:])}")
+        texts.append(f"and {', '.join(warning.kind for warning in warnings[WARNINGS:])}")
     return [fitted([(f" {text}", WARN)], width) for text in texts]
 
 
@@ -111,9 +110,7 @@ def overview(snapshot: Snapshot, width: int, height: int) -> list[Line]:
 def _sentence(snapshot: Snapshot, width: int) -> list[Line]:
     """Draw the sentence of `bound_by` in one or two lines."""
     head = " bound by: "
-    texts = textwrap.wrap(
-        clean(snapshot.bound_by) or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …"
-    )
+    texts = textwrap.wrap(snapshot.bound_by or "–", max(width - len(head) - 1, 20), max_lines=2, placeholder=" …")
     heads = [(head, TITLE), (" " * len(head), PLAIN)]
     return [fitted([heads[number], (text, BOLD)], width) for number, text in enumerate(texts)]
 
@@ -190,7 +187,7 @@ def _topology(snapshot: Snapshot, width: int) -> list[Line]:
 
 def _group(group: str, rows: Sequence[ActorRow], width: int) -> Line:
     """Draw ` collectors ×2   ████████▍   84%  in   3%  out   1%  env 74% policy 10%` and a cell for each actor."""
-    name = f"{clean(group)} ×{len(rows)}" if len(rows) > 1 else clean(group)
+    name = f"{group} ×{len(rows)}" if len(rows) > 1 else group
     line: Line = [(f" {name:<{NAME}}", BOLD)]
     busy = _mean([row.busy for row in rows])
     if busy is None:
@@ -238,7 +235,7 @@ def _channel(name: str, channel: ChannelRow) -> Line:
     held = f"{channel.in_flight}/{channel.capacity}" if channel.capacity else f"{channel.in_flight} held"
     rate = f"{amount(channel.rate)}/s" if channel.rate is not None else f"{amount(channel.produced)} in all"
     dash = {"slots": "══", "zmq": "╍╍"}.get(channel.carrier, "──")
-    line: Line = [(f"   {dash} ", DIM), (f"{clean(name):<11}", PLAIN), (f" {level(full)} {held:<6}", style)]
+    line: Line = [(f"   {dash} ", DIM), (f"{name:<11}", PLAIN), (f" {level(full)} {held:<6}", style)]
     line.append((f" {rate:>10}", PLAIN))
     if channel.targets:
         line += [(f" {dash}▶ ", DIM), (", ".join(channel.targets), PLAIN)]
@@ -255,7 +252,7 @@ def _events(snapshot: Snapshot, count: int, width: int) -> list[Line]:
     for event in snapshot.events[len(snapshot.events) - count :] if count else ():
         kind = event.get("kind")
         style = BAD if kind in ("died", "lost", "not finite") else WARN if kind == WARNING else DIM
-        who = clean(str(event.get("actor", "supervisor")))
-        text = clean(str(event.get("text", "")))
+        who = str(event.get("actor", "supervisor"))
+        text = str(event.get("text", ""))
         lines.append(fitted([(f" {clock(event.get('t', 0.0))} {who:<18} {text}", style)], width))
     return lines

@@ -65,7 +65,7 @@ class Poller:
     def wait(self) -> None:
         """Wait until the supervisor sends its status, at most `SILENT_S`; the slow half of `next`.
 
-        Raises OtherProtocol where the supervisor is of another version of hive.
+        Raises OtherProtocol where the supervisor is of another version of hive, or is none.
         """
         self.received = None
         if run_state(self.directory) != "running":
@@ -75,6 +75,7 @@ class Poller:
             self.received = self._receive()
             self.received_t = time.time()
         except OtherProtocol:
+            self.close()
             raise  # trying again cannot help: no message of this supervisor can be decoded
         except HiveError:
             self.close()

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from hive.monitor.history import History
 from hive.monitor.tail import Tail
+from hive.records.documents import is_number
 from hive.records.jsonl import parse_line
 
 __all__ = ["AXES", "RETURN", "Axis", "Curve", "Points", "Series"]
@@ -87,13 +88,13 @@ class Series:
 
     def _add(self, line: Mapping[str, Any]) -> None:
         at = {axis: line.get(axis) for axis in AXES}
-        if not all(type(place) in (int, float) for place in at.values()):
+        if not all(is_number(place) for place in at.values()):
             return
         self.at = {axis: float(place) for axis, place in at.items()}  # type: ignore[arg-type]
         for name, value in line.items():
-            if name not in AXES and name != "t" and type(value) in (int, float):
+            if name not in AXES and name != "t" and is_number(value):
                 low, high = (line.get(bound) for bound in BANDS.get(name, ("", "")))
-                known = type(low) in (int, float) and type(high) in (int, float)
+                known = is_number(low) and is_number(high)
                 curve = self.curves.setdefault(name, Curve())
                 curve.add(self.at, float(value), *((float(low), float(high)) if known else ()))  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from hive.monitor.actions import SCREENS, Action, Effect
 from hive.monitor.actors_screen import COLUMNS, Inspection, actor_detail, actors_table, sorted_rows
-from hive.monitor.drawing import BAD, BOLD, DIM, KEY, PLAIN, SELECTED, TITLE, Line, clean, fitted, rule
+from hive.monitor.drawing import BAD, BOLD, DIM, KEY, PLAIN, SELECTED, TITLE, Line, fitted, printable_line, rule
 from hive.monitor.learning import multiples, per_page
 from hive.monitor.log_view import LEVELS, MergedLog, log_lines
 from hive.monitor.overview_screen import header, overview
@@ -261,14 +261,16 @@ class MonitorState:
         room = max(height - FOOT, 1)
         body = self._palette(width, room) if self.typing == "palette" else self._body(width, room)
         body = [fitted(line, width) for line in body[:room]]
-        return [*body, *[[(" " * width, PLAIN)]] * (room - len(body)), *self._foot(width)][:height]
+        lines = [*body, *[[(" " * width, PLAIN)]] * (room - len(body)), *self._foot(width)][:height]
+        return [printable_line(line) for line in lines]
 
     def _body(self, width: int, room: int) -> list[Line]:
         if self.reading is not None:
             self.scrolled = min(self.scrolled, max(len(self.reading) - room, 0))
-            return [[(f" {clean(text)}", PLAIN)] for text in self.reading[self.scrolled :]]
+            return [[(f" {text}", PLAIN)] for text in self.reading[self.scrolled :]]
         if self.snapshot is None:
-            return [[], [(f"   {clean(self.problem) or 'waiting for the supervisor'}", DIM)]]
+            texts = (self.problem or "waiting for the supervisor").splitlines()
+            return [[], *([(f"   {text}", DIM)] for text in texts)]
         top = header(self.snapshot, width)
         if self.screen == "overview":
             body = overview(self.snapshot, width, room)[len(top) :]
@@ -300,7 +302,7 @@ class MonitorState:
         facts += [f"/{self.search}"] if self.search else []
         facts += ["following" if not self.back else f"{self.back} below"]
         return [
-            rule(clean(" · ".join(facts)), width),
+            rule(" · ".join(facts), width),
             *log_lines(entries, width, room - 1, back=self.back, search=self.search),
         ]
 
@@ -350,7 +352,7 @@ class MonitorState:
         elif self.typing:
             first = [(" :" if self.typing == "palette" else " /", KEY), (self.typed, BOLD), ("█", PLAIN)]
         elif self.notice:
-            first = [(f" {clean(self.notice)}", BAD)]
+            first = [(f" {self.notice}", BAD)]
         else:
             here = [
                 action for action in self.actions if action.screens and not action.plain and self._available(action)

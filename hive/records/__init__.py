@@ -7,6 +7,7 @@ weights              arrays and counters of a checkpoint: safetensors and JSON
 jsonl, sinks         growing files of JSON lines; destinations of metrics
 logs, crash          logs and crash reports, for people
 nan_dumps            inputs of gradients that were not finite
+resume_point         the checkpoint that a run is resumed from
 summary              the result of a run
 
 `hive.records.weights` is not imported here, because it needs NumPy and `hive ls` must be fast. Checkpoints import it
@@ -44,6 +45,7 @@ from hive.records.documents import JSON, read_document, read_object
 from hive.records.jsonl import JsonlWriter, read_jsonl, tail_jsonl
 from hive.records.logs import close_log, merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
+from hive.records.resume_point import read_resume_point, write_resume_point
 from hive.records.runs import (
     RunFacts,
     find_runs,
@@ -93,6 +95,7 @@ __all__ = [
     "read_jsonl",
     "read_nan_dump",
     "read_object",
+    "read_resume_point",
     "read_run_facts",
     "remove_folder",
     "remove_unfinished",
@@ -106,5 +109,6 @@ __all__ = [
     "write_crash",
     "write_json",
     "write_nan_dump",
+    "write_resume_point",
     "write_run_facts",
 ]

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import DONE, FILES, Files, atomic_folder, check_folder, remove_folder
 from hive.records.directory import STATE_FILE, RunDirectory, home_folder
-from hive.records.documents import JSON, failure, read_object
+from hive.records.documents import JSON, failure, is_number, read_object
 from hive.records.regular import read_regular
 from hive.records.runs import resolve_run
 
@@ -70,6 +70,9 @@ FORMAT = 2
 
 # Exactly the names that f"{update:06d}" produces, so that two names never refer to the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
+
+# Keys of state.json that readers rely on, if they exist: whole numbers of at least this value.
+COUNTERS = {"env_steps": 0, "updates": 0, "gradient_workers": 1, "per_version": 1}
 
 WHICH = ("latest", "best")  # the checkpoints of a run that `checkpoint_at` can select
 
@@ -265,7 +268,7 @@ def best_facts(run: RunDirectory) -> dict[str, Any] | None:
     return {
         "checkpoint": f"{run.best.name}/{best.path.name}",
         "mean_return": best.mean_return,
-        "by": best.state.get("by"),
+        "by": by if isinstance(by := best.state.get("by"), str) else None,
         "steps": best.state.get("env_steps"),
         "updates": best.state.get("updates"),
     }
@@ -336,6 +339,12 @@ def _open(folder: Path, verify: bool) -> Checkpoint:
     if type(written) is not int or not 1 <= written <= FORMAT:
         hint = "a newer version of hive wrote it: read it with that version"
         raise RecordError(f"`{folder}` has checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
+    for name, least in COUNTERS.items():
+        value = state.get(name, least)
+        if type(value) is not int or not is_number(value) or value < least:
+            raise RecordError(f"`{folder / STATE_FILE}`: `{name}` is not a whole number from {least} on")
+    if not is_number(state.get("schedule_start", 0.0)):
+        raise RecordError(f"`{folder / STATE_FILE}`: `schedule_start` is not a number")
     return Checkpoint(folder, update, state)
 
 

@@ -4,24 +4,37 @@
 
     doing   traceback   stack   transition history   events   stacks     sections, without empty ones
 
+The error of a failed start, `failure.json`, is for the command that has started the run.
+
 The terminal output about a crash comes from the callers, not from this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 
-__all__ = ["write_crash"]
+__all__ = ["StartFailure", "write_crash"]
 
 # Maximum reports of one actor. After that many they hardly differ, so the last one is overwritten.
 REPORTS = 100
 
 # Maximum characters of a section. The stacks of all threads and tasks take tens of thousands.
 SECTION_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class StartFailure:
+    """The content of failure.json: the error of a supervisor that could not start the run."""
+
+    error: str
+    hint: str
+    exit_code: int
+    traceback: str  # of a failed build of the topology, else ""
 
 
 def write_crash(

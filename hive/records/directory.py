@@ -21,11 +21,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
 from hive.records.documents import failure
+from hive.records.regular import foreign
 
 __all__ = ["LATEST", "STATE_FILE", "WEIGHTS_FILE", "RunDirectory", "home_folder"]
 
@@ -109,7 +111,7 @@ class RunDirectory:
 
     @property
     def resume_file(self) -> Path:
-        """The checkpoint that the run is resumed from, {"update", "exact"}; written by the command that resumes it."""
+        """The checkpoint that the run is resumed from (hive.records.resume_point)."""
         return self.path / "resume.json"
 
     @property
@@ -165,6 +167,25 @@ class RunDirectory:
 
     def crash_file(self, actor: str, n: int) -> Path:
         return self.crashes / f"{actor}-{n}.txt"
+
+    def check(self) -> None:
+        """Check that every file and folder that a run writes is one, or is missing.
+
+        Raises RecordError for a pipe, which blocks its writer, a link, which leads away, and all else.
+        """
+        files = [
+            *(self.config_file, self.session_file, self.resolved_file, self.run_file, self.resume_file),
+            *(self.failure_file, self.summary_file, self.metrics_file, self.events_file, self.evaluations_file),
+            *(self.path / RESERVE_FILE, *self.logs.iterdir(), *self.crashes.glob("*")),
+        ]
+        folders = [self.logs, self.crashes, self.checkpoints, self.best, self.nan_dumps, self.videos]
+        expected = dict.fromkeys(files, stat.S_IFREG) | dict.fromkeys(folders, stat.S_IFDIR)
+        for path, kind in expected.items():
+            if what := foreign(path, kind):
+                hint = "remove it, then repeat the command"
+                raise RecordError(
+                    f"`{path}` is {what}, in place of a {'file' if path in files else 'folder'} of hive", hint=hint
+                )
 
     def reserve(self) -> None:
         """Reserve the disk space of a summary, so that it can be written even if the disk is full by then."""

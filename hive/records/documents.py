@@ -1,9 +1,9 @@
 """Formats and parses JSON.
 
 Writing: NaN and infinities, which JSON does not have, become null, so that browsers and `jq` can read every file.
-Reading: no content is trusted. `read_document` converts a file to a dataclass and compares every field with its
-annotation; any mismatch raises a RecordError that names the file and the cause. Unknown keys are ignored, because a
-newer version of hive may have written them.
+Reading: no content is trusted. `misfit` compares data with annotations. `read_document` converts a file to a dataclass;
+any mismatch raises a RecordError that names the file and the cause. Unknown keys are ignored, because a newer version
+of hive may have written them.
 
 This module does not write files: hive.records.atomic and hive.records.jsonl do.
 """
@@ -11,18 +11,19 @@ This module does not write files: hive.records.atomic and hive.records.jsonl do.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from hive.errors import RecordError
 from hive.records.regular import read_regular
 
-__all__ = ["JSON", "failure", "is_number", "json_text", "parse_object", "read_document", "read_object"]
+__all__ = ["JSON", "failure", "is_number", "json_text", "misfit", "parse_object", "read_document", "read_object"]
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -84,30 +85,73 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def read_document(path: Path, kind: type[Document]) -> Document:
     """Read a file as an instance of the dataclass `kind`. Raises RecordError for a missing or mistyped field."""
-    value, hints, arguments = read_object(path), typing.get_type_hints(kind), {}
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        if field.name in value:
-            if not _fits(value[field.name], hints[field.name]):
-                raise RecordError(f"`{path}`: `{field.name}` is not of type {field.type}")
-            arguments[field.name] = value[field.name]
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise RecordError(f"`{path}`: `{field.name}` is missing")
-    return kind(**arguments)
+    value, hints = read_object(path), typing.get_type_hints(kind)
+    if wrong := misfit(value, kind):
+        raise RecordError(f"`{path}`: {wrong}")
+    return kind(**{name: value[name] for name in hints if name in value})
 
 
-def _fits(value: object, hint: Any) -> bool:
-    """Whether a JSON value has the annotated type: plain types, `X | None`, `list[X]` or `dict[str, X]`."""
+def misfit(value: object, hint: Any, name: str = "") -> str:
+    """Return how data differs from an annotation: "`actors.0.pid` is missing"; "" if it fits.
+
+    hint: a plain type; `X | None`, `list[X]` or `dict[str, X]`; a dataclass or TypedDict, for a map with these keys and
+    any others; Annotated[X, range(a, b)] for a number from a on and below b; Annotated[float, math.nan] for a float
+    that may also be NaN or infinite. All other numbers are finite and have at most 64 bits. `name`: that of the value.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    below = f"{name}." if name else ""
+    if origin is list and isinstance(value, list):
+        return next(filter(None, (misfit(item, arguments[0], f"{below}{i}") for i, item in enumerate(value))), "")
+    if origin is dict and isinstance(value, dict):
+        return next(filter(None, (misfit(item, arguments[1], f"{below}{key}") for key, item in value.items())), "")
+    if _has_fields(hint) and isinstance(value, dict):
+        for key, (kind, required) in _fields(hint).items():
+            if key in value and (wrong := misfit(value[key], kind, f"{below}{key}")):
+                return wrong
+            if required and key not in value:
+                return f"`{below}{key}` is missing"
+        return ""
+    return "" if _is_of(value, hint, origin, arguments) else f"`{name}` is not {_described(hint)}"
+
+
+def _is_of(value: object, hint: Any, origin: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a value has the annotated type, if that is not one of lists, maps or fields."""
     if hint is Any:
         return True
-    if origin is types.UnionType:
-        return any(_fits(value, argument) for argument in arguments)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(item, arguments[1]) for item in value.values())
+    if origin in (types.UnionType, typing.Union):
+        return any(not misfit(value, argument) for argument in arguments)
+    if origin is Annotated:
+        kind, limit = arguments
+        if isinstance(limit, range):
+            return not misfit(value, kind) and limit.start <= value < limit.stop  # type: ignore[operator]
+        return isinstance(value, float) or is_number(value)
     if isinstance(value, bool):
         return hint is bool
     if hint in (int, float):
         return is_number(value) and (hint is float or isinstance(value, int))
-    return isinstance(value, hint)
+    return isinstance(hint, type) and not _has_fields(hint) and isinstance(value, hint)
+
+
+def _described(hint: Any) -> str:
+    if _has_fields(hint):
+        return "a map"
+    return f"of type {hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else hint}"
+
+
+def _has_fields(hint: Any) -> bool:
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or typing.is_typeddict(hint))
+
+
+@functools.cache
+def _fields(kind: Any) -> Mapping[str, tuple[Any, bool]]:
+    """Return field -> (annotation, whether it is required) of a dataclass or a TypedDict."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    if not dataclasses.is_dataclass(kind):
+        optional = {name: typing.get_args(hint)[0] for name, hint in hints.items() if _may_lack(hint)}
+        return {name: (optional.get(name, hint), name not in optional) for name, hint in hints.items()}
+    unset = dataclasses.MISSING
+    return {f.name: (hints[f.name], f.default is unset is f.default_factory) for f in dataclasses.fields(kind)}
+
+
+def _may_lack(hint: Any) -> bool:
+    return typing.get_origin(hint) is typing.NotRequired

@@ -10,14 +10,14 @@ Lines are not synced to the disk, so a power cut may lose the last seconds.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hive.records.documents import failure, is_number, json_text, parse_object
 from hive.records.regular import open_regular
 
-__all__ = ["LINE_BYTES", "JsonlWriter", "last_lines", "parse_line", "read_jsonl", "tail_jsonl"]
+__all__ = ["LINE_BYTES", "JsonlWriter", "kept_lines", "last_lines", "parse_line", "read_jsonl", "tail_jsonl"]
 
 # Maximum bytes of a line: enough for thousands of metrics, and the limit of a single read.
 LINE_BYTES = 1 << 20
@@ -108,13 +108,22 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises RecordError if the file exists and cannot be read.
     """
+    yield from (value for _, value in _raw_and_parsed(path))
+
+
+def kept_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> bytes:
+    """Return the lines of a file for which `keep` is true, byte for byte, without invalid ones. Raises RecordError."""
+    return b"".join(raw for raw, value in _raw_and_parsed(path) if keep(value))
+
+
+def _raw_and_parsed(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     try:
         with open_regular(path) as file:
             begins = True
             while piece := file.readline(LINE_BYTES):
                 ends = piece.endswith(b"\n")
                 if begins and ends and (value := parse_line(piece)) is not None:
-                    yield value
+                    yield piece, value
                 begins = ends
     except FileNotFoundError:
         return

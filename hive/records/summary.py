@@ -15,13 +15,36 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from hive.errors import RecordError
 from hive.records.atomic import write_json
-from hive.records.documents import is_number, read_document
+from hive.records.documents import misfit, read_document
+from hive.records.run_warnings import RunWarning
 
-__all__ = ["Summary"]
+__all__ = ["Account", "BestFacts", "Summary"]
+
+
+class Account(TypedDict):
+    """The account of a channel: produced = consumed + dropped (by reason) + in flight, in messages."""
+
+    produced: int
+    consumed: int
+    dropped: dict[str, int]
+    in_flight: int
+
+
+class BestFacts(TypedDict):
+    """The best policy of a run; see the module. None for what a custom topology does not count."""
+
+    checkpoint: str
+    mean_return: float
+    by: str | None
+    steps: int | None
+    updates: int | None
+
+
+ENDINGS = ("finished", "stopped", "failed")
 
 
 @dataclass(frozen=True)
@@ -30,7 +53,7 @@ class Summary:
 
     name: str
     scheme: str
-    state: str  # final state of the run: finished, stopped or failed
+    state: str  # final state of the run, one of ENDINGS
     stop_reason: str  # the goal that a finished run reached, what failed, or what stopped the run: "Ctrl-C"
     seed: int
     exact: bool  # whether a run with the same seed is bit-identical
@@ -67,21 +90,9 @@ class Summary:
     def read(cls, path: Path) -> Summary:
         """Read a summary. Raises RecordError if the file does not exist or is damaged."""
         summary = read_document(path, cls)
-        for name, account in summary.channels.items():
-            if not _is_account(account):
-                raise RecordError(f"`{path}`: `channels.{name}` is not an account of a channel")
-        if not all(map(_is_warning, summary.warnings)):
-            raise RecordError(f"`{path}`: `warnings` has an entry that is not a warning")
+        wrong = misfit(summary.channels, dict[str, Account], "channels")
+        wrong = wrong or misfit(summary.warnings, list[RunWarning], "warnings")
+        wrong = wrong or misfit(summary.best, BestFacts | None, "best")
+        if wrong or summary.state not in ENDINGS:
+            raise RecordError(f"`{path}`: {wrong or '`state` is none of ' + ', '.join(ENDINGS)}")
         return summary
-
-
-def _is_account(account: dict[str, Any]) -> bool:
-    dropped = account.get("dropped")
-    counts = [account.get(key) for key in ("produced", "consumed", "in_flight")]
-    return isinstance(dropped, dict) and all(map(is_number, [*counts, *dropped.values()]))
-
-
-def _is_warning(data: dict[str, Any]) -> bool:
-    texts = all(isinstance(data.get(key), str) for key in ("kind", "text", "advice"))
-    last = data.get("last_steps")
-    return texts and is_number(data.get("first_steps")) and (last is None or is_number(last))

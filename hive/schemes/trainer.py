@@ -7,12 +7,11 @@ training process.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
-from hive.records import Checkpoint, RunDirectory, list_checkpoints
+from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
 from hive.runtime import Board, Group, Slots, Topology, Zmq
 from hive.workers import (
     RESULTS,
@@ -30,13 +29,14 @@ __all__ = ["assemble", "trainer"]
 
 def resumed_from(directory: Path) -> Checkpoint | None:
     """Return the checkpoint that `hive resume` has chosen for this run, or None. Raises RecordError if it is gone."""
-    chosen = RunDirectory(directory).resume_file
-    if not chosen.exists():
+    chosen = read_resume_point(RunDirectory(directory))
+    if chosen is None:
         return None
-    update = int(json.loads(chosen.read_text())["update"])
-    found = [c for c in list_checkpoints(directory / "checkpoints") if c.update == update]
+    found = [c for c in list_checkpoints(directory / "checkpoints") if c.update == chosen.update]
     if not found:
-        raise RecordError(f"checkpoint {update:06d} of {directory} is gone", hint="`hive resume` selects another")
+        raise RecordError(
+            f"checkpoint {chosen.update:06d} of {directory} is gone", hint="`hive resume` selects another"
+        )
     return found[0]
 
 

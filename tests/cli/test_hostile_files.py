@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+
+from hive.cli.resume import prepare
+from hive.cli.starting import raise_failure
+from hive.errors import HiveError, RecordError
+from hive.records import JsonlWriter, RunDirectory, replace_best, write_checkpoint, write_crash
+from hive.schemes.trainer import resumed_from
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -51,3 +63,121 @@ def test_views_of_lines_with_a_hostile_value(place: Place, value: Any) -> None:
     for key in EVENT:
         directory.events_file.write_text(text_of(EVENT | {key: value}))
         see(place)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(path))  # a socket's path has 107 bytes
+
+
+def _text(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda path: None,
+    "pipe": os.mkfifo,
+    "folder": lambda path: path.mkdir(),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path.name),
+    "dangling": lambda path: path.symlink_to("nowhere"),
+    "socket": _socket,
+    "bytes": lambda path: path.write_bytes(bytes(range(256)) * 9),
+    "empty": _text(""),
+    "list": _text("[]\n"),
+    "map": _text("{}\n"),
+    "deep": _text("[" * 900 + "]" * 900 + "\n"),
+    "deeper": _text('{"a":' * 100_000),
+    "keys": _text(json.dumps({HOSTILE: HOSTILE}) + "\n"),
+    "number": _text("9" * 5000 + "\n"),
+}
+PLACES = (
+    *("config.toml", "resolved.toml", "run.json", "resume.json", "failure.json", "summary.json", ".reserve"),
+    *(
+        "metrics.jsonl",
+        "events.jsonl",
+        "evaluations.jsonl",
+        "log/learner-0.log",
+        "log/learner-0.out",
+        "log/supervisor.log",
+    ),
+    *("crash/learner-0-1.txt", "checkpoints/000100", "checkpoints/000100/DONE", "checkpoints/000100/state.json"),
+    *("best", "best/000090/state.json", "best/000090/weights.safetensors", "not-finite", "crash", "checkpoints", "log"),
+)
+COMMANDS = (
+    *(*VIEWS, ("ls", "--json"), ("ps", "--json", "cart-1"), ("monitor", "--json", "cart-1"), ("logs", "cart-1")),
+    *(("doctor", "cart-1"), ("down", "cart-1"), ("eval", "cart-1", "--episodes", "1"), ("stack", "cart-1")),
+)
+
+
+def whole_run(place: Place, ended: bool) -> RunDirectory:
+    """Return an ended or a lost run with every kind of file."""
+    directory = place.ended("cart", state="stopped") if ended else place.lost("cart")
+    directory.config_file.write_text("")
+    for path, line in ((directory.metrics_file, METRICS), (directory.events_file, EVENT)):
+        writer = JsonlWriter(path)
+        writer.write(line)
+        writer.close()
+    for name in ("learner-0.log", "supervisor.log", "learner-0.out"):
+        (directory.logs / name).write_text("2026-11-21 01:12:37.221 learner-0 WARN slow\n")
+    write_crash(directory, "learner-0", error="it failed")
+    weights = {"weights": np.zeros(4, np.float32)}
+    write_checkpoint(directory.checkpoints, 100, tensors=weights, parts={}, state={"scheduled": True, "env_steps": 10})
+    replace_best(directory.best, 90, tensors=weights, state={"mean_return": 1.0})
+    return directory
+
+
+def tree(directory: RunDirectory) -> dict[Path, object]:
+    return {
+        path: path.read_bytes() if path.is_file() and not path.is_symlink() else path.lstat().st_mode
+        for path in directory.path.rglob("*")
+    }
+
+
+def resume(directory: RunDirectory) -> None:
+    """Prepare to resume, which succeeds or raises one of hive's errors and changes nothing."""
+    before = tree(directory)
+    try:
+        prepare("cart-1", exact=False)
+        resumed_from(directory.path)
+    except HiveError:
+        assert tree(directory) == before
+
+
+@pytest.mark.full(reason="6,000 commands take more than a minute")
+@pytest.mark.parametrize(
+    ("maker", "ended"), [*((maker, True) for maker in MAKERS), *((maker, False) for maker in ("pipe", "deep", "keys"))]
+)
+def test_every_command_with_every_file_replaced(place: Place, maker: str, ended: bool) -> None:
+    for name in PLACES:
+        directory = whole_run(place, ended)
+        path = directory.path / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        MAKERS[maker](path)
+        for words in COMMANDS:
+            done = place.hive(*words)
+            assert done.code in (0, 1, 2), (name, words)
+            assert all(line.isprintable() for line in (done.out + done.err).split("\n")), (name, words)
+        resume(directory)
+        shutil.rmtree(directory.path)
+
+
+def test_doctor_looks_into_no_link(place: Place) -> None:
+    directory = place.ended("cart")
+    directory.nan_dumps.symlink_to("/dev/zero")
+    done = place.hive("doctor", "cart-1")
+    assert (done.code, done.err) == (0, "")
+    assert "not finite" not in done.out
+
+
+@pytest.mark.parametrize("stored", [{}, {"error": "e", "hint": 1, "exit_code": 1, "traceback": ""}, {"error": [1]}])
+def test_a_damaged_failure_of_a_start_is_named(place: Place, stored: dict[str, Any]) -> None:
+    directory = place.lost("cart")
+    directory.failure_file.write_text(text_of(stored))
+    with pytest.raises(RecordError, match=r"failure\.json`: `\w+` is"):
+        raise_failure(directory, 1, 1)
+    done = place.hive("doctor", "cart-1")
+    assert done.code == 1
+    assert "failure.json`: `" in done.err

@@ -284,6 +284,9 @@ def test_files_with_printed_output_are_named(place: Place) -> None:
     of_all = f"printed output is in: {run.logs / 'collector-0.out'}, {run.logs / 'learner-0.out'}\n"
     assert place.hive("logs").err == of_all
     assert place.hive("logs", "cartpole-1", "learner-0").err == f"printed output is in: {run.logs / 'learner-0.out'}\n"
+    (run.logs / "collector-0.out").unlink()
+    (run.logs / "collector-0.out").symlink_to("nowhere")
+    assert place.hive("logs", "cartpole-1").err == f"printed output is in: {run.logs / 'learner-0.out'}\n"
     assert place.hive("logs", "cartpole-1", "collector-1").err == ""
     assert place.hive("logs", "--json").err == ""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hive.cli.resume import prepare
 from hive.config import Config, load_config, render
-from hive.errors import ConfigError, UsageError
+from hive.errors import ConfigError, RecordError, UsageError
 from hive.records import (
     JsonlWriter,
     RunDirectory,
@@ -21,9 +23,11 @@ from hive.records import (
     list_checkpoints,
     process_start_time,
     remove_folder,
+    replace_best,
     write_checkpoint,
     write_run_facts,
 )
+from hive.schemes.trainer import resumed_from
 
 ENDED = Summary(
     name="cart-1", scheme="a2c", state="stopped", stop_reason="hive down", seed=1, exact=False, env_steps=1, updates=1,
@@ -244,3 +248,96 @@ def test_a_bad_value_is_a_config_error(run: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"run\.seed=many: expected"):
         prepare("cart-1", exact=False, sets=["run.seed=many"])
     assert not run.resume_file.exists()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def contents(run: RunDirectory) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in run.path.rglob("*")}
+
+
+@pytest.mark.parametrize("make", [_pipe, _folder, _link])
+@pytest.mark.parametrize("name", ["resume.json", "metrics.jsonl", "events.jsonl", "run.json", "log/learner-0.out"])
+def test_a_foreign_file_is_named_before_anything_changes(run: RunDirectory, name: str, make: Any) -> None:
+    path = run.path / name
+    path.unlink(missing_ok=True)
+    make(path)
+    before = contents(run)
+    with pytest.raises(RecordError, match=f"{name}` is a .* in place of a file of hive") as refused:
+        prepare("cart-1", exact=False)
+    assert refused.value.hint == "remove it, then repeat the command"
+    assert contents(run) == before
+
+
+def test_a_file_in_place_of_a_folder_is_named(run: RunDirectory) -> None:
+    run.best.write_text("")
+    with pytest.raises(RecordError, match="best` is a file, in place of a folder of hive"):
+        prepare("cart-1", exact=False)
+
+
+DAMAGED = ("", "[]", "{}", "[" * 100_000, '{"update": "x"}', '{"update": 1e400, "exact": true}', '{"update": null}')
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, '{"update": %s, "exact": true}' % ("9" * 5000)])
+def test_a_damaged_resume_file_makes_the_run_inexact(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    run.resume_file.write_text(text)
+    with pytest.raises(RecordError, match=r"resume\.json") as refused:
+        resumed_from(run.path)
+    assert "hive resume cart-1" in refused.value.hint
+    prepare("cart-1", exact=True)
+    assert chosen(run) == {"update": 100, "exact": False}
+    err = capsys.readouterr().err
+    assert "resume.json" in err
+    assert "the run is marked as not exact" in err
+
+
+def forge(checkpoint: Path, **values: object) -> None:
+    """Change the state of a checkpoint, and its checksum."""
+    state, done = checkpoint / "state.json", checkpoint / "DONE"
+    state.write_text(json.dumps(json.loads(state.read_text()) | values))
+    listing = json.loads(done.read_text())
+    data = state.read_bytes()
+    listing["files"]["state.json"] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    done.write_text(json.dumps(listing))
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, 10**30, 1.5, True, [1], {"a": 1}, float("nan")], ids=ascii)
+@pytest.mark.parametrize("key", ["env_steps", "updates", "gradient_workers", "per_version"])
+def test_a_checkpoint_with_a_hostile_value_is_named_and_an_older_one_used(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    forge(run.checkpoints / "000150", **{key: value})
+    prepare("cart-1", exact=False)
+    assert chosen(run) == {"update": 100, "exact": True}
+    assert f"000150/state.json`: `{key}` is not a whole number" in capsys.readouterr().err
+
+
+def test_without_an_intact_checkpoint_the_error_names_the_way_out(run: RunDirectory) -> None:
+    for checkpoint in ("000100", "000150"):
+        forge(run.checkpoints / checkpoint, env_steps="x")
+    with pytest.raises(UsageError, match="no intact checkpoint") as refused:
+        prepare("cart-1", exact=False)
+    assert refused.value.hint == f"none is intact: start a new run: hive up {run.resolved_file}"
+    best = replace_best(run.best, 90, tensors={}, state={"mean_return": 1.0})
+    with pytest.raises(UsageError) as refused:
+        prepare("cart-1", exact=False)
+    assert refused.value.hint.endswith(f"{run.resolved_file} --set run.init_from={best}")
+
+
+def test_kept_lines_are_kept_byte_for_byte(run: RunDirectory) -> None:
+    line = b'{"updates":  100, "steps": 1.50, "x/y": 1e5, "deep": ' + b"[" * 500 + b"]" * 500 + b"}\n"
+    run.metrics_file.write_bytes(line + b"torn\n" + b'{"updates": 170}\n')
+    prepare("cart-1", exact=False)
+    assert run.metrics_file.read_bytes() == line

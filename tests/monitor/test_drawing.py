@@ -13,10 +13,10 @@ from hive.monitor.drawing import (
     ascii_of,
     bar,
     beside,
-    clean,
     fitted,
     level,
     plain,
+    printable_line,
     rule,
     share,
     size,
@@ -89,8 +89,10 @@ def test_shares_and_sizes() -> None:
 
 
 def test_control_characters_are_replaced() -> None:
-    assert clean("a\x1b[31mb\x07\tc\r\n\x9bd") == "a [31mb  c   d"
-    assert clean("grün × 日本") == "grün × 日本"
+    line: Line = [("a\x1b[31mb\x07", BOLD), ("\tc\r\n\x9b\ud800d", PLAIN)]
+    assert printable_line(line) == [("a?[31mb?", BOLD), (" c? ??d", PLAIN)]
+    assert plain([line]) == "a?[31mb? c? ??d"
+    assert plain([[("grün × 日本", PLAIN)]]) == "grün × 日本"
 
 
 def test_ascii_has_a_character_for_every_cell() -> None:

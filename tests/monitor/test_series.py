@@ -118,3 +118,12 @@ def test_values_measured_by_the_view_are_a_curve_with_a_band(tmp_path: Path) -> 
     assert curve.points("steps") == [(100, 0.5)]
     assert curve.points("steps", "high") == [(100, 0.9)]
     assert made.names[-1] == "collectors/busy"
+
+
+def test_numbers_beyond_64_bits_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    huge = "9" * 400
+    path.write_text(f'{{"steps": 1, "updates": 1, "seconds": 1, "a": {huge}, "b": NaN, "c": 2, "a/b": {huge}}}\n')
+    series = Series(path)
+    series.read()
+    assert series.names == ["c"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import os
 import shutil
 import tempfile
@@ -12,11 +14,15 @@ from typing import Any
 
 import pytest
 from canned_runs import COLLECTING, lively, trainer
+from canned_status import account, actor, status, warned
 from fake_supervisor import FakeSupervisor
 
+from hive.monitor import Snapshot, snapshot_of
+from hive.monitor.actors_screen import Inspection
 from hive.monitor.drawing import __all__ as drawing_names
 from hive.monitor.poller import Poller
-from hive.monitor.terminal import STYLES, Monitor, NewSnapshot
+from hive.monitor.snapshot import Extras
+from hive.monitor.terminal import STYLES, Inspected, Monitor, NewSnapshot, Noticed
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts
 from hive.runtime.run import control_server
 from hive.runtime.run.control import PROTOCOL
@@ -68,6 +74,60 @@ async def test_the_four_screens(directory: RunDirectory, size: tuple[int, int]) 
             await pilot.press(key)
             assert words in shown(app)
             assert shown(app).splitlines()[-1].startswith(" 1 overview  2 actors")
+
+
+HOSTILE = "\x1b[2J\x9b1m\x07\r\n\t\u202e\u2066\ud800\u2028\u200b日本"
+
+
+def hostile_files(directory: RunDirectory) -> None:
+    line = {"t": 1.0, "steps": 1, "updates": 1, "seconds": 1.0, f"{HOSTILE}/{HOSTILE}": 1.0}
+    directory.metrics_file.write_text("".join(json.dumps(line | {"steps": n}) + "\n" for n in range(9)))
+    text = f"2026-11-21 01:12:30.000 learner-0 WARN {HOSTILE}\n{HOSTILE}\n"
+    directory.log_file("learner-0").write_text(text, errors="replace")
+    directory.log_file(HOSTILE.replace("\ud800", "\udcff")).write_text(text, errors="replace")
+    directory.crash_file("learner-0", 1).write_text(HOSTILE, errors="replace")
+
+
+def hostile_snapshot() -> Snapshot:
+    rows = [
+        actor(name, group=HOSTILE, activity=HOSTILE, phases={HOSTILE: 1.0}, kinds={HOSTILE: HOSTILE}, state=state)
+        | {"counters": {HOSTILE: 1.0, "env_steps": 1.0}, "sent": {HOSTILE: 1}}
+        for name, state in ((HOSTILE, "running"), ("learner-0", HOSTILE))
+    ]
+    document = status(*rows, run=HOSTILE, state=HOSTILE, reason=HOSTILE, warnings=[warned(HOSTILE)])
+    document["channels"] = {HOSTILE: account(1, **{HOSTILE: 1})}
+    document["helpers"] = [{"name": HOSTILE, "pid": 1, "state": HOSTILE}]
+    document["edges"] = {
+        HOSTILE: {"carrier": HOSTILE, "source": HOSTILE, "targets": [HOSTILE], "capacity": 2, "version": None},
+        "weights": {"carrier": "board", "source": HOSTILE, "targets": [HOSTILE], "version": 1},
+    }
+    died = {"t": 1.0, "kind": "died", "actor": "learner-0", "text": HOSTILE}
+    return snapshot_of(document, extras=Extras(events=(died, {"t": 1.0, "actor": HOSTILE, "text": HOSTILE})))
+
+
+async def test_no_screen_shows_what_a_terminal_obeys(directory: RunDirectory) -> None:
+    size = (120, 40)
+    hostile_files(directory)
+    seen = hostile_snapshot()
+    app = Monitor(directory, None)
+    app.state.series.read()
+    inspections = Inspection("learner-0", HOSTILE, (HOSTILE,)), Inspection("learner-0", error=HOSTILE)
+    keys = ("1", "2", "enter", "escape", "down", "enter", "escape", "3", "4", "c", "escape", "colon", "escape")
+    async with app.run_test(size=size):
+        app.on_new_snapshot(NewSnapshot(None, HOSTILE))
+        assert all(map(str.isprintable, shown(app).split("\n")))
+        for show in (
+            lambda: app.on_new_snapshot(NewSnapshot(seen)),
+            lambda: app.on_new_snapshot(NewSnapshot(dataclasses.replace(seen, supervisor=HOSTILE))),
+            lambda: app.on_noticed(Noticed(HOSTILE)),
+            *(lambda inspection=inspection: app.on_inspected(Inspected(inspection)) for inspection in inspections),
+        ):
+            show()
+            for key in keys:
+                app.state.press(key, None)
+                app.page.draw()
+                assert all(map(str.isprintable, shown(app).split("\n")))
+                assert {app.page.render_line(y).cell_length for y in range(size[1])} == {size[0]}
 
 
 async def test_the_screen_is_redrawn_for_another_size(directory: RunDirectory) -> None:

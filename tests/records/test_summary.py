@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,26 @@ def test_damage_is_named(tmp_path: Path) -> None:
     SUMMARY.write(path)
     value = json.loads(path.read_text())
     path.write_text(json.dumps(value | {"restarts": {"collector-0": "many"}}))
-    with pytest.raises(RecordError, match=r"summary\.json`: `restarts` is not of type"):
+    with pytest.raises(RecordError, match=r"summary\.json`: `restarts.collector-0` is not of type int"):
         Summary.read(path)
     path.write_text(path.read_text()[:50])
     with pytest.raises(RecordError, match=r"summary\.json` is not a JSON object"):
+        Summary.read(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "cause"),
+    [
+        ("state", "running", "`state` is none of finished, stopped, failed"),
+        ("best", {"mean_return": "x"}, "`best"),
+        ("best", [], "`best` is not"),
+        ("channels", {"c": {"produced": None}}, "`channels.c.produced` is not of type int"),
+        ("warnings", [{"kind": "x"}], "`warnings.0.text` is missing"),
+    ],
+)
+def test_hostile_values_are_named(tmp_path: Path, key: str, value: object, cause: str) -> None:
+    path = tmp_path / "summary.json"
+    SUMMARY.write(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(RecordError, match=re.escape(cause)):
         Summary.read(path)

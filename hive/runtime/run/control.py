@@ -14,11 +14,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hive import __version__
-from hive.errors import UsageError
+from hive.errors import UsageError, WireError
 from hive.records import RunDirectory, read_run_facts
+from hive.runtime.run.status_document import misfit_of
 from hive.runtime.wire.messages import Message, Tree, type_set
 from hive.runtime.wire.stream import receive, send
 
@@ -32,6 +33,7 @@ __all__ = [
     "GiveStatus",
     "Inspect",
     "Inspection",
+    "InvalidReply",
     "Kill",
     "OtherProtocol",
     "Pause",
@@ -50,9 +52,21 @@ __all__ = [
 PROTOCOL = 1  # version of these messages and of a Status; increased with every change that an older view would misread
 ANSWER_S = 5.0  # deadline of a reply; a supervisor that takes longer is stopped or gone
 
+M = TypeVar("M", bound=Message)
+
 
 class OtherProtocol(UsageError):
     """The supervisor belongs to a hive with another version of these messages."""
+
+
+class InvalidReply(OtherProtocol):
+    """Something else than the requested reply was received; the connection cannot be used any more."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"the supervisor sent an invalid reply: {cause}",
+            hint="another program or version of hive listens at its control socket",
+        )
 
 
 class GiveStatus(Message):
@@ -145,82 +159,96 @@ def control_path(socket_folder: Path) -> Path:
     return socket_folder / "control"
 
 
+def _indented(text: str) -> str:
+    """Return a text from a supervisor with its later lines indented, so that they cannot pass for lines of hive."""
+    return text.replace("\n", "\n  ")
+
+
+def _no_answer() -> UsageError:
+    return UsageError("the supervisor does not answer", hint="it may be stopped: check its state with `ps`")
+
+
 class ControlClient:
     """A blocking client of the control socket.
 
-    Every method raises UsageError when the supervisor refuses, is gone, or does not reply within ANSWER_S.
+    Every method raises UsageError when the supervisor refuses, is gone, sends something else than the reply, or has not
+    sent all of it within ANSWER_S.
     """
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
 
-    def _request(self, request: Message) -> Message:
-        return self._receive(request)
-
-    def _receive(self, request: Message | None = None) -> Message:
-        """Send `request`, if there is one, and return the next reply."""
+    def _request(self, request: Message, expected: type[M]) -> M:
+        """Send a request and return its reply."""
         try:
-            if request is not None:
-                send(self.line, request)
-            answer = receive(self.line, ANSWERS)
+            send(self.line, request)
         except TimeoutError:
-            raise UsageError(
-                "the supervisor does not answer", hint="it may be stopped: check its state with `ps`"
-            ) from None
+            raise _no_answer() from None
         except OSError as error:
             raise UsageError(f"the supervisor is gone ({error})") from None
+        return self._receive(expected)
+
+    def _receive(self, expected: type[M]) -> M:
+        """Return the next reply. All of it must arrive within the timeout of the line."""
+        try:
+            answer = receive(self.line, ANSWERS)
+        except TimeoutError:
+            raise _no_answer() from None
+        except OSError as error:
+            raise UsageError(f"the supervisor is gone ({error})") from None
+        except WireError as error:
+            raise InvalidReply(str(error)) from None
         if answer is None:
             raise UsageError("the supervisor is gone")
         if isinstance(answer, Refused):
-            raise UsageError(answer.text, hint=answer.hint)
+            raise UsageError(_indented(answer.text), hint=_indented(answer.hint))
+        if not isinstance(answer, expected):
+            raise InvalidReply(f"{type(answer).__name__} instead of {expected.__name__}")
         return answer
 
-    def status(self) -> dict[str, Any]:
-        answer = self._request(GiveStatus())
-        assert isinstance(answer, Status)
+    def _status(self, answer: Status) -> dict[str, Any]:
+        if wrong := misfit_of(answer.status):
+            raise InvalidReply(wrong)
         return answer.status  # type: ignore[no-any-return]
+
+    def status(self) -> dict[str, Any]:
+        return self._status(self._request(GiveStatus(), Status))
 
     def watch(self) -> dict[str, Any]:
         """Return the current status. From now on only `next_status` may be called on this client."""
-        answer = self._request(Watch())
-        assert isinstance(answer, Status)
-        return answer.status  # type: ignore[no-any-return]
+        return self._status(self._request(Watch(), Status))
 
     def next_status(self) -> dict[str, Any]:
         """Return the next status after `watch`, which the supervisor sends once a second."""
-        answer = self._receive()
-        if not isinstance(answer, Status):
-            raise UsageError("unexpected reply to a status request")
-        return answer.status  # type: ignore[no-any-return]
+        return self._status(self._receive(Status))
 
     def inspect(self, actor: str, *, stack: bool = True) -> tuple[str, tuple[str, ...]]:
         """Return (stack, transition history) of an actor. Raises UsageError for an unknown actor."""
-        answer = self._request(Inspect(actor, stack))
-        assert isinstance(answer, Inspection)
+        answer = self._request(Inspect(actor, stack), Inspection)
         return answer.stack, answer.transitions
 
     def kill(self, actor: str, *, by_hand: bool) -> None:
-        self._request(Kill(actor, by_hand))
+        self._request(Kill(actor, by_hand), Accepted)
 
     def pause(self) -> None:
         """Request a pause and return at once. The status shows when the run is paused."""
-        self._request(Pause())
+        self._request(Pause(), Accepted)
 
     def resume(self) -> None:
-        self._request(Resume())
+        self._request(Resume(), Accepted)
 
     def save(self) -> None:
         """Request a checkpoint and return at once. The event log shows when it is written."""
-        self._request(Save())
+        self._request(Save(), Accepted)
 
     def set(self, sets: Sequence[str]) -> None:
-        self._request(Set(tuple(sets)))
+        self._request(Set(tuple(sets)), Accepted)
 
     def down(self, reason: str, *, now: bool = False) -> None:
-        self._request(Down(reason, now))
+        self._request(Down(reason, now), Accepted)
 
     def scale(self, sets: Sequence[str]) -> None:
-        self._request(Scale(tuple(sets)))
+        self._request(Scale(tuple(sets)), Accepted)
 
     def close(self) -> None:
         self.line.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
@@ -27,6 +28,7 @@ from hive.records import (
     open_log,
     write_json,
 )
+from hive.records.crash import StartFailure
 from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
@@ -138,10 +140,6 @@ async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Out
         await control.close()
 
 
-def _failure(error: HiveError, traceback: str = "") -> dict[str, Any]:
-    return {"error": str(error), "hint": error.hint, "exit_code": error.exit_code, "traceback": traceback}
-
-
 def _conclude_failed(run: LiveRun, error: Exception) -> int:
     """Conclude a run that could not start, or whose supervisor raised an error; return the exit code."""
     trace = error.traceback if isinstance(error, BuildError) else ""
@@ -151,7 +149,8 @@ def _conclude_failed(run: LiveRun, error: Exception) -> int:
         error = HiveError(f"the supervisor failed: {kind}: {text}", hint=f"the report is in {report}" if report else "")
     run.event("failed", str(error))
     with contextlib.suppress(HiveError):  # a full disk must not prevent the summary, for which room is reserved
-        write_json(run.directory.failure_file, _failure(error, trace))
+        failure = StartFailure(str(error), error.hint, error.exit_code, trace)
+        write_json(run.directory.failure_file, dataclasses.asdict(failure))
     run.conclude_unstarted(error)
     return error.exit_code
 

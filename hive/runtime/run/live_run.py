@@ -25,7 +25,7 @@ from typing import Any
 from hive.clock import RealClock
 from hive.config import Config, load_config, render
 from hive.config.values import SHOWN_LENGTH
-from hive.errors import HiveError, UsageError
+from hive.errors import HiveError, RecordError, UsageError
 from hive.printable import printable
 from hive.records import (
     JsonlWriter,
@@ -38,10 +38,10 @@ from hive.records import (
     open_log,
     process_start_time,
     read_jsonl,
-    read_object,
+    read_resume_point,
     write_bytes,
     write_crash,
-    write_json,
+    write_resume_point,
     write_run_facts,
 )
 from hive.records.regular import read_regular
@@ -273,7 +273,7 @@ class LiveRun:
         self._write_config(self.next_config)
         newest = newest_checkpoint(self.directory.checkpoints, refused=self.log.warning)
         if newest is not None:  # None if the stage ended before its first turn
-            write_json(self.directory.resume_file, {"update": newest.update, "exact": False})
+            write_resume_point(self.directory, newest.update, exact=False)
         self.stage += 1
         self.supervisor = None
 
@@ -389,8 +389,11 @@ class LiveRun:
 
     def exact_so_far(self) -> bool:
         """Return whether the run's modes are deterministic and any checkpoint it was resumed from was exact."""
-        resumed = self.directory.resume_file
-        return self.config.exact and (not resumed.exists() or read_object(resumed).get("exact") is True)
+        try:
+            resumed = read_resume_point(self.directory)
+        except RecordError:
+            return False  # it cannot be known, and the summary must still be written
+        return self.config.exact and (resumed is None or resumed.exact)
 
     @contextmanager
     def signals(self) -> Iterator[None]:

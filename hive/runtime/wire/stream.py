@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -59,15 +60,28 @@ def send(line: socket.socket, message: Message) -> None:
 
 
 def receive(line: socket.socket, types: Mapping[str, type[Message]]) -> Message | None:
-    """Return the next message, or None at the stream's end; blocks. Raises WireError."""
-    head = _exactly(line, LENGTH.size)
-    body = _exactly(line, _length(head)) if head else None
+    """Return the next message, or None at the stream's end; blocks.
+
+    Raises WireError, and TimeoutError if the whole message has not arrived within the timeout of `line`.
+    """
+    timeout = line.gettimeout()
+    deadline = time.monotonic() + timeout if timeout is not None else None
+    try:
+        head = _exactly(line, LENGTH.size, deadline)
+        body = _exactly(line, _length(head), deadline) if head else None
+    finally:
+        line.settimeout(timeout)
     return decode([body], types) if body is not None else None
 
 
-def _exactly(line: socket.socket, count: int) -> bytes | None:
+def _exactly(line: socket.socket, count: int, deadline: float | None) -> bytes | None:
     parts = bytearray()
     while len(parts) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            line.settimeout(left)
         part = line.recv(min(count - len(parts), 1 << 16))
         if not part:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from hive.errors import UsageError, WireError
+from hive.errors import UsageError
 from hive.records import RunDirectory, RunFacts, write_run_facts
 from hive.runtime.run import control, control_server
 from hive.runtime.run.control import (
@@ -42,7 +42,18 @@ from hive.runtime.run.control_server import INSPECTION_BYTES, MAX_VIEWS, MAX_WAT
 from hive.runtime.wire.messages import Message, decode, encode
 from hive.runtime.wire.stream import LENGTH, pack, read
 
-STATUS = {"state": "running", "actors": [{"name": "a-0", "pid": 7}], "channels": {"out": {"produced": 1}}}
+ACTOR = {"name": "a-0", "pid": 7, "state": "running", "restarts": 0, "activity": "step", "since_s": 0.5, "busy": 1.0}
+ACTOR |= {"wait_in": 0.0, "wait_out": None, "version": 3, "lag": None, "counters": {"steps": 1.0}}
+STATUS = {
+    "run": "cart-1",
+    "pid": 7,
+    "started": 1.7e9,
+    "steps": 100,
+    "state": "running",
+    "actors": [ACTOR],
+    "helpers": [],
+    "channels": {"out": {"produced": 1, "consumed": 1, "dropped": {}, "in_flight": 0}},
+}
 
 
 @pytest.fixture
@@ -471,8 +482,9 @@ def test_an_unexpected_reply_to_a_watching_view(folder: Path, listener: socket.s
     line, _ = listener.accept()
     line.sendall(pack(Status(STATUS)) + pack(Accepted()))
     assert client.watch() == STATUS
-    with pytest.raises(UsageError, match="unexpected reply to a status request"):
+    with pytest.raises(UsageError, match="sent an invalid reply: Accepted instead of Status") as caught:
         client.next_status()
+    assert "another program" in caught.value.hint
     line.close()
     client.close()
 
@@ -608,7 +620,7 @@ def test_an_answer_that_is_garbage(folder: Path, listener: socket.socket) -> Non
     client = open_control(folder)
     line, _ = listener.accept()
     line.sendall(LENGTH.pack(2) + b"\xff\xff")
-    with pytest.raises(WireError):
+    with pytest.raises(UsageError, match="sent an invalid reply: not msgpack"):
         client.status()
     line.close()
     client.close()

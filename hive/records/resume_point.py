@@ -1,0 +1,44 @@
+"""Writes and reads `resume.json`: the checkpoint that a run is resumed from.
+
+    update     the number of the checkpoint
+    exact      whether the run is so far what an undisturbed run would have done
+
+The command that resumes a run writes it, and so does a run that is scaled. The topology is built from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from hive.errors import RecordError
+from hive.records.atomic import write_json
+from hive.records.directory import RunDirectory
+from hive.records.documents import read_document
+
+__all__ = ["ResumePoint", "read_resume_point", "write_resume_point"]
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The content of resume.json."""
+
+    update: int
+    exact: bool
+
+
+def read_resume_point(directory: RunDirectory) -> ResumePoint | None:
+    """Return the checkpoint that the run was last resumed from, or None. Raises RecordError for a damaged file."""
+    path = directory.resume_file
+    if not path.exists() and not path.is_symlink():
+        return None
+    try:
+        return read_document(path, ResumePoint)
+    except RecordError as error:
+        error.hint = error.hint or f"`hive resume {directory.name}` selects a checkpoint again and replaces this file"
+        raise
+
+
+def write_resume_point(directory: RunDirectory, update: int, *, exact: bool) -> None:
+    """Write resume.json. Raises RecordError."""
+    write_json(directory.resume_file, dataclasses.asdict(ResumePoint(update, exact)))
