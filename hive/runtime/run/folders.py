@@ -21,7 +21,7 @@ from hive.errors import PlatformError
 from hive.records import process_start_time
 from hive.records.regular import read_regular
 
-__all__ = ["live_owners", "make_socket_folder", "socket_root", "sweep"]
+__all__ = ["live_owners", "make_socket_folder", "restore_socket_folder", "socket_root", "sweep"]
 
 
 def socket_root() -> Path:
@@ -45,8 +45,28 @@ def socket_root() -> Path:
 def make_socket_folder(directory: Path) -> Path:
     """Create a private folder for the sockets of the run in `directory`, with this process as the owner."""
     folder = Path(tempfile.mkdtemp(prefix="", dir=socket_root()))
-    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
+    _write_owner(folder, directory)
     return folder
+
+
+def restore_socket_folder(folder: Path, directory: Path) -> bool:
+    """Make the socket folder of an active run again if it is gone, and return whether it was.
+
+    False if it cannot be made. The processes of the run bind their sockets in it again.
+    """
+    if (folder / "owner").exists():
+        return False
+    try:
+        socket_root()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _write_owner(folder, directory)
+    except (OSError, PlatformError):
+        return False  # a full disk, or something lies in its place: the next look tries again
+    return True
+
+
+def _write_owner(folder: Path, directory: Path) -> None:
+    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
 
 
 def live_owners() -> list[tuple[Path, int]]:

@@ -45,11 +45,19 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.regular import read_regular
-from hive.records.run_warnings import DIRECTORY_REMOVED, WARNING, apply_event, warnings_of
+from hive.records.run_warnings import (
+    DIRECTORY_REMOVED,
+    RECOVERED,
+    SOCKETS_REMOVED,
+    WARNING,
+    active,
+    apply_event,
+    warnings_of,
+)
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
-from hive.runtime.run.folders import make_socket_folder
+from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
 from hive.runtime.run.kept_directory import LOOK_S, KeptDirectory
 from hive.runtime.run.overview import overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
@@ -116,25 +124,44 @@ class LiveRun:
         write_run_facts(self.directory, facts)
         self.kept.remember()
 
-    def keep_directory(self) -> None:
-        """Make the run directory again if somebody has removed it, and log a warning that says so."""
-        if not self.kept.restore():
-            return
-        cause = f"{self.directory.path} was removed or renamed during the run and has been made again"
-        advice = "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
-        steps = int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
-        fields: dict[str, Tree] = {"warning": DIRECTORY_REMOVED, "cause": cause, "advice": advice, "steps": steps}
-        self.event(WARNING, f"{DIRECTORY_REMOVED}: {cause}; {advice}", fields)
+    def keep_folders(self) -> None:
+        """Make the run directory and the socket folder again if somebody has removed them, and warn of it."""
+        directory, sockets = self.kept.restore(), restore_socket_folder(self.socket_folder, self.directory.path)
+        if sockets and self.stage:
+            self.stage_folder()
+        removed = "was removed or renamed during the run and has been made again"
+        if directory:
+            advice = (
+                "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
+            )
+            self._warn(DIRECTORY_REMOVED, f"{self.directory.path} {removed}", advice)
+        if sockets:
+            self._warn(SOCKETS_REMOVED, f"{self.socket_folder} {removed}", "commands reach the run again")
 
-    async def watch_directory(self) -> None:
-        """Look every LOOK_S seconds whether the run directory is still there."""
+    def _warn(self, kind: str, cause: str, advice: str) -> None:
+        fields: dict[str, Tree] = {"warning": kind, "cause": cause, "advice": advice, "steps": self._steps()}
+        self.event(WARNING, f"{kind}: {cause}; {advice}", fields)
+
+    def end_warnings(self) -> None:
+        """Log the end of warnings about folders that are as before; called at times, not right after they began."""
+        lasting = {DIRECTORY_REMOVED} if self.kept.lacks_checkpoint() else set()
+        for warning in active(self.warnings.values()):
+            if warning.kind in {DIRECTORY_REMOVED, SOCKETS_REMOVED} - lasting:
+                self.event(RECOVERED, warning.kind, {"warning": warning.kind, "steps": self._steps()})
+
+    def _steps(self) -> int:
+        return int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
+
+    async def watch_folders(self) -> None:
+        """Look every LOOK_S seconds whether the folders of the run are still there."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.keep_directory()
+            self.end_warnings()
+            self.keep_folders()
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
-        self.keep_directory()  # before a restart, for which the new process needs the folder of the logs
+        self.keep_folders()  # before a restart, for which the new process needs the folder of the logs
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
         self.events.write(entry)
         apply_event(self.warnings, entry)
@@ -339,7 +366,7 @@ class LiveRun:
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:
             self.supervisor.request(self.requested[0], at_once=self.at_once)
-        watching = asyncio.ensure_future(self.watch_directory())
+        watching = asyncio.ensure_future(self.watch_folders())
         try:
             return await self.supervisor.run()
         finally:
@@ -347,7 +374,8 @@ class LiveRun:
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
-        self.keep_directory()
+        self.keep_folders()
+        self.end_warnings()
         results, run = outcome.results, self.config.run
         mean_return = results.get("mean_return_100", math.nan)
         summary = Summary(
