@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, resolved
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.native import check_native
@@ -31,6 +31,7 @@ from hive.records import (
     write_bytes,
     write_json,
 )
+from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["prepare"]
 
@@ -57,6 +58,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     After an error the directory is unchanged.
     """
     check_native()
+    check_socket_paths()
     directory = named_run(text)
     state = run_state(directory)
     if state == "running":
@@ -74,7 +76,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     if state == "finished":
         _check_goal(directory, chosen, after, changes)
     if changes:
-        write_bytes(directory.resolved_file, render(after).encode())
+        write_bytes(directory.resolved_file, resolved(after))
     unharmed = _is_undisturbed(directory, chosen)
     _go_back_to(directory, chosen)
     same = chosen.scheduled and unharmed and not breaking

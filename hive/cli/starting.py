@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hive.config import Config, absolute, load_config, render
+from hive.config import Config, absolute, load_config, resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
@@ -31,6 +30,7 @@ from hive.records.documents import failure
 from hive.records.jsonl import last_lines
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.folders import check_socket_paths
 
 __all__ = [
     "RETRY_S",
@@ -101,13 +101,20 @@ def new_run(given: Path | None, overrides: list[str], content: str = "", source:
         more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
     config = load(more) if more else config
     check_native()
+    check_socket_paths()
     directory = RunDirectory.create(home_folder(), config.run.name)
-    write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
-    if source is not None:
-        write_bytes(directory.session_file, source.encode())
-        place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
-        config = load([*more, f"run.topology={json.dumps(place)}"])
-    write_bytes(directory.resolved_file, render(config).encode())
+    try:
+        write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
+        if source is not None:
+            write_bytes(directory.session_file, source.encode())
+            place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
+            config = load([*more, f"run.topology={json.dumps(place)}"])
+        write_bytes(directory.resolved_file, resolved(config))
+    except HiveError as error:
+        discard(directory)
+        if isinstance(error, RecordError):
+            error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
+        raise
     return directory
 
 
@@ -241,4 +248,4 @@ def _last_line(output: Path) -> str:
 def discard(directory: RunDirectory) -> None:
     """Remove the directory of a run that never began, unless it has checkpoints or a crash report."""
     if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
-        shutil.rmtree(directory.path, ignore_errors=True)
+        directory.remove()

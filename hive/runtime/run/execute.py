@@ -161,7 +161,11 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
 
     If it cannot start, the error is written to `failure.json`, which `hive up` shows.
     """
-    run = LiveRun(directory)
+    try:
+        run = LiveRun(directory)
+    except HiveError as error:
+        write_json(directory.failure_file, _failure(error))
+        return error.exit_code
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_forked(run, server))

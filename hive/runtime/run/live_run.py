@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.clock import RealClock
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import HiveError, UsageError
 from hive.printable import printable
@@ -147,7 +147,9 @@ class LiveRun:
         lasting = {DIRECTORY_REMOVED} if self.kept.lacks_checkpoint() else set()
         for warning in active(self.warnings.values()):
             if warning.kind in {DIRECTORY_REMOVED, SOCKETS_REMOVED} - lasting:
-                self.event(RECOVERED, warning.kind, {"warning": warning.kind, "steps": self._steps()})
+                steps = self._steps()
+                text = f"{warning.kind}: no longer so at {steps:,} steps"
+                self.event(RECOVERED, text, {"warning": warning.kind, "steps": steps})
 
     def _steps(self) -> int:
         return int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
@@ -253,6 +255,7 @@ class LiveRun:
         """
         supervisor = self._running()
         changed = live_change(self.directory, self.config, sets)
+        content = resolved(changed)
         for key in self.config.differences(changed):
             if not supervisor.change_key(key, changed.value(key)):
                 raise UsageError(
@@ -261,7 +264,7 @@ class LiveRun:
                 )
         self.event("set", description(self.config, changed))
         self.config = changed
-        write_bytes(self.directory.resolved_file, render(changed).encode())
+        write_bytes(self.directory.resolved_file, content)
         self.kept.remember()
 
     # --- single actors
@@ -315,7 +318,7 @@ class LiveRun:
 
     def _write_config(self, config: Config) -> None:
         self.previous_config, self.config = self.config, config
-        write_bytes(self.directory.resolved_file, render(config).encode())
+        write_bytes(self.directory.resolved_file, resolved(config))
         self.kept.remember()
 
     def stage_folder(self) -> Path:
