@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +26,10 @@ from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
 from hive.printable import printable
-from hive.records import RunDirectory, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
+from hive.records import RunDirectory, Summary, home_folder, list_checkpoints, read_object, read_run_facts, write_bytes
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
+from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 from hive.runtime.run.folders import check_socket_paths
@@ -49,6 +51,7 @@ __all__ = [
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
+ROOM_BYTES = 1 << 16  # less free space than the files of a run that starts
 INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
@@ -213,7 +216,10 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
                 f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
                 hint=f"its files are in {directory.path}",
             )
-        cause = _last_line(output)
+        summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+        if summary is not None and summary.stop_reason == NOT_STARTED and summary.error:
+            raise ActorFailed(summary.error)  # a full disk has room for the summary only
+        cause = _last_line(output) or _no_room(directory)
         raise ActorFailed(
             f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
             hint=f"its output is in {output}",
@@ -243,6 +249,11 @@ def _last_line(output: Path) -> str:
     """Return the last line of a process's output, which names the error after a traceback; "" if there is none."""
     lines = b"\n".join(last_lines(output, OUTPUT_LINES)).decode(errors="replace").split("\n")
     return next((printable(line.strip(), SHOWN_LENGTH) for line in reversed(lines) if line.strip()), "")
+
+
+def _no_room(directory: RunDirectory) -> str:
+    """Return the cause of a failed start that had no room for its error; "" if the disk is not full."""
+    return f"the disk of {directory.path} is full" if shutil.disk_usage(directory.path).free < ROOM_BYTES else ""
 
 
 def discard(directory: RunDirectory) -> None:

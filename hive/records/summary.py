@@ -21,7 +21,9 @@ from hive.errors import RecordError
 from hive.records.atomic import write_json
 from hive.records.documents import is_number, read_document
 
-__all__ = ["Summary"]
+__all__ = ["NOT_STARTED", "Summary"]
+
+NOT_STARTED = "it could not start"  # `stop_reason` of a run that failed before its first stage
 
 
 @dataclass(frozen=True)

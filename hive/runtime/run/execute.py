@@ -164,7 +164,8 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
     try:
         run = LiveRun(directory)
     except HiveError as error:
-        write_json(directory.failure_file, _failure(error))
+        with contextlib.suppress(HiveError):  # a full disk
+            write_json(directory.failure_file, _failure(error))
         return error.exit_code
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

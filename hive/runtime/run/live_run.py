@@ -54,6 +54,7 @@ from hive.records.run_warnings import (
     apply_event,
     warnings_of,
 )
+from hive.records.summary import NOT_STARTED
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
@@ -210,7 +211,7 @@ class LiveRun:
             self.directory.release()
             write_bytes(self.directory.summary_file, self.previous_summary)
         else:
-            self.conclude(Outcome("failed", "it could not start", str(error), error.hint, False, {}, {}, {}, ""))
+            self.conclude(Outcome("failed", NOT_STARTED, str(error), error.hint, False, {}, {}, {}, ""))
 
     # --- stages
 
