@@ -43,7 +43,7 @@ from hive.records.regular import open_regular
 from hive.records.run_warnings import RunWarning, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.run.control import OtherProtocol
-from hive.runtime.run.folders import live_owners, socket_root
+from hive.runtime.run.folders import check_socket_paths, live_owners, socket_root
 
 if TYPE_CHECKING:
     from hive.monitor.snapshot import Snapshot
@@ -62,10 +62,6 @@ DISK_GIB = 1.0  # recommended free disk space: checkpoints of a small network, a
 # Time for leftover processes to vanish: a fork server exits after its supervisor, once it has cleaned up, and an actor
 # that is being forked has a different parent for a moment.
 GRACE_S = 2.0
-SOCKET_BYTES = 107  # maximum length of a unix socket's path on Linux
-LONGEST_SOCKET = len(
-    "/12345678/99/gradient-worker-999-9999"
-)  # longest path of a socket below the folder of all sockets
 STUCK_S = 10.0  # time in one phase after which an actor is reported: healthy steps, updates and saves are shorter
 
 
@@ -169,15 +165,10 @@ def _memory() -> Iterator[Finding]:
 
 def _sockets() -> Iterator[Finding]:
     try:
-        root = socket_root()
+        check_socket_paths()
+        yield Finding(OK, "sockets", f"in {socket_root()}, a private folder of yours")
     except HiveError as error:
         yield Finding(BAD, "sockets", str(error), error.hint)
-        return
-    length = len(str(root).encode()) + LONGEST_SOCKET
-    if length > SOCKET_BYTES:
-        yield Finding(BAD, "sockets", f"{root} is too long for a socket's path ({length} bytes)", "TMPDIR=/tmp")
-    else:
-        yield Finding(OK, "sockets", f"in {root}, a private folder of yours")
 
 
 def _runs() -> Iterator[Finding]:

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
-from hive.records.jsonl import parse_line
+from hive.records.jsonl import parse_line, read_jsonl
 from hive.records.regular import open_regular
+from hive.records.run_warnings import RECOVERED, WARNING, RunWarning, active, warnings_of
 
 __all__ = ["SHOWN", "NewEvents"]
 
@@ -43,9 +47,21 @@ class NewEvents:
     def __init__(self, directory: RunDirectory) -> None:
         self.path = directory.events_file
         self.position = self.path.stat().st_size if self.path.exists() else 0
+        self.warned = {warning.kind: warning.text for warning in active(warnings_of(read_jsonl(self.path)).values())}
 
-    def show(self, line: StatusLine) -> None:
-        """Print the events logged since the last call, above the status line."""
+    def show(self, line: StatusLine, warnings: Iterable[RunWarning] = ()) -> None:
+        """Print the events logged since the last call, above the status line.
+
+        `warnings` are those of a status that was requested before this call. One that holds and is not in the event
+        log is printed too: a full disk takes no line.
+        """
+        self._show_logged(line)
+        for warning in active(warnings):
+            if self.warned.get(warning.kind) != warning.text:
+                self.warned[warning.kind] = warning.text
+                line.say(event_text({"kind": WARNING, "text": warning.line, "t": time.time()}))
+
+    def _show_logged(self, line: StatusLine) -> None:
         try:
             file = open_regular(self.path)
         except OSError:
@@ -61,3 +77,10 @@ class NewEvents:
                 event = parse_line(raw)  # None for a line that a full disk truncated
                 if event is not None and event.get("kind") in SHOWN:
                     line.say(event_text(event))
+                    self._remember(event)
+
+    def _remember(self, event: Mapping[str, Any]) -> None:
+        for warning in warnings_of([event]).values():
+            self.warned[warning.kind] = warning.text
+        if event["kind"] == RECOVERED:
+            self.warned.pop(str(event.get("warning")), None)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hive.cli.select_run import named_run
 from hive.cli.suggest import listed
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, resolved
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
 from hive.native import check_native
@@ -33,6 +33,7 @@ from hive.records import (
     write_resume_point,
 )
 from hive.records.jsonl import kept_lines
+from hive.runtime.run.folders import check_socket_paths
 
 __all__ = ["prepare"]
 
@@ -59,6 +60,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     After an error the directory is unchanged.
     """
     check_native()
+    check_socket_paths()
     directory = named_run(text)
     state = run_state(directory)
     if state == "running":
@@ -76,7 +78,7 @@ def prepare(text: str, *, exact: bool, sets: Sequence[str] = (), given: Path | N
     kept = {path: _lines_before(path, chosen) for path in lines}
     # Everything has been read by now: from here on the directory changes.
     if changes:
-        write_bytes(directory.resolved_file, render(after).encode())
+        write_bytes(directory.resolved_file, resolved(after))
     _go_back_to(directory, chosen, kept)
     write_resume_point(directory, chosen.update, exact=same)
     where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"

@@ -21,17 +21,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hive.config import Config, absolute, load_config, render
+from hive.config import Config, absolute, load_config, resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.native import check_native, source_folder
 from hive.printable import printable
-from hive.records import RunDirectory, home_folder, list_checkpoints, read_document, read_run_facts, write_bytes
+from hive.records import (
+    RunDirectory,
+    Summary,
+    home_folder,
+    list_checkpoints,
+    read_document,
+    read_run_facts,
+    write_bytes,
+)
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
+from hive.records.summary import NOT_STARTED
 from hive.runtime.actor.error_location import user_frames
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.folders import check_socket_paths
 
 __all__ = [
     "RETRY_S",
@@ -50,6 +60,7 @@ __all__ = [
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
+ROOM_BYTES = 1 << 16  # less free space than the files of a run that starts
 INTERRUPTED = 130  # exit code that shells use for commands ended by Ctrl-C
 
 
@@ -102,13 +113,20 @@ def new_run(given: Path | None, overrides: list[str], content: str = "", source:
         more.append(f"run.init_from={json.dumps(str(Path(config.run.init_from).resolve()))}")
     config = load(more) if more else config
     check_native()
+    check_socket_paths()
     directory = RunDirectory.create(home_folder(), config.run.name)
-    write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
-    if source is not None:
-        write_bytes(directory.session_file, source.encode())
-        place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
-        config = load([*more, f"run.topology={json.dumps(place)}"])
-    write_bytes(directory.resolved_file, render(config).encode())
+    try:
+        write_bytes(directory.config_file, given.read_bytes() if given is not None else content.encode())
+        if source is not None:
+            write_bytes(directory.session_file, source.encode())
+            place = f"{directory.session_file.resolve()}:{str(config.run.topology).partition(':')[2]}"
+            config = load([*more, f"run.topology={json.dumps(place)}"])
+        write_bytes(directory.resolved_file, resolved(config))
+    except HiveError as error:
+        discard(directory)
+        if isinstance(error, RecordError):
+            error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
+        raise
     return directory
 
 
@@ -207,7 +225,10 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> None:
                 f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
                 hint=f"its files are in {directory.path}",
             )
-        cause = _last_line(output)
+        summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+        if summary is not None and summary.stop_reason == NOT_STARTED and summary.error:
+            raise ActorFailed(summary.error)  # a full disk has room for the summary only
+        cause = _last_line(output) or _no_room(directory)
         raise ActorFailed(
             f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
             hint=f"its output is in {output}",
@@ -239,7 +260,12 @@ def _last_line(output: Path) -> str:
     return next((printable(line.strip(), SHOWN_LENGTH) for line in reversed(lines) if line.strip()), "")
 
 
+def _no_room(directory: RunDirectory) -> str:
+    """Return the cause of a failed start that had no room for its error; "" if the disk is not full."""
+    return f"the disk of {directory.path} is full" if shutil.disk_usage(directory.path).free < ROOM_BYTES else ""
+
+
 def discard(directory: RunDirectory) -> None:
     """Remove the directory of a run that never began, unless it has checkpoints or a crash report."""
     if not list_checkpoints(directory.checkpoints) and not any(directory.crashes.iterdir()):
-        shutil.rmtree(directory.path, ignore_errors=True)
+        directory.remove()

@@ -307,7 +307,7 @@ class _Foreground:
                 self.greeted = True
                 self._greet(self.directory.name)
             if self.greeted:
-                self.events.show(self.line)
+                self.events.show(self.line, snapshot.warnings)
                 self.line.draw(snapshot)
                 if self.lines is not None:
                     self.lines.draw(snapshot)
@@ -377,15 +377,15 @@ def _inline(directory: RunDirectory, line: StatusLine, events: NewEvents, lines:
 
     def look() -> None:
         while not over.wait(POLL_S):
-            events.show(line)
             try:
                 with closing(open_run(directory)) as client:
                     snapshot = snapshot_of(client.status())
+                events.show(line, snapshot.warnings)
                 line.draw(snapshot)
                 if lines is not None:
                     lines.draw(snapshot)
             except HiveError:
-                pass  # the run is starting or ending
+                events.show(line)  # the run is starting or ending
 
     viewer = threading.Thread(target=look, daemon=True)
     viewer.start()

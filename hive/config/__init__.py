@@ -33,7 +33,7 @@ from hive.config.keys import is_reference
 from hive.config.live import with_parameter
 from hive.config.load import load_config
 from hive.config.references import absolute, load_reference
-from hive.config.render import render
+from hive.config.render import render, resolved
 from hive.config.schema import (
     CUSTOM,
     CollectionConfig,
@@ -85,6 +85,7 @@ __all__ = [
     "load_reference",
     "reasoned",
     "render",
+    "resolved",
     "shown",
     "template",
     "tuned",

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from hive.config.schema import Config
+from hive.config.syntax import CONFIG_BYTES
 from hive.config.values import toml_key, toml_text
+from hive.errors import ConfigError
 
-__all__ = ["render", "sections"]
+__all__ = ["render", "resolved", "sections"]
 
 COMMENT_COLUMN = 36  # column of comments: right of the longest key with a typical value
 
@@ -23,6 +25,18 @@ def render(config: Config) -> str:
     entries = [entry for entry in config.entries() if entry.name != "env.id" or entry.value]
     width = max(len(entry.origin) for entry in entries)
     return sections((entry.name, entry.value, f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
+
+
+def resolved(config: Config) -> bytes:
+    """Return the content of a run's `resolved.toml`. Raises ConfigError if it would be too large to be loaded."""
+    content = render(config).encode()
+    if len(content) > CONFIG_BYTES:
+        size, most = len(content) >> 10, CONFIG_BYTES >> 10
+        raise ConfigError(
+            f"the config with all its keys and comments has {size:,} KiB, more than the {most} KiB of a run's config",
+            hint="put long values and lists into a file, and give its path as the value",
+        )
+    return content
 
 
 def sections(rows: Iterable[tuple[str, Any, str]]) -> str:

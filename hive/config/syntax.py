@@ -19,7 +19,7 @@ from hive.config.problems import HINT, FileSource, Problem, config_error
 from hive.errors import ConfigError
 from hive.printable import printable
 
-__all__ = ["hint_for_python", "parse", "read", "value_of"]
+__all__ = ["CONFIG_BYTES", "hint_for_python", "parse", "read", "value_of"]
 
 CONFIG_BYTES = 1 << 16  # maximum size of a config, about a thousand lines; refuses data files before parsing them
 

@@ -21,6 +21,7 @@ from hive.records import RunDirectory, Summary, last_training_line, read_run_fac
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
+from hive.records.summary import NOT_STARTED
 
 __all__ = ["snapshot_from_files"]
 
@@ -83,7 +84,7 @@ def _unsummarised(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
         Snapshot(
             run=directory.name,
             state=state,
-            reason="its supervisor no longer exists" if state == "lost" else "it could not start",
+            reason="its supervisor no longer exists" if state == "lost" else NOT_STARTED,
             env_steps=int(last.get("steps", 0)),
             goal_steps=goal_steps,
             updates=int(last.get("updates", 0)),

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,13 +64,18 @@ class RunDirectory:
         """
         if not NAME.fullmatch(name):
             raise UsageError(f"`{name}` cannot name a run", hint="use letters, digits, `_`, `-` and `.`")
+        directory = None
         try:
             home.mkdir(parents=True, exist_ok=True)
             directory = cls(_first_free(home.resolve(), name))
             for folder in (directory.logs, directory.crashes, directory.checkpoints):
                 folder.mkdir()
         except OSError as error:
-            raise failure("make a run directory in", home, error) from error
+            if directory is not None:
+                directory.remove()
+            refused = failure("make a run directory in", home, error)
+            refused.hint = "set HIVE_HOME to a folder that is writable and has room"
+            raise refused from error
         directory.point_latest()
         return directory
 
@@ -196,6 +202,14 @@ class RunDirectory:
         """Release the reserved disk space; called right before the summary is written."""
         with contextlib.suppress(OSError):
             (self.path / RESERVE_FILE).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the directory, as far as possible, and the link `latest` if it points to it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        latest = self.path.with_name(LATEST)
+        with contextlib.suppress(OSError):
+            if latest.is_symlink() and latest.readlink() == Path(self.name):
+                latest.unlink()
 
     def point_latest(self) -> None:
         """Point the link `latest` in the same home to this run, atomically."""

@@ -11,6 +11,7 @@ This module does not write files: hive.records.atomic and hive.records.jsonl do.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import json
 import math
@@ -32,7 +33,8 @@ Document = TypeVar("Document")
 
 def failure(action: str, path: Path, error: OSError) -> RecordError:
     """Convert an OSError to a RecordError: "cannot write `a/b`: no space left on device"."""
-    return RecordError(f"cannot {action} `{path}`: {(error.strerror or str(error)).lower()}")
+    hint = "free space on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return RecordError(f"cannot {action} `{path}`: {(error.strerror or str(error)).lower()}", hint=hint)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

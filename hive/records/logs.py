@@ -5,8 +5,8 @@
 
 A file is rotated at 10 MB, and two old files are kept (`collector-3.log.1`, `.2`). A repeated message is written once
 and then counted. The count is written on a separate line when another message is logged, after 10 s, or when the log
-is closed. Times are local. Lines without a time (a traceback) belong to the line above. A full disk loses lines but
-does not end the actor.
+is closed. A file that was removed is begun again with the next line. Times are local. Lines without a time (a
+traceback) belong to the line above. A full disk loses lines but does not end the actor.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import copy
 import heapq
 import io
 import logging
+import os
 import re
 import sys
 from collections import deque
@@ -147,7 +148,7 @@ class _FoldingHandler(RotatingFileHandler):
                 self._write_held()
             return
         self._write_held()
-        super().emit(record)
+        self._write(record)
         self.shown, self.since = key, record.created
 
     def close(self) -> None:
@@ -169,4 +170,10 @@ class _FoldingHandler(RotatingFileHandler):
         line = copy.copy(self.held)
         line.msg, line.args = f"{line.getMessage()} [x{self.repeats}]", ()
         self.held, self.repeats, self.since = None, 0, line.created
-        super().emit(line)
+        self._write(line)
+
+    def _write(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and not os.path.exists(self.baseFilename):
+            self.stream.close()
+            self.stream = None  # the handler opens the file again
+        super().emit(record)

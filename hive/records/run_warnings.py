@@ -17,7 +17,9 @@ from typing import Any
 __all__ = [
     "DIRECTORY_REMOVED",
     "NOT_SAVED",
+    "OF_SUPERVISOR",
     "RECOVERED",
+    "SOCKETS_REMOVED",
     "WARNING",
     "RunWarning",
     "active",
@@ -26,7 +28,9 @@ __all__ = [
 ]
 
 WARNING = "warning"  # kind of the event with which a warning begins
-DIRECTORY_REMOVED = "run directory removed"  # a warning of the supervisor
+DIRECTORY_REMOVED = "run directory removed"  # it ends when the directory has a checkpoint again, if it had one before
+SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
+OF_SUPERVISOR = (DIRECTORY_REMOVED, SOCKETS_REMOVED)  # warnings of the supervisor
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 RECOVERED = "recovered"  # kind of the event with which it ends
 

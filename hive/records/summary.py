@@ -22,7 +22,7 @@ from hive.records.atomic import write_json
 from hive.records.documents import misfit, read_document
 from hive.records.run_warnings import RunWarning
 
-__all__ = ["Account", "BestFacts", "Summary"]
+__all__ = ["NOT_STARTED", "Account", "BestFacts", "Summary"]
 
 
 class Account(TypedDict):
@@ -45,6 +45,7 @@ class BestFacts(TypedDict):
 
 
 ENDINGS = ("finished", "stopped", "failed")
+NOT_STARTED = "it could not start"  # `stop_reason` of a run that failed before its first stage
 
 
 @dataclass(frozen=True)

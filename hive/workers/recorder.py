@@ -32,7 +32,7 @@ from hive.records import (
     retain,
     write_checkpoint,
 )
-from hive.records.run_warnings import DIRECTORY_REMOVED, NOT_SAVED, RECOVERED, WARNING, RunWarning, active, warnings_of
+from hive.records.run_warnings import NOT_SAVED, OF_SUPERVISOR, RECOVERED, WARNING, RunWarning, active, warnings_of
 from hive.runtime import Actor, Inlet, Subscription
 from hive.workers.best_policy import BestPolicy
 from hive.workers.blueprint import Blueprint
@@ -85,7 +85,7 @@ class Recorder(Actor):
                 self.health.judge(steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
         self.unsaved = NOT_SAVED in logged
-        logged -= {NOT_SAVED, DIRECTORY_REMOVED}  # not the ones that metrics tell
+        logged -= {NOT_SAVED, *OF_SUPERVISOR}  # not the ones that metrics tell
         held = self.health.active
         self._log_warnings([held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), steps)
 

@@ -19,7 +19,7 @@ from canned_status import account, actor, status, warned
 from hive.cli import doctor
 from hive.cli.doctor import BAD, OK, WARN, Finding, machine_findings, run_findings
 from hive.records import write_checkpoint
-from hive.runtime.run import control_server
+from hive.runtime.run import control_server, folders
 from hive.runtime.run.folders import make_socket_folder, socket_root
 
 if TYPE_CHECKING:
@@ -82,9 +82,16 @@ def test_too_little_of_everything(place: Place, monkeypatch: pytest.MonkeyPatch)
 
 def test_sockets(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine("sockets").level == OK
-    monkeypatch.setattr(doctor, "SOCKET_BYTES", 20)
-    found = machine("sockets")
-    assert (found.level, found.hint) == (BAD, "TMPDIR=/tmp")
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "NAME_BYTES", 90)
+        found = machine("sockets")
+        assert (found.level, found.text) == (
+            BAD,
+            f"{socket_root()} is too long for sockets: it may have 16 bytes at most",
+        )
+        done = place.hive("up", place.config())
+        assert (done.code, done.err.splitlines()[0]) == (3, f"error: {found.text}")
+        assert not place.runs.exists()
     socket_root().chmod(0o777)
     found = machine("sockets")
     assert found.level == BAD

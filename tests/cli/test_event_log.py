@@ -10,6 +10,7 @@ from event_lines import event, said
 
 from hive.cli.event_log import SHOWN, NewEvents
 from hive.monitor import StatusLine
+from hive.records.run_warnings import RunWarning
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -70,6 +71,28 @@ def test_events_from_before_a_resume_are_not_printed(place: Place) -> None:
     event(run, "running", "4 actors in 4 processes")
     events.show(StatusLine(out))
     assert said(out) == ["supervisor         4 actors in 4 processes"]
+
+
+def test_a_warning_that_a_full_disk_keeps_out_of_the_log_is_shown_once(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    fields = {"warning": "entropy gone", "cause": "0.01", "advice": "entropy_weight", "steps": 5}
+    event(run, "warning", "entropy gone: 0.01; entropy_weight", **fields)
+    events, line = NewEvents(run), StatusLine(out)  # of a resumed run, in which that warning still holds
+    entropy = RunWarning("entropy gone", "0.01", "entropy_weight", 5)
+    unsaved = RunWarning("checkpoints not written", "no space", "free it", 7)
+    constant = RunWarning("return constant", "10", "", 2, last_steps=3)
+    events.show(line, [entropy])
+    events.show(line, [entropy, unsaved, constant])
+    events.show(line, [entropy, unsaved])
+    event(run, "recovered", "entropy gone", warning="entropy gone", steps=8)
+    event(run, "warning", "entropy gone: 0.01; entropy_weight", **fields)
+    events.show(line, [entropy, unsaved])
+    events.show(line, [entropy, unsaved])
+    assert said(out) == [
+        "supervisor         checkpoints not written: no space; free it",
+        "supervisor         entropy gone",
+        "supervisor         entropy gone: 0.01; entropy_weight",
+    ]
 
 
 def test_a_log_that_is_begun_anew_is_read_from_its_start(place: Place) -> None:

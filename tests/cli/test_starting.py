@@ -39,6 +39,28 @@ def test_a_start_that_failed_names_the_last_line_of_the_output(place: Place) -> 
         raise_failure(run, 1, NO_PID)
 
 
+def test_a_run_whose_files_cannot_be_written_leaves_nothing(place: Place) -> None:
+    config = place.config('[env]\nid = "CartPole-v1"\n' + f'options = {{text = "{"x" * 64_000}"}}\n')
+    done = place.hive("up", config)
+    assert done.code == 2
+    assert done.err.startswith("error: the config with all its keys and comments has 7")
+    assert list(place.runs.iterdir()) == []
+
+
+def test_a_start_that_failed_on_a_full_disk_without_a_word(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = place.never_begun()
+    monkeypatch.setattr(module, "ROOM_BYTES", 1 << 60)
+    with pytest.raises(ActorFailed, match=rf"before the run began: the disk of {run.path} is full"):
+        raise_failure(run, 1, NO_PID)
+
+
+def test_a_start_that_failed_on_a_full_disk_names_the_cause_in_its_summary(place: Place) -> None:
+    """The disk takes no failure.json; room for the summary is reserved."""
+    run = place.ended(state="failed", stop_reason="it could not start", error="cannot write `run.json`: no space left")
+    with pytest.raises(ActorFailed, match=r"^cannot write `run.json`: no space left"):
+        raise_failure(run, 1, NO_PID)
+
+
 def test_a_run_that_had_been_running_did_not_end_before_it_began(place: Place) -> None:
     run = place.live(starting())
     with pytest.raises(ActorFailed, match=rf"ended with code 9 without a summary; the run {run.name} is lost"):

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
+from hive.errors import ConfigError
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -139,6 +140,16 @@ def test_every_line_tells_its_origin() -> None:
 def test_a_line_break_in_the_path_stays_in_its_comment() -> None:
     config = load_config("a\n[run]\nseed = 5 #.toml", text=ENV)
     assert load_config("x.toml", text=render(config)) == config
+
+
+def test_a_config_that_would_be_too_large_to_be_loaded_again_is_refused() -> None:
+    """The file that is given may be short enough."""
+    text = '[env]\nid = "x"\noptions = {{x = "{}"}}'
+    short, long = (load_config("a.toml", text=text.format("y" * length)) for length in (5, 64_000))
+    assert resolved(short).decode() == render(short)
+    with pytest.raises(ConfigError, match=r"all its keys and comments has 7\d KiB, more than the 64 KiB") as caught:
+        resolved(long)
+    assert caught.value.hint == "put long values and lists into a file, and give its path as the value"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from conftest import House
 
 SIZE = "4m"
+PAGE = 4096
 CHECKPOINTS = "[checkpoint]\nevery = { updates = 20 }\n[supervision]\nrestarts = 50\n"
 
 
@@ -67,12 +68,19 @@ def test_training_outlives_a_full_disk(small_disk: House) -> None:
     assert house.ended("cart-1")["state"] == "stopped"
 
 
-def test_a_run_whose_disk_is_full_to_the_end_says_how_it_ended(small_disk: House) -> None:
+def test_a_run_whose_disk_is_full_to_the_end_says_so_at_once_and_how_it_ended(small_disk: House) -> None:
     house, run = small_disk, small_disk.home / "cart-1"
-    assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
+    up = house.start("up", house.cartpole(more=CHECKPOINTS))
+    assert up.stderr is not None
     house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
     fill(house.home)
+    events = run / "events.jsonl"
+    with events.open("ab") as file:
+        file.write(b"\n" * (-events.stat().st_size % PAGE))  # the page that the file already has
+    assert any("checkpoints not written: cannot write" in line for line in up.stderr)
+    assert up.poll() is None
     assert house.hive("down", "cart-1").returncode == 1
+    up.communicate()
     summary = house.ended("cart-1")
     assert (summary["state"], summary["stop_reason"]) == ("failed", "recorder failed at the end (hive down)")
     assert "was not saved: cannot write" in summary["error"]
@@ -97,12 +105,34 @@ def test_a_run_whose_directory_is_removed_goes_on_and_is_found_and_ended(house: 
 
 
 @pytest.mark.full(reason="a folder is removed rarely")
-def test_a_run_whose_socket_folder_is_removed_is_ended_and_saved(house: House) -> None:
+def test_a_run_whose_socket_folder_is_removed_is_seen_and_restarts_actors(house: House) -> None:
+    run = house.home / "cart-1"
+    assert house.hive("up", house.cartpole(400_000), "-d").returncode == 0
+    house.until_steps("cart-1", 1)
+    pids = [house.ps("cart-1")[name]["pid"] for name in ("collector-0", "learner-0")]
+    shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    house.until(lambda: house.hive("ps", "cart-1").returncode == 0)
+    house.until(lambda: [house.ps("cart-1")[name]["restarts"] for name in ("collector-0", "learner-0")] == [1, 1])
+    assert house.hive("set", "cart-1", "algorithm.learning_rate=0.001").returncode == 0
+    house.until(lambda: not house.processes())
+    summary = house.ended("cart-1")
+    assert summary["state"] == "finished"
+    ended = {warning["kind"]: warning["last_steps"] for warning in summary["warnings"]}
+    assert ended["socket folder removed"] is not None
+
+
+@pytest.mark.full(reason="a folder is removed rarely")
+def test_a_run_whose_socket_folder_cannot_be_made_again_is_ended_and_saved(house: House) -> None:
     run = house.home / "cart-1"
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
     house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
-    shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
+    folder = Path(read_run_facts(RunDirectory.open(run)).socket_folder)
+    shutil.rmtree(folder)
+    folder.write_text("a file in its place")
     done = house.hive("down", "cart-1")
     assert (done.returncode, done.stdout) == (0, "cart-1 stopped\n")
+    folder.unlink()
     assert "the socket folder of cart-1 is gone" in done.stderr
     assert house.ended("cart-1")["state"] == "stopped"

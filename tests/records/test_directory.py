@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,8 +73,23 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
 
 def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
-    with pytest.raises(RecordError, match=r"cannot make a run directory in `.*runs`: file exists"):
+    with pytest.raises(RecordError, match=r"cannot make a run directory in `.*runs`: file exists") as caught:
         RunDirectory.create(tmp_path / "runs", "pong")
+    assert caught.value.hint.startswith("set HIVE_HOME")
+
+
+def test_a_disk_without_room_for_all_folders_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Path.mkdir
+
+    def mkdir(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == "checkpoints":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        make(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(RecordError, match="no space left on device"):
+        RunDirectory.create(tmp_path, "pong")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_name_too_long_for_the_file_system(tmp_path: Path) -> None:

@@ -41,6 +41,19 @@ def test_format(log: logging.Logger, tmp_path: Path) -> None:
     assert texts(tmp_path / "collector-3.log")[1:] == ["collector-3 INFO fine"]
 
 
+def test_a_removed_file_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    logger = open_log(tmp_path / "log" / "a.log", "a")
+    logger.info("one")
+    (tmp_path / "log").rename(tmp_path / "elsewhere")
+    logger.info("lost")
+    (tmp_path / "log").mkdir()
+    logger.info("two")
+    logger.info("three")
+    close_log(logger)
+    assert texts(tmp_path / "log" / "a.log") == ["a INFO two", "a INFO three"]
+
+
 def test_it_goes_nowhere_else(log: logging.Logger) -> None:
     heard: list[logging.LogRecord] = []
 

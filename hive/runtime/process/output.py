@@ -2,8 +2,8 @@
 
 Lines are flushed one by one, so the file is complete even when the process is killed. A file that exceeds its limit is
 renamed to `.out.1`, replacing the previous one, whose size the first line of the new file reports; otherwise an
-environment that prints at every step would fill the disk overnight. Each process rotates only its own file. A
-subprocess that it has started keeps writing to the renamed file.
+environment that prints at every step would fill the disk overnight. A file that was removed is begun again. Each
+process replaces only its own file. A subprocess that it has started keeps writing to the old one.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def redirect_output(path: Path) -> None:
 
 
 def rotate_output(path: Path) -> None:
-    """Rename the file and start a new one if it exceeds OUTPUT_BYTES; if that fails, the file continues to grow."""
+    """Start a new file if the file was removed or exceeds OUTPUT_BYTES, and is renamed then.
+
+    If that fails, the old file continues to grow.
+    """
     try:
-        if os.fstat(1).st_size > OUTPUT_BYTES:
+        if not path.exists():
+            redirect_output(path)
+        elif os.fstat(1).st_size > OUTPUT_BYTES:
             previous = Path(f"{path}.1")
             dropped = previous.stat().st_size if previous.exists() else 0
             path.replace(previous)

@@ -273,5 +273,7 @@ def open_control(socket_folder: Path) -> ControlClient:
         line.connect(str(control_path(socket_folder)))
     except OSError as error:
         line.close()
-        raise UsageError(f"no supervisor listens in {socket_folder} ({error})") from None
+        hint = "if this folder was removed, the run makes it again within a second or two: try again"
+        gone = isinstance(error, FileNotFoundError)
+        raise UsageError(f"no supervisor listens in {socket_folder} ({error})", hint=hint if gone else "") from None
     return ControlClient(line)

@@ -38,6 +38,7 @@ from hive.runtime.run.control import (
     Watch,
 )
 from hive.runtime.wire.messages import Message, Tree
+from hive.runtime.wire.socket_paths import is_removed
 from hive.runtime.wire.stream import pack, read
 
 __all__ = ["ControlServer", "Requests"]
@@ -49,6 +50,7 @@ REQUEST_S = 5.0  # time limit for the rest of a request whose first byte has arr
 PUSH_S = 1.0  # interval between two status documents: readable for a person, and negligible work
 PUSH_BYTES = 1 << 16  # unread bytes of a view above which documents are skipped until it has read them
 INSPECTION_BYTES = 1 << 19  # maximum size of a stack: thousands of frames, and within the limits of a message
+KEEP_S = 0.25  # interval between two looks whether the socket's path is still there
 ACCEPT_AGAIN_S = 1.0  # delay after `accept` found no free descriptor; retrying at once would keep the loop busy
 
 
@@ -101,13 +103,37 @@ class ControlServer:
     def __init__(self, path: Path, run: Requests) -> None:
         self.path = path
         self.run = run
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self.listener = _new_socket()
+        self.keeping: asyncio.TimerHandle | None = None  # the next look at the path
         self.views: dict[socket.socket, View] = {}
         self.last_push: tuple[float, bytes] = (float("-inf"), b"")  # (loop time, document) of the last status sent
 
     async def start(self) -> None:
-        self.listener.bind(str(self.path))
-        self.listener.listen(MAX_VIEWS)
+        self._bind(self.listener)
+        self._listen()
+        self._keep()
+
+    def _bind(self, listener: socket.socket) -> None:
+        listener.bind(str(self.path))
+        listener.listen(MAX_VIEWS)
+
+    def _keep(self) -> None:
+        self.keeping = asyncio.get_running_loop().call_later(KEEP_S, self._keep)
+        self._bind_again()
+
+    def _bind_again(self) -> None:
+        """Listen on a new socket if somebody has removed the path of this one; connections of before stay."""
+        if not is_removed(self.path):
+            return
+        listener = _new_socket()
+        try:
+            self._bind(listener)
+        except OSError:  # such as a full disk: the next look tries again
+            listener.close()
+            return
+        asyncio.get_running_loop().remove_reader(self.listener)
+        self.listener.close()
+        self.listener = listener
         self._listen()
 
     def _listen(self) -> None:
@@ -195,6 +221,8 @@ class ControlServer:
 
     async def close(self) -> None:
         """Stop accepting and close every connection, so that no view waits for a reply."""
+        if self.keeping is not None:
+            self.keeping.cancel()
         if self.listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.listener)
             self.listener.close()
@@ -202,6 +230,10 @@ class ControlServer:
         for line in self.views:
             _hang_up(line)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _new_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 
 
 def _hang_up(line: socket.socket) -> None:

@@ -140,6 +140,11 @@ async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Out
         await control.close()
 
 
+def _write_failure(directory: RunDirectory, error: HiveError, traceback: str = "") -> None:
+    failure = StartFailure(str(error), error.hint, error.exit_code, traceback)
+    write_json(directory.failure_file, dataclasses.asdict(failure))
+
+
 def _conclude_failed(run: LiveRun, error: Exception) -> int:
     """Conclude a run that could not start, or whose supervisor raised an error; return the exit code."""
     trace = error.traceback if isinstance(error, BuildError) else ""
@@ -149,8 +154,7 @@ def _conclude_failed(run: LiveRun, error: Exception) -> int:
         error = HiveError(f"the supervisor failed: {kind}: {text}", hint=f"the report is in {report}" if report else "")
     run.event("failed", str(error))
     with contextlib.suppress(HiveError):  # a full disk must not prevent the summary, for which room is reserved
-        failure = StartFailure(str(error), error.hint, error.exit_code, trace)
-        write_json(run.directory.failure_file, dataclasses.asdict(failure))
+        _write_failure(run.directory, error, trace)
     run.conclude_unstarted(error)
     return error.exit_code
 
@@ -160,7 +164,12 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
 
     If it cannot start, the error is written to `failure.json`, which `hive up` shows.
     """
-    run = LiveRun(directory)
+    try:
+        run = LiveRun(directory)
+    except HiveError as error:
+        with contextlib.suppress(HiveError):  # a full disk
+            _write_failure(directory, error)
+        return error.exit_code
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_forked(run, server))

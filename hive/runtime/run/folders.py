@@ -20,8 +20,12 @@ from pathlib import Path
 from hive.errors import PlatformError
 from hive.records import process_start_time
 from hive.records.regular import read_regular
+from hive.runtime.wire.socket_paths import MAX_PATH_BYTES, fits
 
-__all__ = ["live_owners", "make_socket_folder", "socket_root", "sweep"]
+__all__ = ["check_socket_paths", "live_owners", "make_socket_folder", "restore_socket_folder", "socket_root", "sweep"]
+
+CHOOSE = "set TMPDIR to a folder of yours that is writable and has a short path"
+NAME_BYTES = len("a1b2c3d4/99/gradient-worker-999-9999")  # longest path of a socket below the root
 
 
 def socket_root() -> Path:
@@ -29,24 +33,61 @@ def socket_root() -> Path:
 
     Raises PlatformError if it cannot be created, belongs to another user, or is accessible to other users.
     """
-    root = Path(tempfile.gettempdir()) / f"hive-{os.getuid()}"
+    name = f"hive-{os.getuid()}"
     try:
+        root = Path(tempfile.gettempdir()) / name
         root.mkdir(mode=0o700, exist_ok=True)
         facts = root.lstat()
-    except OSError as error:
-        raise PlatformError(
-            f"cannot make {root} for sockets: {error}", hint="set TMPDIR to a folder of yours"
-        ) from None
+    except OSError as error:  # also where tempfile finds no folder that can be written
+        raise PlatformError(f"cannot make a folder {name} for sockets: {error}", hint=CHOOSE) from None
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise PlatformError(f"{root} is not a private folder of yours", hint=f"remove it, or: chmod 700 {root}")
     return root
 
 
+def check_socket_paths() -> None:
+    """Raise PlatformError if the path of the sockets' folder leaves no room for the names of the sockets."""
+    root = socket_root()
+    if not fits(root / ("x" * NAME_BYTES)):
+        most = MAX_PATH_BYTES - NAME_BYTES - 1
+        raise PlatformError(f"{root} is too long for sockets: it may have {most} bytes at most", hint=CHOOSE)
+
+
 def make_socket_folder(directory: Path) -> Path:
-    """Create a private folder for the sockets of the run in `directory`, with this process as the owner."""
-    folder = Path(tempfile.mkdtemp(prefix="", dir=socket_root()))
-    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
+    """Create a private folder for the sockets of the run in `directory`, with this process as the owner.
+
+    Raises PlatformError if it cannot be created.
+    """
+    root = socket_root()
+    folder = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="", dir=root))
+        _write_owner(folder, directory)
+    except OSError as error:  # such as a full disk
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise PlatformError(f"cannot make a folder for sockets in {root}: {error.strerror}", hint=CHOOSE) from None
     return folder
+
+
+def restore_socket_folder(folder: Path, directory: Path) -> bool:
+    """Make the socket folder of an active run again if it is gone, and return whether it was.
+
+    False if it cannot be made. The processes of the run bind their sockets in it again.
+    """
+    if (folder / "owner").exists():
+        return False
+    try:
+        socket_root()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _write_owner(folder, directory)
+    except (OSError, PlatformError):
+        return False  # a full disk, or something lies in its place: the next look tries again
+    return True
+
+
+def _write_owner(folder: Path, directory: Path) -> None:
+    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
 
 
 def live_owners() -> list[tuple[Path, int]]:

@@ -23,6 +23,7 @@ class KeptDirectory:
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.contents: dict[str, bytes] = {}  # name of a file -> its content
+        self.saved = False  # whether it has held a checkpoint
 
     def remember(self) -> None:
         """Read the files that would be made again; called after each change of one."""
@@ -30,6 +31,12 @@ class KeptDirectory:
         for path in (own.config_file, own.session_file, own.resolved_file, own.resume_file, own.run_file):
             with contextlib.suppress(OSError):
                 self.contents[path.name] = read_regular(path)
+
+    def lacks_checkpoint(self) -> bool:
+        """Return whether the directory has no checkpoint although it had one at an earlier call."""
+        there = any(self.directory.checkpoints.glob("*/DONE"))
+        self.saved = self.saved or there
+        return self.saved and not there
 
     def restore(self) -> bool:
         """Make the directory again if it is gone, and return whether it was. False if it cannot be made."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.clock import RealClock
-from hive.config import Config, load_config, render
+from hive.config import Config, load_config, resolved
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import HiveError, RecordError, UsageError
 from hive.printable import printable
@@ -45,11 +45,20 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.regular import read_regular
-from hive.records.run_warnings import DIRECTORY_REMOVED, WARNING, apply_event, warnings_of
+from hive.records.run_warnings import (
+    DIRECTORY_REMOVED,
+    RECOVERED,
+    SOCKETS_REMOVED,
+    WARNING,
+    active,
+    apply_event,
+    warnings_of,
+)
+from hive.records.summary import NOT_STARTED
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.run.control import PROTOCOL
-from hive.runtime.run.folders import make_socket_folder
+from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
 from hive.runtime.run.kept_directory import LOOK_S, KeptDirectory
 from hive.runtime.run.overview import overview
 from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
@@ -116,25 +125,46 @@ class LiveRun:
         write_run_facts(self.directory, facts)
         self.kept.remember()
 
-    def keep_directory(self) -> None:
-        """Make the run directory again if somebody has removed it, and log a warning that says so."""
-        if not self.kept.restore():
-            return
-        cause = f"{self.directory.path} was removed or renamed during the run and has been made again"
-        advice = "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
-        steps = int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
-        fields: dict[str, Tree] = {"warning": DIRECTORY_REMOVED, "cause": cause, "advice": advice, "steps": steps}
-        self.event(WARNING, f"{DIRECTORY_REMOVED}: {cause}; {advice}", fields)
+    def keep_folders(self) -> None:
+        """Make the run directory and the socket folder again if somebody has removed them, and warn of it."""
+        directory, sockets = self.kept.restore(), restore_socket_folder(self.socket_folder, self.directory.path)
+        if sockets and self.stage:
+            self.stage_folder()
+        removed = "was removed or renamed during the run and has been made again"
+        if directory:
+            advice = (
+                "its earlier metrics, logs and checkpoints are no longer there; `hive save` writes a checkpoint now"
+            )
+            self._warn(DIRECTORY_REMOVED, f"{self.directory.path} {removed}", advice)
+        if sockets:
+            self._warn(SOCKETS_REMOVED, f"{self.socket_folder} {removed}", "commands reach the run again")
 
-    async def watch_directory(self) -> None:
-        """Look every LOOK_S seconds whether the run directory is still there."""
+    def _warn(self, kind: str, cause: str, advice: str) -> None:
+        fields: dict[str, Tree] = {"warning": kind, "cause": cause, "advice": advice, "steps": self._steps()}
+        self.event(WARNING, f"{kind}: {cause}; {advice}", fields)
+
+    def end_warnings(self) -> None:
+        """Log the end of warnings about folders that are as before; called at times, not right after they began."""
+        lasting = {DIRECTORY_REMOVED} if self.kept.lacks_checkpoint() else set()
+        for warning in active(self.warnings.values()):
+            if warning.kind in {DIRECTORY_REMOVED, SOCKETS_REMOVED} - lasting:
+                steps = self._steps()
+                text = f"{warning.kind}: no longer so at {steps:,} steps"
+                self.event(RECOVERED, text, {"warning": warning.kind, "steps": steps})
+
+    def _steps(self) -> int:
+        return int(self.supervisor.results().get("env_steps", 0)) if self.supervisor is not None else 0
+
+    async def watch_folders(self) -> None:
+        """Look every LOOK_S seconds whether the folders of the run are still there."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.keep_directory()
+            self.end_warnings()
+            self.keep_folders()
 
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
-        self.keep_directory()  # before a restart, for which the new process needs the folder of the logs
+        self.keep_folders()  # before a restart, for which the new process needs the folder of the logs
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
         self.events.write(entry)
         apply_event(self.warnings, entry)
@@ -181,7 +211,7 @@ class LiveRun:
             self.directory.release()
             write_bytes(self.directory.summary_file, self.previous_summary)
         else:
-            self.conclude(Outcome("failed", "it could not start", str(error), error.hint, False, {}, {}, {}, ""))
+            self.conclude(Outcome("failed", NOT_STARTED, str(error), error.hint, False, {}, {}, {}, ""))
 
     # --- stages
 
@@ -226,6 +256,7 @@ class LiveRun:
         """
         supervisor = self._running()
         changed = live_change(self.directory, self.config, sets)
+        content = resolved(changed)
         for key in self.config.differences(changed):
             if not supervisor.change_key(key, changed.value(key)):
                 raise UsageError(
@@ -234,7 +265,7 @@ class LiveRun:
                 )
         self.event("set", description(self.config, changed))
         self.config = changed
-        write_bytes(self.directory.resolved_file, render(changed).encode())
+        write_bytes(self.directory.resolved_file, content)
         self.kept.remember()
 
     # --- single actors
@@ -288,7 +319,7 @@ class LiveRun:
 
     def _write_config(self, config: Config) -> None:
         self.previous_config, self.config = self.config, config
-        write_bytes(self.directory.resolved_file, render(config).encode())
+        write_bytes(self.directory.resolved_file, resolved(config))
         self.kept.remember()
 
     def stage_folder(self) -> Path:
@@ -339,7 +370,7 @@ class LiveRun:
         self.supervisor = Supervisor(plan, processes, transport, memory, self.clock, settings, journal, address)
         if self.requested is not None:
             self.supervisor.request(self.requested[0], at_once=self.at_once)
-        watching = asyncio.ensure_future(self.watch_directory())
+        watching = asyncio.ensure_future(self.watch_folders())
         try:
             return await self.supervisor.run()
         finally:
@@ -347,7 +378,8 @@ class LiveRun:
 
     def conclude(self, outcome: Outcome) -> None:
         """Log the end of the run, then write summary.json as the last file."""
-        self.keep_directory()
+        self.keep_folders()
+        self.end_warnings()
         results, run = outcome.results, self.config.run
         mean_return = results.get("mean_return_100", math.nan)
         summary = Summary(

@@ -9,6 +9,7 @@ is restarted within the limits of [supervision]; a start that fails because the 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from hive.runtime.memory.status import ActorStatus
 from hive.runtime.process.processes import Exit
 from hive.runtime.supervise.actions import Action, Forget, Log, Reclaim, Restart, Retire
 from hive.runtime.supervise.ending import end
-from hive.runtime.supervise.membership import ProcessRecord, RaisedAt
+from hive.runtime.supervise.membership import FailedAt, ProcessRecord
 from hive.runtime.supervise.outcome import CrashReport
 from hive.runtime.supervise.states import ActorEvent, ActorState, RunState
 from hive.runtime.supervise.supervisor_state import SupervisorState
@@ -44,6 +45,8 @@ __all__ = [
     "witnesses",
 ]
 
+# Signals by which faulty native code ends its own process. Any other signal may come from outside.
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 EXIT_REPORT_S = 0.5  # wait for the last message of a process that exited by itself; it is already on its way
 
 
@@ -155,8 +158,12 @@ def judged(
     where = f"in `{failed.doing if failed else status.phase or 'start'}`"
     if not failed and status.since_ns:
         where += f" after {status.doing_s:.1f} s"
-    raised = RaisedAt(actor, failed.error, source_lines(failed.traceback)) if failed else None
-    process.record_exit(how, now_ns, state.settings.window_s, raised, output)
+    failed_at = None
+    if failed:
+        failed_at = FailedAt(actor, failed.error, source_lines(failed.traceback))
+    elif not process.why and (not how.signal or how.signal in CRASHES):
+        failed_at = FailedAt(actor, str(how), (status.phase,))
+    process.record_exit(how, now_ns, state.settings.window_s, failed_at, output)
     state.exact &= state.ending  # a restart after the run's goal changes no weights
     refusal, name = _refusal(state, process, how, failed), state.plan.actors[actor].name
     return Verdict(process, actor, name, how, process.why or cause, where, status, failed, refusal)

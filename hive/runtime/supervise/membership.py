@@ -3,7 +3,8 @@
 The process is the unit of restart: all actors in it restart together. A process may exit unexpectedly `restarts` times
 within `window_s` seconds; one more exit ends the run. Incarnations that exit by themselves within a second of their
 start, with no output since the last exit, form a crash loop, so each restart waits longer. Others restart at once. An
-exception that repeats the last one, at the same lines and with no output between, would only be raised again.
+exception that repeats the last one, at the same lines and with no output between, would only be raised again. The same
+holds for native code that exits or crashes twice in the same phase.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hive.runtime.supervise.actions import Kill
 from hive.runtime.supervise.states import ActorState
 from hive.runtime.wire.protocol import Ack, Failed
 
-__all__ = ["REPEATED", "ProcessRecord", "RaisedAt", "Settings"]
+__all__ = ["REPEATED", "FailedAt", "ProcessRecord", "Settings"]
 
 BACKOFF_S = (0.0, 0.1, 0.5, 2.0, 5.0)  # delay before a restart, indexed by the number of futile incarnations in a row
 REPEATED = "the same error twice in a row, with no progress between: another restart would not help"
@@ -38,12 +39,12 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class RaisedAt:
-    """Where an exception ended a process."""
+class FailedAt:
+    """Where an error of a process ended it."""
 
     actor: int
-    error: str  # name of the exception's type
-    lines: tuple[str, ...]  # file and line of every frame; the text is left out, as it may hold counts and addresses
+    error: str  # name of the exception's type; how the process ended where native code ended it
+    lines: tuple[str, ...]  # file and line of every frame, without text that may hold counts; of native code, the phase
 
 
 @dataclass
@@ -70,7 +71,7 @@ class ProcessRecord:
     cut_short: bool = False  # it exited while the run was ending, before it had finished
     stack: str = ""  # stacks at the moment it was found stuck
     output: tuple[float, ...] | None = None  # that of its actors at the last exit (`accounting.output_of`)
-    raised: RaisedAt | None = None  # the exception of the last unexpected exit, if there was one
+    failed_at: FailedAt | None = None  # the error of the last unexpected exit, if it was one of the process itself
     repeated: bool = False  # it was the same as that of the exit before
 
     def begin(self, address: str, now_ns: int) -> None:
@@ -97,20 +98,20 @@ class ProcessRecord:
         how: Exit,
         now_ns: int,
         window_s: float,
-        raised: RaisedAt | None = None,
+        failed_at: FailedAt | None = None,
         output: tuple[float, ...] | None = None,
     ) -> None:
         """Count an unexpected exit, unless a user or another actor requested the restart.
 
-        raised: the exception that ended it. output: what its actors have produced until now; None: nothing since the
-        last exit. The first exit has none to compare with, so it never counts as progress.
+        failed_at: the error that ended it; None if it was killed. output: what its actors have produced until now;
+        None: nothing since the last exit. The first exit has none to compare with, so it never counts as progress.
         """
         while self.exits and self.exits[0] < now_ns - window_s * 1e9:
             self.exits.popleft()
         before, self.output = self.output, self.output if output is None else output
         progress = before is not None and self.output != before
-        self.repeated = bool(self.exits) and raised is not None and raised == self.raised and not progress
-        self.raised = raised
+        self.repeated = bool(self.exits) and failed_at is not None and failed_at == self.failed_at and not progress
+        self.failed_at = failed_at
         if not self.by_hand:
             self.exits.append(now_ns)
         short = now_ns - self.started_ns < SHORT_INCARNATION_S * 1e9 and how.signal != signal.SIGKILL

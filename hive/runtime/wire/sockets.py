@@ -19,14 +19,16 @@ because nothing authenticates peers. This module is the only one that imports zm
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
-import os
+from pathlib import Path
 
 import zmq
 
 from hive.errors import WireError
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES, Frame, Frames
+from hive.runtime.wire.socket_paths import MAX_PATH_BYTES, fits, is_removed
 from hive.runtime.wire.transport import Receive
 
 __all__ = ["SECRET_BYTES", "ZmqTransport"]
@@ -36,7 +38,6 @@ QUEUE_MESSAGES = 10_000  # maximum queued messages per socket; a peer this far b
 PORTION = 128  # maximum messages read before the loop may run other callbacks
 TICK_S = 0.05  # interval of the polling tick: the longest delay by a lost edge
 LOG = logging.getLogger("hive.runtime")
-MAX_PATH_BYTES = 107  # maximum bytes of a unix socket's path (`sun_path`)
 
 
 class ZmqTransport:
@@ -50,6 +51,7 @@ class ZmqTransport:
         self.foreign = 0
         self.context = zmq.Context(io_threads=1)
         self.inbox: zmq.Socket[bytes] | None = None
+        self.path = Path()  # of the inbox
         self.peers: dict[str, zmq.Socket[bytes]] = {}
         self.receive: Receive | None = None
         self.tick: asyncio.TimerHandle | None = None
@@ -62,13 +64,20 @@ class ZmqTransport:
         inbox.set(zmq.RCVHWM, QUEUE_MESSAGES)
         inbox.set(zmq.MAXMSGSIZE, MAX_ARRAY_BYTES)
         inbox.bind(address)
-        self.inbox, self.receive = inbox, receive
+        self.path, self.inbox, self.receive = _path(address), inbox, receive
         asyncio.get_running_loop().add_reader(int(inbox.get(zmq.FD)), self._readable)
         self._tick()
 
     def _tick(self) -> None:
         self.tick = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._bind_again()
         self._readable()
+
+    def _bind_again(self) -> None:
+        """Bind the inbox to its path again if somebody has removed it; connections of before stay."""
+        if self.inbox is not None and is_removed(self.path):
+            with contextlib.suppress(zmq.ZMQError):  # such as a full disk: the next tick tries again
+                self.inbox.bind(f"ipc://{self.path}")
 
     def _readable(self) -> None:
         if self.again is not None:
@@ -149,5 +158,9 @@ def _received(inbox: zmq.Socket[bytes]) -> list[Frame]:
 def _check(address: str) -> None:
     if not address.startswith("ipc://"):
         raise WireError(f"`{address}` is not an ipc:// address; hive runs on one machine only")
-    if len(os.fsencode(address.removeprefix("ipc://"))) > MAX_PATH_BYTES:
+    if not fits(_path(address)):
         raise WireError(f"`{address}` is longer than the {MAX_PATH_BYTES} bytes of a unix socket's path")
+
+
+def _path(address: str) -> Path:
+    return Path(address.removeprefix("ipc://"))

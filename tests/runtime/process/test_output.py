@@ -58,7 +58,12 @@ def test_a_short_file_is_not_rotated(tmp_path: Path) -> None:
     assert (tmp_path / "a.out").read_text() == "x\ny\n"
 
 
-@pytest.mark.parametrize("harm", ["path.unlink()", "(path.parent / 'a.out.1').mkdir()"])
+def test_a_removed_file_is_begun_again(tmp_path: Path) -> None:
+    run(tmp_path, "print('x'); path.unlink(); output.rotate_output(path); print('y')")
+    assert (tmp_path / "a.out").read_text() == "y\n"
+
+
+@pytest.mark.parametrize("harm", ["path.parent.rename(f'{path.parent}-gone')", "(path.parent / 'a.out.1').mkdir()"])
 def test_a_file_that_cannot_be_rotated_continues_to_grow(tmp_path: Path, harm: str) -> None:
     body = f"print('x' * 2000); {harm}; output.rotate_output(path); print('y')"
     assert run(tmp_path, body).returncode == 0

@@ -362,6 +362,21 @@ async def test_a_view_that_finds_no_descriptor_is_let_in_later(folder: Path, mon
         assert full.refused == 1
 
 
+async def test_a_removed_path_is_bound_again(folder: Path) -> None:
+    """Views of before stay connected. The folder itself is made by the run, not by the server."""
+    async with serving(folder) as (server, _), view(folder) as early:
+        shutil.rmtree(folder)
+        server._bind_again()
+        assert not folder.exists()
+        folder.mkdir()
+        server._bind_again()
+        server._bind_again()
+        for _ in range(2):
+            async with view(folder) as late:
+                assert await ask(late, GiveStatus()) == Status(STATUS)
+        assert await ask(early, GiveStatus()) == Status(STATUS)
+
+
 async def test_a_server_that_never_started_can_be_closed(folder: Path) -> None:
     run = Run()
     await ControlServer(control_path(folder), run).close()

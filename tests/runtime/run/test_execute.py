@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,20 @@ def test_an_unexpected_error_of_the_supervisor_has_a_failure_a_summary_and_a_rep
     assert stored["hint"] == f"the report is in {directory.crash_file('supervisor', 1)}"
     summary = Summary.read(directory.summary_file)
     assert (summary.state, summary.stop_reason) == ("failed", "it could not start")
+
+
+def test_a_run_without_room_for_its_sockets_names_the_cause(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**options: Any) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert execute.run_forked(directory, None) == 3  # type: ignore[arg-type]
+    stored = json.loads(directory.failure_file.read_text())
+    assert stored["error"].startswith("cannot make a folder for sockets in ")
+    assert stored["error"].endswith(": No space left on device")
+    assert stored["hint"].startswith("set TMPDIR")
 
 
 def test_a_full_disk_does_not_prevent_the_summary(directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import pytest
 
 from hive.errors import PlatformError
 from hive.records import process_start_time
-from hive.runtime.run.folders import live_owners, make_socket_folder, socket_root, sweep
+from hive.runtime.run.folders import NAME_BYTES, check_socket_paths, live_owners, make_socket_folder, socket_root, sweep
+from hive.runtime.wire.socket_paths import MAX_PATH_BYTES
 
 RUN = Path("/somewhere/runs/cartpole-1")
 
@@ -83,7 +86,36 @@ def test_a_missing_temporary_folder(monkeypatch: pytest.MonkeyPatch, temporary: 
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "missing"))
     with pytest.raises(PlatformError, match=r"cannot make .* for sockets") as caught:
         socket_root()
-    assert caught.value.hint == "set TMPDIR to a folder of yours"
+    assert caught.value.hint.startswith("set TMPDIR to a folder of yours")
+
+
+def test_a_machine_without_any_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk tempfile finds none."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(PlatformError, match=r"cannot make .* for sockets: .* No usable temporary directory") as caught:
+        socket_root()
+    assert caught.value.hint.startswith("set TMPDIR to a folder of yours")
+
+
+def test_a_root_whose_path_is_too_long_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    root = len(os.fsencode(f"hive-{os.getuid()}"))
+    longest = MAX_PATH_BYTES - NAME_BYTES - 1
+    for length in (longest, longest + 1):
+        folder = Path(tempfile.mkdtemp(prefix="x" * (length - root - len("/tmp/") - 8 - 1), dir="/tmp"))
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        try:
+            if length == longest:
+                check_socket_paths()
+            else:
+                with pytest.raises(PlatformError, match=f"too long for sockets: it may have {longest} bytes") as caught:
+                    check_socket_paths()
+                assert "short path" in caught.value.hint
+        finally:
+            shutil.rmtree(folder)
 
 
 def test_every_run_has_a_private_folder_that_names_its_supervisor() -> None:

@@ -19,6 +19,7 @@ from hive.runtime.supervise.supervisor_state import REPORTED_EVENTS, SupervisorS
 from hive.runtime.wire.protocol import Ack, Failed, Left
 
 CRASHED, KILLED, CLEAN = Exit(code=1), Exit(signal=signal.SIGKILL), Exit()
+TERMINATED = Exit(signal=signal.SIGTERM)
 SHARED = {"a": {}, "b": {}, "c": {"process": "both"}, "d": {"process": "both"}}
 TAKEN = (Ack(0, 0, 1, 0, 0, 9, 0, 4),)
 
@@ -268,13 +269,13 @@ def come_back(state: SupervisorState, name: str, now_ns: int) -> None:
 def test_one_exit_more_than_the_limit_within_the_window_ends_the_run() -> None:
     state = running(["a", "b"], restarts=2, window_s=60.0)
     for second in (5, 10):
-        assert Restart("a", 0.0) in follow(state, "a", now_ns=second * S)
+        assert Restart("a", 0.0) in follow(state, "a", TERMINATED, now_ns=second * S)
         come_back(state, "a", second * S)
-    actions = follow(state, "a", now_ns=15 * S)
+    actions = follow(state, "a", TERMINATED, now_ns=15 * S)
     limit = "3 times within 60 s; [supervision] restarts = 2"
     assert not any(isinstance(action, Restart) for action in actions)
     assert (state.end.state, state.end.reason) == ("failed", "a failed")
-    assert state.end.error == f"a failed in `step` after 2.0 s: exited with code 1 ({limit})"
+    assert state.end.error == f"a failed in `step` after 2.0 s: killed by SIGTERM ({limit})"
     assert state.end.report == "crash/1.txt"
 
 
@@ -291,12 +292,12 @@ def test_each_short_incarnation_in_a_row_waits_longer() -> None:
     state = running(["a", "b"], restarts=99, window_s=1e6)
     delays, now = [], 5 * S
     for _ in range(7):
-        (restart,) = [action for action in follow(state, "a", now_ns=now) if isinstance(action, Restart)]
+        (restart,) = [action for action in follow(state, "a", TERMINATED, now) if isinstance(action, Restart)]
         delays.append(restart.delay_s)
         come_back(state, "a", now)
         now += S // 2
     assert delays == [BACKOFF_S[0], *BACKOFF_S[1:], BACKOFF_S[-1], BACKOFF_S[-1]]
-    (restart,) = [action for action in follow(state, "a", now_ns=now + 2 * S) if isinstance(action, Restart)]
+    (restart,) = [action for action in follow(state, "a", TERMINATED, now + 2 * S) if isinstance(action, Restart)]
     assert restart.delay_s == 0.0  # this incarnation lived for more than a second
 
 
@@ -304,7 +305,7 @@ def test_a_short_incarnation_that_made_progress_is_no_crash_loop() -> None:
     state = running(["a"], restarts=99, window_s=1e6)
     delays = []
     for output in (1.0, 1.0, 1.0, 2.0, 3.0, 3.0):
-        verdict = judge(state, "a", now_ns=S // 2, output=(output,))
+        verdict = judge(state, "a", TERMINATED, S // 2, (output,))
         (restart,) = [a for a in exits.reported(state, verdict, "") if isinstance(a, Restart)]
         delays.append(restart.delay_s)
         come_back(state, "a", S // 2)
@@ -343,6 +344,47 @@ def test_the_same_error_twice_in_a_row_without_progress_ends_the_run(
     assert verdict.refusal == (REPEATED if ends else None)
     exits.reported(state, verdict, "crash/2.txt")
     assert state.end.frames == ('  File "/x/mine.py", line 7, in step\n    fall()' if ends else "")
+
+
+SEGV, ABORT, EXIT = Exit(signal=signal.SIGSEGV), Exit(signal=signal.SIGABRT), Exit(code=7)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "output", "ends"),
+    [
+        (SEGV, SEGV, 3.0, True),
+        (ABORT, replace(ABORT, note="out of memory"), 3.0, False),
+        (EXIT, EXIT, 3.0, True),
+        (CLEAN, CLEAN, 3.0, True),
+        (SEGV, ABORT, 3.0, False),
+        (SEGV, SEGV, 4.0, False),  # progress
+        (KILLED, KILLED, 3.0, False),  # from outside
+        (TERMINATED, TERMINATED, 3.0, False),
+    ],
+)
+def test_native_code_that_ends_the_process_twice_in_a_row_without_progress_ends_the_run(
+    first: Exit, second: Exit, output: float, ends: bool
+) -> None:
+    state = running(["a", "b"], restarts=5, window_s=60.0)
+
+    def exit_with(how: Exit, now_s: int, output: float) -> str | None:
+        exits.confirmed(state, state.table["a"], how)
+        return exits.judged(state, state.table["a"], how, page(state, 0), now_s * S, (output,)).refusal
+
+    assert exit_with(first, 5, 3.0) is None
+    come_back(state, "a", 5 * S)
+    assert exit_with(second, 10, output) == (REPEATED if ends else None)
+
+
+def test_native_code_is_not_blamed_for_a_kill_by_the_supervisor_or_in_another_phase() -> None:
+    state = running(["a", "b"], restarts=5, window_s=60.0)
+    for now_s, phase, why in ((5, "env", ""), (6, "policy", ""), (7, "policy", "it was stuck"), (8, "policy", "")):
+        process = state.table["a"]
+        process.why = why
+        exits.confirmed(state, process, SEGV)
+        where = replace(page(state, 0), phase=phase)
+        assert exits.judged(state, process, SEGV, where, now_s * S, (1.0,)).refusal is None
+        come_back(state, "a", now_s * S)
 
 
 def test_a_text_that_names_the_type_is_not_preceded_by_it() -> None:

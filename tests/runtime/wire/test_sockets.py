@@ -327,6 +327,30 @@ def test_poll_inside_a_receiver_keeps_the_order(run: Run, address: str) -> None:
     run(main)
 
 
+# --- a removed path
+
+
+def test_a_removed_path_is_bound_again_and_connections_stay(run: Run, folder: Path, address: str) -> None:
+    """The folder is made by the supervisor: an inbox only waits for it."""
+
+    async def main(opened: Opened) -> None:
+        inbox, early, late = opened.inbox(address), opened.peer(), opened.peer()
+        early.post(address, [b"one"])
+        await inbox.until(1)
+        shutil.rmtree(folder)
+        early.post(address, [b"two"])
+        late.post(address, [b"three"])
+        await inbox.until(2)
+        inbox.transport._tick()
+        assert not folder.exists()
+        folder.mkdir()
+        await inbox.until(3)
+        early.post(address, [b"four"])
+        assert [b"".join(frames) for frames in await inbox.until(4)] == [b"one", b"two", b"three", b"four"]
+
+    run(main)
+
+
 # --- garbage
 
 
