@@ -18,7 +18,7 @@ from torch import nn
 
 from hive.algorithms.advantages import generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, progress_of, sizes, weights
+from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, weights
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import A2CConfig
@@ -56,7 +56,7 @@ class A2C:
     def gradients(self, rollouts: Sequence[Rollout], noise: np.random.Generator | None = None) -> Gradients:
         """Yield Moments if workers share a round, then one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
-        inputs, moments = input_rows(rollouts), None
+        inputs, moments = network_input(rollouts, input_rows(rollouts)), None
         if samples and self.asks_for_moments:
             values = self.model.no_grad(inputs)[1].numpy()
             moments = yield moments_of(rollouts, self._targets(rollouts, values)[0])

@@ -20,7 +20,7 @@ from torch import nn
 
 from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, progress_of, sizes, unflat, values_of, weights
+from hive.algorithms.rows import flat, input_rows, network_input, progress_of, sizes, unflat, values_of, weights
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import IMPALAConfig
@@ -57,7 +57,7 @@ class IMPALA:
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
             loss = VTraceLoss(
-                input_rows(rollouts),
+                network_input(rollouts, input_rows(rollouts)),
                 torch.from_numpy(flat([rollout.actions for rollout in rollouts])),
                 torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])),
                 weights(rollouts, samples),

@@ -4,6 +4,11 @@
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 
+A recurrent policy takes and returns its state, which begins anew with each episode:
+
+    state = policy.initial_state()                      # of another policy: None
+    action, state = policy(observation, state)
+
 A checkpoint describes its policy in state.json (`describe_policy`): the observation, the action and [network]. `load`
 makes a policy of this description and of weights.safetensors, in one process and without environments. The format is
 JSON and bytes, and no code in it is executed. A user-defined network is the exception: its module is imported and its
@@ -30,6 +35,8 @@ from hive.networks.distributions import ActionDistribution, Categorical, distrib
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
+from hive.networks.inputs import state_width_of
+from hive.networks.memory import Memory
 from hive.networks.spaces import Spaces
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import checkpoint_at
@@ -49,7 +56,8 @@ class Policy:
     """A trained policy: a function from observations to actions.
 
     observation, action: their specs. network: the module, in evaluation mode; it returns (policy outputs, value) or
-        (action values,). distribution: maps the first of these outputs to actions.
+        (action values,); a recurrent one also takes and returns a state (hive.networks.recurrent). distribution: maps
+        the first of these outputs to actions.
     updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first;
         of a best policy, the mean that it was chosen by.
     """
@@ -70,18 +78,39 @@ class Policy:
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
 
-    def __call__(self, observation: Any, *, action_mask: Any = None, noise: np.random.Generator | None = None) -> Any:
+    def initial_state(self, batch: int | None = None) -> NDArray[np.float32] | None:
+        """Return the state of a recurrent policy at the beginning of an episode, zeros; None for any other policy.
+
+        batch: None: the state of one environment, float32 [S]; a number B: those of B environments, float32 [B, S].
+        """
+        width = state_width_of(self.network)
+        return np.zeros(width if batch is None else (batch, width), np.float32) if width else None
+
+    def __call__(
+        self,
+        observation: Any,
+        state: Any = None,
+        *,
+        action_mask: Any = None,
+        noise: np.random.Generator | None = None,
+    ) -> Any:
         """Return the action for one observation, as its environment takes it, or actions [B, ...] for a batch [B, ...].
 
         It is the most likely action, or with `noise` a sampled one. A batch of dictionaries or tuples has arrays
         [B, ...] in the place of one observation's. action_mask: where env.action_mask is "info", the mask of the
-        state, info["action_mask"]. Raises ValueError for another shape and for a mask that is missing.
+        state, info["action_mask"].
+
+        A recurrent policy takes the state of each environment, float32 [S] or [B, S], and returns a pair: the action or
+        actions, and the state for the next call. Raises ValueError for another shape, for a mask that is missing, and
+        for a recurrent policy without a state.
         """
         if action_mask is not None:
             observation = {BESIDE_MASK: observation, MASK_KEY: action_mask}
         batch, single = self._rows(observation) if self.observation.parts else self._batch(observation)
+        memory = self._memory(state, len(batch), single)
+        act = memory or self.network
         with torch.inference_mode():
-            outputs = self.network(torch.from_numpy(batch))[0]
+            outputs = act(torch.from_numpy(batch))[0]
             if noise is None:
                 stored = self.distribution.mode(outputs).numpy()
             else:
@@ -89,7 +118,31 @@ class Policy:
                     outputs.numpy(), self.distribution.draw_noise(noise, len(batch))
                 )
         actions = self._for_environment(stored)
-        return actions[0] if single else actions
+        action = actions[0] if single else actions
+        if memory is None:
+            return action
+        after = memory.state.numpy().copy()
+        return action, after[0] if single else after
+
+    def _memory(self, state: Any, count: int, single: bool) -> Memory | None:
+        """Return a memory with the given state, None for a policy without one. Raises ValueError if it does not fit."""
+        memory = Memory.of(self.network, count)
+        if memory is None:
+            if state is not None:
+                raise ValueError("this policy has no memory, so it takes no state")
+            return None
+        if state is None:
+            raise ValueError(
+                "this policy is recurrent: call `action, state = policy(observation, state)`, and begin each episode "
+                "with policy.initial_state()"
+            )
+        given = np.asarray(state, np.float32)
+        shape = tuple(memory.state.shape)
+        expected = shape[1:] if single else shape
+        if given.shape != expected:
+            raise ValueError(f"got a state of shape {list(given.shape)}, expected {list(expected)}")
+        memory.state = torch.from_numpy(given.reshape(shape))
+        return memory
 
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""

@@ -12,6 +12,9 @@ normalize_over = "minibatch": each worker normalises the advantages of each of i
 stays as it is. "round": advantages are normalised over the whole round. With several workers a round then first yields
 this worker's moments, and receives those of all workers.
 
+A recurrent policy learns from whole sequences, as in SB3-Contrib's RecurrentPPO: an epoch permutes the environments of
+the share, and a slice has all valid steps of some of them, from the state that the rollout stores.
+
 target_kl: a worker that finds the policy too far from the acting one on its next slice makes no more gradients in this
 round. The gradients of the other workers still count: each worker judges its own slices.
 """
@@ -26,12 +29,13 @@ from torch import Tensor, nn
 
 from hive.algorithms.advantages import EPSILON, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import flat, input_rows, minibatches, progress_of, sizes
+from hive.algorithms.rows import batches, flat, input_rows, network_input, progress_of, sizes
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
 from hive.losses import VALUE_FIT, PPOLoss, acted_rows, value_fit
 from hive.networks.distributions import ActionDistribution
+from hive.networks.sequences import Sequences
 from hive.storage import Rollout
 
 __all__ = ["PPO"]
@@ -64,15 +68,15 @@ class PPO:
         """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
-        outputs = self.model.no_grad(inputs)[1]
+        outputs = self.model.no_grad(network_input(rollouts, inputs))[1]
         advantages, returns = generalised_advantages(rollouts, outputs.numpy(), config.discount, config.gae_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         if config.normalize_advantages and config.normalize_over == "round":
             mine = moments_of(rollouts, advantages)
             advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
         acted, kept = sizes(rollouts), torch.from_numpy(valid)
+        observations = acted_rows(inputs, acted)[kept]
         batch = (
-            acted_rows(inputs, acted)[kept],
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])[valid]),
             torch.from_numpy(advantages[valid]),
@@ -81,16 +85,26 @@ class PPO:
         )
         fit = value_fit(batch[-1], returns[valid], torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1)))
         progress = progress_of(rollouts)
-        for rows in minibatches(len(batch[0]), config.epochs, config.minibatches, noise):
-            loss = self._loss(batch, rows, progress, fit)
+        for rows, some in batches(rollouts, observations, config.epochs, config.minibatches, noise):
+            loss = self._loss(some, batch, rows, progress, fit)
             if len(rows) and self._too_far(loss):
                 return  # the worker fills the rest of the round with gradients of zero samples
             yield self.model.reinforce(loss, samples=len(rows))
 
-    def _loss(self, batch: tuple[Tensor, ...], rows: Tensor, progress: float, fit: tuple[float, float]) -> PPOLoss:
-        """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run."""
+    def _loss(
+        self,
+        inputs: Tensor | Sequences,
+        batch: tuple[Tensor, ...],
+        rows: Tensor,
+        progress: float,
+        fit: tuple[float, float],
+    ) -> PPOLoss:
+        """Return the loss of these rows of the batch, with the current keys, after `progress` (0 to 1) of the run.
+
+        inputs: the network's, for these rows.
+        """
         config = self.config
-        inputs, actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
+        actions, log_probs, advantages, returns, values = [column.index_select(0, rows) for column in batch]
         if config.normalize_advantages and config.normalize_over == "minibatch" and len(rows) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
         return PPOLoss(

@@ -6,7 +6,8 @@ The network evaluates all observations of all rollouts at once. Each rollout con
     row T                            [B]        only bootstraps
     final observations               [F]        only bootstrap, where an episode was truncated
 
-and the outputs are in the same order. Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...].
+and the outputs are in the same order. The rows of a recurrent policy also say which of them follow each other
+(`hive.algorithms.fragments`). Losses are over the acted rows of all rollouts, flat: [sum of T * B, ...].
 `hive.losses.acted_rows` selects them from the outputs, given `sizes`.
 """
 
@@ -20,9 +21,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hive.algorithms.fragments import ActedFragments, input_sequences, remembers
+from hive.networks.sequences import Sequences
 from hive.storage import Rollout
 
-__all__ = ["flat", "input_rows", "minibatches", "progress_of", "sizes", "unflat", "values_of", "weights"]
+__all__ = [
+    "batches",
+    "flat",
+    "input_rows",
+    "minibatches",
+    "network_input",
+    "progress_of",
+    "sizes",
+    "unflat",
+    "values_of",
+    "weights",
+]
 
 Floats = NDArray[np.float32]
 
@@ -35,6 +49,32 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
         if len(rollout.final_observations):
             parts.append(rollout.final_observations)
     return torch.from_numpy(_joined(parts))
+
+
+def network_input(rollouts: Sequence[Rollout], rows: Tensor) -> Tensor | Sequences:
+    """Return the network's input for all input rows, [N, ...]: these, or with a recurrent policy Sequences of them."""
+    return input_sequences(rollouts, rows) if remembers(rollouts) else rows
+
+
+def batches(
+    rollouts: Sequence[Rollout],
+    observations: Tensor,
+    epochs: int,
+    parts: int,
+    noise: np.random.Generator | None = None,
+) -> Iterator[tuple[Tensor, Tensor | Sequences]]:
+    """Yield each minibatch: the numbers of its rows, int64 [M], and the network's input for them.
+
+    observations: those of all valid acted rows, which the numbers count. A minibatch is a random part of them, or with
+    a recurrent policy all of them in a random part of the environments. Other arguments: as for `minibatches`.
+    """
+    if not remembers(rollouts):
+        for rows in minibatches(len(observations), epochs, parts, noise):
+            yield rows, observations.index_select(0, rows)
+        return
+    fragments = ActedFragments(rollouts)
+    for columns in minibatches(fragments.columns, epochs, parts, noise):
+        yield fragments.sequences(observations, columns.numpy())
 
 
 def minibatches(count: int, epochs: int, parts: int, noise: np.random.Generator | None = None) -> Iterator[Tensor]:

@@ -67,6 +67,8 @@ OTHER_NAMES: Mapping[str, str] = {
     "log_std_init": "network.initial_deviation",
     "lr": "algorithm.learning_rate",
     "lr_schedule": "algorithm.learning_rate_schedule",
+    "lstm_cell_size": "network.memory_size",
+    "lstm_hidden_size": "network.memory_size",
     "make_env": "env.id",
     "max_grad_norm": "algorithm.clip_gradients",
     "max_steps": "run.steps",

@@ -108,9 +108,16 @@ def _ignored_breach(name: str) -> Callable[[Any, str | None], str]:
     return lambda value, custom: "{0} ignores it" if value != usual and custom is not None else ""
 
 
+def _memory_breach(memory: str, algorithm: str) -> str:
+    """Refuse a memory for action values, whose targets are not computed along sequences."""
+    refused = memory != "none" and algorithm in ACTION_VALUES
+    return "{0} has no recurrent version: use ppo, a2c or impala" if refused else ""
+
+
+ACTION_VALUES = ("nstep-q", "pqn")  # algorithms that learn action values
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
-    "module": ("initialization", *GAINS, "action_deviation", "initial_deviation"),
+    "module": ("memory", "initialization", *GAINS, "action_deviation", "initial_deviation"),
     "policy_head": ("policy_gain", "action_deviation", "initial_deviation"),
     "value_head": ("value_gain",),
 }
@@ -136,6 +143,7 @@ RULES = (
         for custom, names in IGNORED.items()
         for name in names
     ),
+    Rule("network.memory", ("algorithm.name",), _memory_breach),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )

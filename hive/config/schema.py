@@ -272,6 +272,12 @@ class NetworkConfig:
         "activation function of these layers: tanh, relu, leaky_relu, elu, gelu or silu",
         choices=("tanh", "relu", "leaky_relu", "elu", "gelu", "silu"),
     )
+    memory: str = key(
+        "none",
+        'recurrent cell between these layers and the heads: "lstm" or "gru"; "none": the policy has no memory',
+        choices=("none", "lstm", "gru"),
+    )
+    memory_size: int = key(256, "cells of the lstm or gru, in each of separate networks", minimum=1)
     initialization: str = key(
         "orthogonal",
         'initial weights: "orthogonal" with the gains below and biases 0, or "uniform": torch.nn.Linear\'s',

@@ -91,6 +91,15 @@ class StepRow(_NativeRow):
         episodes = self.episode_returns, self.episode_lengths
         object.__setattr__(self, "native", _native.Row(self.rewards, *flags, *episodes, self.final_index))
 
+    @property
+    def ended(self) -> NDArray[np.bool_]:
+        """Whether the next observation begins an episode, or the step only reset its environment, [B], a new array.
+
+        A policy's memory is cleared there.
+        """
+        ended: NDArray[np.bool_] = (self.terminated != 0) | (self.truncated != 0) | (self.valid == 0)
+        return ended
+
     @classmethod
     def allocate(cls, spec: ObservationSpec, count: int) -> StepRow:
         """Allocate a row for `count` environments, with room for the finals of one step."""

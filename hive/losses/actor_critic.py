@@ -19,6 +19,7 @@ from torch.nn.functional import mse_loss
 
 from hive.losses.loss import Floats, LossValue, acted_rows, value_fit, weighted_mean
 from hive.networks.distributions import ActionDistribution
+from hive.networks.sequences import Sequences
 
 __all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
 
@@ -27,13 +28,13 @@ __all__ = ["A2CLoss", "PPOLoss", "VTraceLoss"]
 class A2CLoss:
     """The loss of advantage actor-critic. M of the N rows were acted on; the others only bootstrap.
 
-    inputs: [N, ...]. actions: [M, ...]. weights: float32 [M], the weight of each acted row, with the sum 1.
-    sizes: as for `acted_rows`. targets: a function from the values of this forward pass, float32 [N], to advantages and
-        returns, float32 [M] each.
+    inputs: [N, ...], or Sequences of N rows. actions: [M, ...].
+    weights: float32 [M], the weight of each acted row, with the sum 1. sizes: as for `acted_rows`.
+    targets: a function from the values of this forward pass, float32 [N], to advantages and returns, float32 [M] each.
     statistics: policy loss, value loss, entropy, mean value, and the two of `value_fit`.
     """
 
-    inputs: Tensor
+    inputs: Tensor | Sequences
     actions: Tensor
     weights: Tensor
     sizes: Sequence[int]
@@ -65,7 +66,7 @@ class VTraceLoss:
         two of `value_fit`.
     """
 
-    inputs: Tensor
+    inputs: Tensor | Sequences
     actions: Tensor
     behaviour_log_probs: Tensor
     weights: Tensor
@@ -95,7 +96,7 @@ class VTraceLoss:
 class PPOLoss:
     """PPO's clipped surrogate on N samples of equal weight.
 
-    inputs: [N, ...]. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
+    inputs: [N, ...], or Sequences of N rows. actions: [N, ...]. behaviour_log_probs, advantages, returns: float32 [N].
     clip_range: the distance from 1 at which the ratio of probabilities is clipped.
     behaviour_values: float32 [N], the values before the round's first update; with them a value counts as changed by at
         most `value_clip_range`, as in OpenAI's baselines (without the maximum of both losses) and Stable-Baselines3.
@@ -104,7 +105,7 @@ class PPOLoss:
         `fit`.
     """
 
-    inputs: Tensor
+    inputs: Tensor | Sequences
     actions: Tensor
     behaviour_log_probs: Tensor
     advantages: Tensor

@@ -3,7 +3,8 @@
 This package exports the names that users write networks, heads and training scripts with:
 
     build_network, Network         a network from NetworkParameters, with InputEmbedderParameters, EmbeddingMergerType,
-                                   MiddlewareParameters, LSTMMiddlewareParameters and the HeadParameters below
+                                   MiddlewareParameters, LSTMMiddlewareParameters, GRUMiddlewareParameters and the
+                                   HeadParameters below
     HeadParameters                 of the heads: PolicyHeadParameters, PPOHeadParameters, SquashedPolicyHeadParameters,
                                    DuelingQHeadParameters, CategoricalQHeadParameters, QuantileQHeadParameters
     Head, PolicyHead, ValueHead    bases of custom heads
@@ -19,7 +20,7 @@ All other names belong to the modules that define them, and other packages of hi
 
     spaces, parameters -> embedders, middleware, heads -> network     build a network
     head_kinds: heads, value_heads, distributional_heads, policy_heads   the heads
-    recurrent                                                         networks with an LSTM
+    recurrent, sequences, inputs, memory                              networks with an LSTM or a GRU, and their rows
     normalization                                                     networks that normalise their observations
     configured                                                        networks from a config file
     field_rules                                                       the valid values of each parameter
@@ -57,6 +58,7 @@ from hive.networks.optimizers import FlatOptimizer, OptimizerSettings
 from hive.networks.parameters import (
     EmbeddingMergerType,
     GradientClippingMethod,
+    GRUMiddlewareParameters,
     HeadParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
@@ -81,6 +83,7 @@ __all__ = [
     "EpsilonGreedy",
     "FlatOptimizer",
     "FlatParameters",
+    "GRUMiddlewareParameters",
     "GradientClippingMethod",
     "Head",
     "HeadParameters",

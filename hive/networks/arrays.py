@@ -13,8 +13,8 @@ from torch import Tensor
 from hive.errors import NetworkError
 from hive.networks.architecture import Array, Inputs, Targets
 from hive.networks.heads import Head
+from hive.networks.inputs import EPISODE_STARTS, RECURRENT_STATE
 from hive.networks.losses import as_array, checked_tensor, extra_input_names
-from hive.networks.recurrent import EPISODE_STARTS, RECURRENT_STATE
 from hive.networks.spaces import InputSpec
 
 __all__ = [

@@ -14,8 +14,10 @@ from hive.config import NetworkConfig
 from hive.errors import NetworkError, RecordError
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import (
+    GRUMiddlewareParameters,
     HeadParameters,
     InputEmbedderParameters,
+    LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
 )
@@ -46,8 +48,7 @@ def network_parameters(
     """
     parameters = NetworkParameters()
     layer_norm = network.layer_norm
-    middleware = MiddlewareParameters(list(network.middleware), network.activation, layer_norm=layer_norm)
-    parameters.middleware_parameters = middleware
+    parameters.middleware_parameters = _middleware_parameters(network)
     parameters.input_embedders_parameters = {"observation": InputEmbedderParameters(layer_norm=layer_norm)}
     parameters.use_separate_networks_per_head = network.separate_networks and len(heads) > 1
     parameters.normalize_observations = network.normalize_observations
@@ -60,6 +61,21 @@ def network_parameters(
     _refuse_unused(network, heads)
     parameters.heads_parameters = [_head_parameters(network, name) for name in heads]
     return parameters
+
+
+def _middleware_parameters(network: NetworkConfig) -> MiddlewareParameters:
+    """Returns the dense layers, and the cell after them if the network has a memory."""
+    dense: Any = {
+        "widths": list(network.middleware),
+        "activation": network.activation,
+        "layer_norm": network.layer_norm,
+    }
+    match network.memory:
+        case "lstm":
+            return LSTMMiddlewareParameters(**dense, number_of_lstm_cells=network.memory_size)
+        case "gru":
+            return GRUMiddlewareParameters(**dense, number_of_gru_cells=network.memory_size)
+    return MiddlewareParameters(**dense)
 
 
 def _refuse_unused(network: NetworkConfig, heads: Sequence[str]) -> None:

@@ -6,7 +6,7 @@
 
 A network takes float32 or uint8 [N, *shape], or a mapping from names to such tensors if it has several
 inputs, and returns a tuple with the output of every head, by default (policy, value). A user-defined module must
-fulfil the same contract, see `from_module`. With an LSTM the network is another class, see `recurrent`.
+fulfil the same contract, see `from_module`. With an LSTM or a GRU the network is another class, see `recurrent`.
 
 Calls of small layers dominate the cost of acting, so `forward` calls a list of steps, which for the usual layers are
 torch's functions on the layer's parameters. All heads share one matrix product, and a plain vector input needs no
@@ -27,17 +27,23 @@ from hive.errors import NetworkError
 from hive.networks.embedders import embedder_layers, network_inputs
 from hive.networks.head_kinds import make_head
 from hive.networks.heads import Head
+from hive.networks.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.layers import seeded
 from hive.networks.middleware import Merger, middleware_layers
 from hive.networks.normalization import NormalizedNetwork
 from hive.networks.packed import PackedNetwork, PackedSpec
 from hive.networks.parameters import (
+    GRUMiddlewareParameters,
     InputEmbedderParameters,
     LSTMMiddlewareParameters,
     MiddlewareParameters,
     NetworkParameters,
 )
-from hive.networks.recurrent import RecurrentNetwork, RecurrentNetworkPerHead, lstm_cell
+from hive.networks.recurrent import (
+    RecurrentNetwork,
+    RecurrentNetworkPerHead,
+    recurrent_cell,
+)
 from hive.networks.spaces import Spaces
 
 __all__ = [
@@ -140,8 +146,8 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
         network = PackedNetwork(packed, _built(_for_parts(parameters, packed), parts, generator))
     if not parameters.normalize_observations:
         return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
-    if len(spaces.observations) != 1 or isinstance(network, RecurrentNetwork | RecurrentNetworkPerHead):
-        raise NetworkError("normalize_observations needs a single observation and a network without an LSTM")
+    if len(spaces.observations) != 1:
+        raise NetworkError("normalize_observations needs a single observation")
     (observation,) = spaces.observations.values()
     return NormalizedNetwork(observation, network, parameters.normalize_rewards)
 
@@ -168,7 +174,7 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
         ]
         if parameters.module is not None:
             return from_module(parameters.module(spaces), spaces, heads)
-        if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters):
+        if isinstance(parameters.middleware_parameters, LSTMMiddlewareParameters | GRUMiddlewareParameters):
             return _recurrent(parameters, parameters.middleware_parameters, spaces, heads)
         groups = [[head] for head in heads] if parameters.use_separate_networks_per_head else [heads]
         orthogonal = parameters.initialization == "orthogonal"
@@ -248,6 +254,8 @@ def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
         name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
     }
+    if width := state_width_of(module):
+        probe[RECURRENT_STATE] = torch.zeros(PROBE_ROWS, width)
     modes = {child: child.training for child in module.modules()}
     module.train(training)
     with torch.no_grad():
@@ -294,15 +302,18 @@ def _layers(parameters: NetworkParameters, spaces: Spaces) -> tuple[list[nn.Modu
 
 
 def _recurrent(
-    parameters: NetworkParameters, middleware: LSTMMiddlewareParameters, spaces: Spaces, heads: Sequence[Head]
+    parameters: NetworkParameters,
+    middleware: LSTMMiddlewareParameters | GRUMiddlewareParameters,
+    spaces: Spaces,
+    heads: Sequence[Head],
 ) -> nn.Module:
-    """Builds the network with an LSTM after the layers; one per head with `use_separate_networks_per_head`."""
+    """Builds the network with a cell after the layers; one per head with `use_separate_networks_per_head`."""
     named = len(network_inputs(parameters, spaces)) > 1
     orthogonal = parameters.initialization == "orthogonal"
 
     def branch(some: Sequence[Head]) -> RecurrentNetwork:
         layers, width = _layers(parameters, spaces)
-        cell = lstm_cell(middleware, width, orthogonal=orthogonal)
+        cell = recurrent_cell(middleware, width, orthogonal=orthogonal)
         output = OutputLayer(cell.hidden_size, some, orthogonal=orthogonal)
         return RecurrentNetwork(layers, cell, output, some, named=named)
 

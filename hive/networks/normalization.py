@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
+from hive.networks.inputs import state_width_of, with_observation
 from hive.networks.packed import PackedSpec, numbers_and_bytes
 from hive.networks.spaces import InputSpec
 
@@ -80,8 +81,9 @@ class PackedNormalizer(Normalizer):
 class NormalizedNetwork(nn.Module):
     """Holds the statistics of observations, of rewards, or of both; calls `network` with normalised observations.
 
-    Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised. observation: None if
-    they are not normalised. rewards: whether there are statistics of rewards.
+    Observations are float32 [N, *shape], or rows of bytes, of which the numbers are normalised; alone or among the
+    inputs of a recurrent network. observation: None if they are not normalised. rewards: whether there are statistics
+    of rewards.
     """
 
     def __init__(self, observation: InputSpec | None, network: nn.Module, rewards: bool = False) -> None:
@@ -98,9 +100,10 @@ class NormalizedNetwork(nn.Module):
             self.normalizer = PackedNormalizer([packed.floats]) if packed else Normalizer(observation.shape)
         self.reward_normalizer = Normalizer(()) if rewards else None
         self.network = network
+        self.state_width = state_width_of(network)
 
-    def forward(self, observations: Any) -> Any:
-        return self.network(observations if self.normalizer is None else self.normalizer(observations))
+    def forward(self, inputs: Any) -> Any:
+        return self.network(inputs if self.normalizer is None else with_observation(inputs, self.normalizer))
 
 
 def observed_elements(shape: Sequence[int]) -> int:

@@ -12,13 +12,14 @@ in Policy Gradient Algorithms", show that this gives the gradient of the policy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from hive.networks.inputs import observation_of, state_width_of, with_observation
 from hive.networks.spaces import InputSpec
 
 __all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "numbers_and_bytes"]
@@ -74,27 +75,36 @@ class PackedNetwork(nn.Module):
     """Takes rows apart, calls `network` with a mapping from the names of parts to tensors, and applies the mask.
 
     Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
-    the network gets this part alone, as it does for an observation that is not packed.
+    the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
+    other inputs beside the parts.
     """
 
     def __init__(self, spec: PackedSpec, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.state_width = state_width_of(network)
         self._floats = spec.floats
         self._parts = tuple((part.name, _slice(part), part.dtype == "float32", part.shape) for part in spec.parts)
         mask = spec.mask
         self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
 
-    def forward(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-        numbers, whole = rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
+    def forward(self, inputs: Any) -> tuple[Tensor, ...]:
+        outputs: Any = self.network(with_observation(inputs, self._unpacked))
+        if self._mask is None:
+            return tuple(outputs)
+        _, whole = self._views(observation_of(inputs))
+        return (outputs[0].masked_fill(whole[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
+
+    def _views(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
+
+    def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[str, Tensor]:
+        numbers, whole = self._views(rows)
         parts = {
             name: (numbers if is_float else whole)[:, where].reshape(-1, *shape)
             for name, where, is_float, shape in self._parts
         }
-        outputs: Any = self.network(parts if len(parts) > 1 else next(iter(parts.values())))
-        if self._mask is None:
-            return tuple(outputs)
-        return (outputs[0].masked_fill(whole[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
+        return parts if len(parts) > 1 else next(iter(parts.values()))
 
 
 def _slice(part: PackedPart) -> slice:

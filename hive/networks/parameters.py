@@ -22,6 +22,7 @@ from hive.networks.spaces import ActionSpec, Spaces
 
 __all__ = [
     "EmbeddingMergerType",
+    "GRUMiddlewareParameters",
     "GradientClippingMethod",
     "HeadParameters",
     "InputEmbedderParameters",
@@ -93,6 +94,15 @@ class LSTMMiddlewareParameters(MiddlewareParameters):
     RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_lstm_cells": Rule.whole(1)}
 
     number_of_lstm_cells: int = 256
+
+
+@dataclass(slots=True)
+class GRUMiddlewareParameters(MiddlewareParameters):
+    """An addition of hive: dense layers as above, then a GRU, whose state is an input and an output as an LSTM's is."""
+
+    RULES: ClassVar[Rules] = {**MiddlewareParameters.RULES, "number_of_gru_cells": Rule.whole(1)}
+
+    number_of_gru_cells: int = 256
 
 
 @dataclass(slots=True)

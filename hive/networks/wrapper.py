@@ -30,9 +30,9 @@ from hive.errors import NetworkError
 from hive.gradients import GradAccumulator, MapOfTensors
 from hive.networks.architecture import Array, Inputs, Targets, TrainingResult
 from hive.networks.arrays import common_rows, merged_inputs, refuse_misfits
+from hive.networks.inputs import RECURRENT_STATE
 from hive.networks.losses import as_array, one_for_each
 from hive.networks.parameters import GradientClippingMethod, network_parameters_of
-from hive.networks.recurrent import RECURRENT_STATE
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout

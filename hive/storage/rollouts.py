@@ -13,6 +13,7 @@
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
+    state               [B, S] float32        state of a recurrent policy before row 0; zeros where an episode begins
 
 The header holds the version of the behaviour policy, the collector (`source`) and the rollout's number (`sequence`). A
 rollout is shorter than T (`length`) when its F final observations are used up, or when its round was cut short.
@@ -63,11 +64,13 @@ def rollout_layout(
     action: tuple[tuple[int, ...], str],
     finals: int,
     discounted: bool = False,
+    state: int = 0,
 ) -> Layout:
     """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
     (F).
 
-    `observation` and `action` are the (shape, dtype) of one environment.
+    `observation` and `action` are the (shape, dtype) of one environment. `state` is the width S of a recurrent state, 0
+    for none.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
@@ -86,6 +89,7 @@ def rollout_layout(
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
             **({"discounted": ("float64", per_step)} if discounted else {}),
+            **({"state": ("float32", (envs, state))} if state else {}),
         }
     )
 
@@ -122,11 +126,21 @@ class Rollout:
         self.episode_returns = arrays["episode_returns"][:length]
         self.episode_lengths = arrays["episode_lengths"][:length]
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
+        self.state = arrays.get("state")
 
     @property
     def samples(self) -> int:
         """The number of valid steps of all environments."""
         return int(np.count_nonzero(self.valid))
+
+    def starts(self) -> NDArray[np.bool_]:
+        """Return which rows are the first of an episode, bool [T+1, B]. Row 0 never is: `state` is zeros there.
+
+        A step that only resets its environment, and its row, count as an episode of their own.
+        """
+        starts = np.zeros((self.length + 1, self.rewards.shape[1]), np.bool_)
+        starts[1:] = (self.terminated != 0) | (self.truncated != 0) | (self.valid == 0)
+        return starts
 
     def episodes(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return (returns float32, lengths int32) of the N episodes that ended, [N] each, by step, then environment."""

@@ -18,11 +18,12 @@ from torch import nn
 from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
 from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector
-from hive.errors import NetworkError, RecordError
+from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, distribution_for
 from hive.networks.flat import FlatParameters, aligned_block
+from hive.networks.inputs import state_width_of
 from hive.networks.network import buffers_that_training_changes, build_network
 from hive.networks.normalization import observed_elements
 from hive.networks.spaces import Spaces
@@ -66,6 +67,8 @@ class Blueprint:
         self.parameters = network_parameters(config.network, config.algorithm.learning_rate, self.heads)
         network = build_network(self.parameters, self.spaces, self._generator())
         self._check_buffers(network)
+        self.state_width = state_width_of(network)
+        self._check_columns()
         self.flat = FlatParameters(network)
         self.state = StateLayout(self.flat, has_target=isinstance(config.algorithm, TargetConfig))
         if resume is None and config.run.init_from is not None:  # only to raise errors before any process starts
@@ -80,6 +83,7 @@ class Blueprint:
             (action.shape, action.dtype),
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
+            state=self.state_width,
         )
 
     def _generator(self) -> torch.Generator:
@@ -110,6 +114,19 @@ class Blueprint:
                 f"`{type(network).__name__}` changes its buffers while it trains: {shown}",
                 hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
                 "BatchNorm, or track_running_stats=False",
+            )
+
+    def _check_columns(self) -> None:
+        """Raise TopologyError for more minibatches than environments in a share: a sequence is not divided."""
+        parts = getattr(self.config.algorithm, "minibatches", 1)
+        asynchronous = self.config.collection.communication == "asynchronous"
+        collectors = 1 if asynchronous else max(1, self.collectors // self.gradient_workers)
+        columns = collectors * self.config.collection.envs
+        if self.state_width and parts > columns:
+            raise TopologyError(
+                f"algorithm.minibatches is {parts}, but a gradient worker has sequences of only {columns} environments",
+                hint=f"with network.memory a minibatch has whole sequences: set algorithm.minibatches to {columns} or "
+                "less, or raise collection.envs",
             )
 
     def policy(self) -> dict[str, Any]:

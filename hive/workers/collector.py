@@ -7,6 +7,9 @@
 The collector is a synchronous object without ports: the caller provides weights and memory, and takes the rollout. The
 environments write directly into the rollout's rows, so no array is stacked afterwards. Noise comes from a stream of the
 rollout's number, so a rollout that another process repeats is bit-identical if the environments are deterministic.
+
+The state of a recurrent policy is carried from step to step and from rollout to rollout, and is zeros where an episode
+begins. The rollout stores the state before its row 0.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from hive.envs import FinalObservations, ObservationSpec, StepRow, VectorEnvironment
 from hive.networks.distributions import ActionDistribution
+from hive.networks.memory import Memory
 from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
@@ -82,6 +86,7 @@ class Collector:
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
+        self.memory: Memory | None = None  # state of a recurrent policy, set by `reset`
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self._prepared: dict[int, _Prepared] = {}
 
@@ -101,6 +106,7 @@ class Collector:
             self.status.enter(self.phases[1])
         envs = self.vector.count
         self.current = np.empty((envs, *self.observation.shape), self.observation.dtype)
+        self.memory = Memory.of(self.policy, envs)
         self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
         occasion = start * MAX_INCARNATIONS + self.incarnation
         self.vector.reset(
@@ -138,9 +144,12 @@ class Collector:
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         observations[0] = self.current
+        memory = self.memory
+        if memory is not None:
+            rollout["state"][...] = memory.state.numpy()
         finals.count, length = 0, steps
         kept = np.empty((steps, envs, distribution.width), np.float32) if self.log_probs else None
-        policy, sample, step = self.policy, distribution.sample_numpy, self.vector.step
+        policy, sample, step = memory or self.policy, distribution.sample_numpy, self.vector.step
         with torch.inference_mode():
             for t in range(steps):
                 if finals.room < envs:
@@ -153,6 +162,8 @@ class Collector:
                     kept[t] = outputs
                 enter(env_phase)
                 step(actions[t], prepared.rows[t])
+                if memory is not None:
+                    memory.forget(prepared.rows[t].ended)
                 if enough is not None and enough(t + 1):
                     length = t + 1
                     break

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hive.envs import ObservationSpec, StepRow, VectorEnvironment
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters
+from hive.networks.memory import Memory
 from hive.runtime import Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.messages import Evaluation, EvaluationDue
@@ -97,6 +98,7 @@ class Evaluator:
         self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
         self._steps = 0
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
+        self._memory = Memory.of(self.policy, count)
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
         seeds = stream_seeds(self.seed, Purpose.evaluation, 0, count, due.turn)
         self.vector.reset(seeds, self.row.observations)
@@ -113,10 +115,12 @@ class Evaluator:
         # Seed before every step, because actors that share a process also share torch's generator.
         torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)
         with torch.inference_mode():
-            actions = self._actions(self.policy(self.observations)[0])
+            actions = self._actions((self._memory or self.policy)(self.observations)[0])
         self._enter(self.phases[1])
         self.row.finals.count = 0  # overwrite the final observations, which are not used here
         self.vector.step(actions, self.row)
+        if self._memory is not None:
+            self._memory.forget(self.row.ended)
         self._steps += 1
         ended = (self.row.episode_lengths > 0) & (self._left > 0)
         self._returns += self.row.episode_returns[ended].tolist()

@@ -56,6 +56,7 @@ def find(
         or ("gradient", "the gradient is not finite")
     )
     arrays = {f"rollout-{r.source}-{r.sequence}.{name}": getattr(r, name) for r in rollouts for name in FIELDS}
+    arrays |= {f"rollout-{r.source}-{r.sequence}.state": r.state for r in rollouts if r.state is not None}
     arrays |= {f"weights.{name}": array for name, array in weights.items()}
     names = ["inputs", *(f"inputs-{number}" for number in range(1, len(inputs)))]
     shown = {name: tensor.detach().numpy() for name, tensor in zip(names, inputs, strict=False)}
@@ -68,6 +69,9 @@ def _in_rollouts(rollouts: Sequence[Rollout]) -> tuple[str, str] | None:
             if (place := _first_bad(array)) is not None:
                 where = f"step {place[0]}, environment {place[1]} of rollout {rollout.sequence}"
                 return cause, f"collector-{rollout.source} gave the {cause} {array[place]} ({where})"
+        if rollout.state is not None and (place := _first_bad(rollout.state)) is not None:
+            where = f"environment {place[0]} of rollout {rollout.sequence}"
+            return "observation", f"collector-{rollout.source} acted in the state {rollout.state[place]} ({where})"
     return None
 
 

@@ -300,7 +300,7 @@ RATIOS = [
 
 # --- parts of observations and action masks
 
-PACKED, PART, STORED = "networks/packed.py", "envs/observation.py", "envs/checks.py"
+PACKED, PART = "networks/packed.py", "envs/observation.py"
 
 PARTS = [
     Mutant("wrong part", "numbers at the offset of bytes", ALL, PACKED, "part.offset // FLOAT_BYTES if", "0 if"),
@@ -318,11 +318,30 @@ PARTS = [
     ),
 ]
 
-MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS)
+# --- states of recurrent policies
+
+STORED = 'rollout["state"][...] = memory.state.numpy()'
+
+MEMORIES = [
+    Mutant(
+        "wrong memory", "kept over episode ends", POLICIES, COLLECTOR, "memory.forget(prepared.rows[t].ended)", "pass"
+    ),
+    Mutant(
+        "wrong memory",
+        "lost after a rollout",
+        POLICIES,
+        COLLECTOR,
+        STORED,
+        f"memory.state.numpy()[:] = 0\n            {STORED}",
+    ),
+]
+
+MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS, *MEMORIES)
 
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",
     "gae_lambda ignored": "the values of every lambda converge to the same fixed point",
+    "stored states are zeros": "with lag 0 a memory that acts right is learned from the episodes within one rollout",
     "targets of PPO and PQN with a graph": "they are computed once a round, and torch raises when "
     "the second minibatch uses a graph that the first one has freed",
 }

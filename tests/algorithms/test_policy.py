@@ -119,6 +119,47 @@ def test_one_of_action_values_acts_epsilon_greedily(tmp_path: Path) -> None:
     assert 0.1 < (drawn != best).mean() < 0.3  # 0.25 * 3 / 4
 
 
+@pytest.mark.parametrize("memory", ["lstm", "gru"])
+def test_a_recurrent_policy_takes_and_returns_its_state(tmp_path: Path, memory: str) -> None:
+    network = NetworkConfig(middleware=(8,), memory=memory, memory_size=5, policy_gain=3.0)
+    place, module = saved(tmp_path, network=network)
+    policy, distribution = hive.load(str(place)), distribution_for(ACTIONS["discrete"])
+    state, one = policy.initial_state(4), policy.initial_state()
+    own = torch.zeros(4, 2 * 2 * 5 if memory == "lstm" else 2 * 5)
+    assert (state.shape, one.shape, state.dtype) == (tuple(own.shape), own.shape[1:], np.float32)
+    seen = []
+    for batch in rows(20).reshape(5, 4, 3):
+        with torch.no_grad():
+            outputs, _, own = module({"observation": torch.from_numpy(batch), "recurrent_state": own})
+        actions, state = policy(batch, state)
+        action, one = policy(batch[0], one)
+        np.testing.assert_array_equal(actions, distribution.mode(outputs).numpy() + 10)
+        np.testing.assert_array_equal(state, own.numpy())
+        np.testing.assert_allclose(one, own[0].numpy(), rtol=1e-4, atol=1e-6)
+        assert action == actions[0]
+        seen += actions.tolist()
+    assert len(set(seen)) > 1
+    drawn, after = policy(batch, state, noise=np.random.default_rng(1))
+    assert (drawn.shape, after.shape) == ((4,), state.shape)
+    assert not np.shares_memory(after, policy(batch, state)[1])
+
+
+def test_a_state_that_does_not_fit(tmp_path: Path) -> None:
+    place, _ = saved(tmp_path, network=NetworkConfig(middleware=(8,), memory="gru", memory_size=5))
+    policy = hive.load(str(place))
+    with pytest.raises(ValueError, match="this policy is recurrent: call `action, state = policy"):
+        policy(rows(4))
+    with pytest.raises(ValueError, match=r"got a state of shape \[10\], expected \[4, 10\]"):
+        policy(rows(4), policy.initial_state())
+    (tmp_path / "plain").mkdir()
+    plain = hive.load(str(saved(tmp_path / "plain")[0]))
+    assert plain.initial_state() is None
+    assert plain.initial_state(3) is None
+    with pytest.raises(ValueError, match="has no memory, so it takes no state"):
+        plain(rows(4), np.zeros((4, 10), np.float32))
+    assert plain(rows(4), None).shape == (4,)
+
+
 def test_layer_norm_is_part_of_the_network(tmp_path: Path) -> None:
     network = NetworkConfig(middleware=(8,), layer_norm=True)
     description = describe_policy(SEEN, ACTIONS["discrete"], network)

@@ -72,7 +72,16 @@ def problems(text: str, *overrides: str) -> list[str]:
     return found
 
 
+def test_a_memory_that_cannot_be_used_is_refused() -> None:
+    for algorithm in ("nstep-q", "pqn"):
+        text = problems(ENV, f"run.scheme={algorithm}", "network.memory=lstm")[0]
+        assert re.search(rf'network\.memory=\S*: got "lstm", but .*{algorithm}.* has no recurrent version', text)
+        load(ENV, f"run.scheme={algorithm}", "network.memory=none")
+    load(ENV, "network.memory=none", "network.memory_size=64")  # to compare, only one key must change
+
+
 NOT_USUAL = {
+    "memory": "gru",
     "initialization": "uniform",
     "hidden_gain": 0.5,
     "policy_gain": 0.5,

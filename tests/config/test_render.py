@@ -51,7 +51,7 @@ NEVER_SET = (
     *("network.module", "network.policy_head", "network.value_head"),
 )
 RULED = {
-    *("network.module", "network.policy_head", "network.value_head", "network.initialization"),
+    *("network.module", "network.policy_head", "network.value_head", "network.initialization", "network.memory"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralised", "algorithm.name"),
 }

@@ -59,6 +59,11 @@ MODES = {
         *("run.scheme=nstep-q", "algorithm.target_interval=3", "algorithm.target_rate=0.1"),
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],
+    "ppo pipelined, 2 x 2, with a memory": [
+        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "run.carrier=zmq"),
+        *("network.memory=lstm", "network.memory_size=8", "network.normalize_observations=true"),
+        *("collection.communication=pipelined", "collection.workers=2", "gradients.workers=2"),
+    ],
     "impala pipelined": [
         *("run.scheme=impala", "collection.communication=pipelined", "gradients.communication=pipelined")
     ],

@@ -14,7 +14,6 @@ from hive.errors import NetworkError
 from hive.networks import (
     FlatParameters,
     InputArray,
-    LSTMMiddlewareParameters,
     NetworkParameters,
     Spaces,
     aligned_block,
@@ -144,5 +143,3 @@ def test_observations_that_cannot_be_normalised_are_refused() -> None:
     two = Spaces({"observation": SEEN, "measurements": InputArray((2,), "float32")}, Discrete(2))
     with pytest.raises(NetworkError, match="needs a single observation"):
         build_network(NetworkParameters(normalize_observations=True), two, torch.Generator())
-    with pytest.raises(NetworkError, match="without an LSTM"):
-        network(middleware_parameters=LSTMMiddlewareParameters())

@@ -1,4 +1,4 @@
-"""Networks with an LSTM: the state as input and output, and equality with one long batch."""
+"""Networks with an LSTM or a GRU: the state as input and output, and equality with one long batch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hive.envs.observation import ObservationSpec
 from hive.envs.spec import Discrete
 from hive.errors import NetworkError
 from hive.networks import (
+    GRUMiddlewareParameters,
     HeadParameters,
     LSTMMiddlewareParameters,
     NetworkParameters,
@@ -19,17 +20,23 @@ from hive.networks import (
     Spaces,
     TorchArchitecture,
 )
-from hive.networks.recurrent import RecurrentNetwork, lstm_cell
+from hive.networks.recurrent import RecurrentNetwork, recurrent_cell
 
 STEPS, SEQUENCES, CELLS = 5, 3, 6
 SPACES = Spaces({"observation": ObservationSpec((4,), "float32")}, Discrete(2))
 RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((STEPS, SEQUENCES, 4), dtype=np.float32)
 BATCH = ROWS.reshape(-1, 4)
+KINDS: dict[str, Any] = {
+    "lstm": LSTMMiddlewareParameters(widths=(8,), number_of_lstm_cells=CELLS),
+    "gru": GRUMiddlewareParameters(widths=(8,), number_of_gru_cells=CELLS),
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def architecture(spaces: Spaces = SPACES, **parameters: Any) -> TorchArchitecture:
-    middleware = LSTMMiddlewareParameters(widths=(8,), number_of_lstm_cells=CELLS)
+def architecture(spaces: Spaces = SPACES, kind: str = "lstm", **parameters: Any) -> TorchArchitecture:
+    middleware = KINDS[kind]
     return TorchArchitecture(NetworkParameters(middleware_parameters=middleware, **parameters), spaces, "main/online")
 
 
@@ -46,15 +53,17 @@ def step_by_step(network: TorchArchitecture, starts: np.ndarray | None = None) -
     return [np.concatenate(policies), np.concatenate(values), state]
 
 
-def test_a_batch_of_steps_is_the_steps_one_by_one() -> None:
-    network = architecture()
+@every_kind
+def test_a_batch_of_steps_is_the_steps_one_by_one(kind: str) -> None:
+    network = architecture(kind=kind)
     at_once = network.predict({"observation": BATCH, "recurrent_state": network.initial_state(SEQUENCES)})
     for one, other in zip(at_once, step_by_step(network), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_the_state_matters_and_is_reset_at_the_start_of_an_episode() -> None:
-    network = architecture()
+@every_kind
+def test_the_state_matters_and_is_reset_at_the_start_of_an_episode(kind: str) -> None:
+    network = architecture(kind=kind)
     starts = np.zeros((STEPS, SEQUENCES), np.uint8)
     starts[2, 1] = 1
     inputs = {"observation": BATCH, "recurrent_state": network.initial_state(SEQUENCES)}
@@ -66,24 +75,28 @@ def test_the_state_matters_and_is_reset_at_the_start_of_an_episode() -> None:
     assert differs[:, 1].tolist() == [False, False, True, True, True]
 
 
-def test_the_cell_is_torchs_lstm() -> None:
-    cell = lstm_cell(LSTMMiddlewareParameters(number_of_lstm_cells=CELLS), 4)
-    lstm = torch.nn.LSTM(4, CELLS)
-    lstm.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
+@every_kind
+def test_the_cell_is_torchs(kind: str) -> None:
+    cell = recurrent_cell(KINDS[kind], 4)
+    layer = torch.nn.LSTM(4, CELLS) if kind == "lstm" else torch.nn.GRU(4, CELLS)
+    layer.load_state_dict({f"{name}_l0": value for name, value in cell.state_dict().items()})
     network = RecurrentNetwork([], cell, torch.nn.Identity(), [], named=False)
     features = torch.from_numpy(ROWS)
-    rows, state = network._remember(features.reshape(-1, 4), torch.zeros(SEQUENCES, 2 * CELLS), None)
-    expected, (hidden, memory) = lstm(features)
+    zeros = torch.zeros(SEQUENCES, network.state_width)
+    rows, state = network._over_steps(features.reshape(-1, 4), zeros, None)
+    expected, last = layer(features)
     torch.testing.assert_close(rows.view(STEPS, SEQUENCES, CELLS), expected)
-    torch.testing.assert_close(state, torch.cat([hidden[0], memory[0]], -1))
+    torch.testing.assert_close(state, torch.cat([part[0] for part in last], -1) if kind == "lstm" else last[0])
 
 
-def test_gates_are_orthogonal_and_the_forget_bias_is_1() -> None:
-    cell = lstm_cell(LSTMMiddlewareParameters(number_of_lstm_cells=CELLS), CELLS)
-    for gate in cell.weight_hh.detach().chunk(4):
+@every_kind
+def test_gates_are_orthogonal_and_the_forget_bias_is_1(kind: str) -> None:
+    cell = recurrent_cell(KINDS[kind], CELLS)
+    for gate in cell.weight_hh.detach().split(CELLS):
         torch.testing.assert_close(gate @ gate.T, torch.eye(CELLS), atol=1e-5, rtol=0)
-    biases = (cell.bias_ih + cell.bias_hh).detach().view(4, CELLS)
-    assert biases.tolist() == [[0.0] * CELLS, [1.0] * CELLS, [0.0] * CELLS, [0.0] * CELLS]
+    biases = (cell.bias_ih + cell.bias_hh).detach().view(-1, CELLS)
+    zeros, ones = [0.0] * CELLS, [1.0] * CELLS
+    assert biases.tolist() == ([zeros, ones, zeros, zeros] if kind == "lstm" else [zeros] * 3)
 
 
 def test_it_learns_a_task_that_needs_memory() -> None:

@@ -206,3 +206,20 @@ class Parts(Probe):
         a, b, c = state // 4, state // 2 % 2, state % 2
         picture = np.full(4, 255 * a, np.uint8)
         return {"picture": picture, "place": {"x": np.array([2.0 * b - 1.0], np.float32)}, "pair": (c,)}
+
+
+class Remember(Probe):
+    """Five steps. The episode begins in state 0 or 1, and its last action, in state 5, is right if it is that number.
+
+    A right one earns 1. The states between do not show the number, so without a memory half of the episodes earn it.
+    """
+
+    states = 6
+    starts = (0, 1, 1, 0, 0)
+
+    def follow(self, action: Any) -> tuple[float, int, Ending]:
+        if self.state == 5:
+            return float(action == self.shown), 5, TERMINATED
+        if self.state < 2:
+            self.shown = self.state
+        return 0.0, max(self.state, 1) + 1, GOES_ON

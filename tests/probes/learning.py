@@ -137,6 +137,12 @@ def train(folder: Path, config: Config) -> Learned:
     return outputs_of(policy.network, *policy.observation.shape)
 
 
+def mean_return(folder: Path, config: Config) -> float:
+    """Train to the end, and return the mean return of the last 100 episodes."""
+    directory = RunDirectory.create(folder, "probe")
+    return run_inline(build(config, directory.path), seconds=LIMIT_S).results["mean_return_100"]
+
+
 def in_a_table(algorithm: str, environment: str, updates: int, **changes: Any) -> Config:
     """Return the config of a run of about so many updates of a table."""
     settings = {**IN_A_TABLE[algorithm], **settings_of(changes)}

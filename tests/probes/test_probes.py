@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from environments import Parts
-from learning import ACTION_VALUES, ALGORITHMS, POLICIES, Learned, in_a_table, initial, learn, train, trained
+from learning import (
+    ACTION_VALUES,
+    ALGORITHMS,
+    POLICIES,
+    TABLE,
+    Learned,
+    configure,
+    in_a_table,
+    initial,
+    learn,
+    mean_return,
+    train,
+    trained,
+)
 
 G = 0.5  # the discount factor, small so that values beyond the end of a rollout converge within a few updates
 
@@ -178,6 +191,36 @@ def test_the_continuous_action_that_reward_and_entropy_agree_on(tmp_path: Path, 
 def test_the_values_of_two_arms(tmp_path: Path, algorithm: str) -> None:
     learned = learn(tmp_path, algorithm, "Bandit", 30, algorithm__learning_rate=0.5)
     np.testing.assert_allclose(learned.action_values[0], [0.0, 1.0], atol=0.01)
+
+
+MEMORY: dict[str, Any] = {
+    **TABLE,
+    "collection.envs": 16,
+    "collection.rollout": 7,
+    "network.separate_networks": False,
+    "algorithm.optimizer": "adam",
+    "algorithm.learning_rate": 0.03,
+    "algorithm.discount": 0.9,
+    "algorithm.clip_gradients": 0.5,
+}
+"""Episodes of five steps in rollouts of seven: most rollouts begin and end within one."""
+
+KINDS = [
+    "lstm",
+    pytest.param("gru", marks=pytest.mark.full(reason="the other kind of cell")),
+    pytest.param("none", marks=pytest.mark.full(reason="shows that the probe needs a memory")),
+]
+
+
+@pytest.mark.parametrize("memory", KINDS)
+@every_policy
+def test_the_memory_of_the_first_observation(tmp_path: Path, algorithm: str, memory: str) -> None:
+    """The last action of an episode must be the number that its first observation showed, which earns 1."""
+    cells: Any = {} if memory == "none" else {"network.memory": memory, "network.memory_size": 8}
+    parts: Any = {"algorithm.epochs": 2, "algorithm.minibatches": 2} if algorithm == "ppo" else {}
+    rounds = 50 if algorithm == "ppo" else 100
+    reached = mean_return(tmp_path, configure(algorithm, "Remember", rounds, {**MEMORY, **cells, **parts}))
+    assert reached < 0.7 if memory == "none" else reached > 0.9
 
 
 FROZEN: dict[str, Any] = {**LARGE, "collection__broadcast_interval": 1_000_000}

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from hive.envs.masks import MaskedSpace
 from hive.networks import PolicyHead
 
 ACTIONS = {
@@ -131,6 +132,20 @@ class Drift(Small):
 
     def terminated(self) -> bool:
         return bool(self.np_random.random() < 0.05)
+
+
+class Parts(Drift):
+    """The same in parts, with a mask of the actions: one of them is forbidden now and then."""
+
+    picture = spaces.Box(0, 255, (2,), np.uint8)
+    observation_space = MaskedSpace(
+        {"drift": Drift.observation_space, "mask": spaces.MultiBinary(2), "picture": picture}, ("mask",), (2,)
+    )
+
+    def observation(self) -> Any:
+        numbers = super().observation()
+        mask = np.array([1, numbers[0] > 0], np.int8)
+        return {"drift": numbers, "mask": mask, "picture": np.full(2, self.at, np.uint8)}
 
 
 class Fails(Small):

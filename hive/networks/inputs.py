@@ -1,0 +1,44 @@
+"""The inputs of a network: an observation, or for a recurrent network (`recurrent`) an observation and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from hive.networks.sequences import Sequences
+
+__all__ = ["EPISODE_STARTS", "RECURRENT_STATE", "observation_of", "state_width_of", "with_observation"]
+
+RECURRENT_STATE = "recurrent_state"
+EPISODE_STARTS = "episode_starts"
+
+
+def state_width_of(network: nn.Module) -> int:
+    """Return the number of elements in the recurrent state of one environment; 0 for a network without a memory."""
+    return int(getattr(network, "state_width", 0))
+
+
+def observation_of(inputs: Any) -> Any:
+    """Return the only observation in the inputs of a network: these, or a part of a recurrent network's inputs."""
+    if isinstance(inputs, Sequences):
+        return inputs.observation
+    if not isinstance(inputs, Mapping):
+        return inputs
+    return next(value for name, value in inputs.items() if name not in (RECURRENT_STATE, EPISODE_STARTS))
+
+
+def with_observation(inputs: Any, function: Callable[[Any], Any]) -> Any:
+    """Return the inputs of a network with `function(observation)` in the place of the only observation.
+
+    The result may be a mapping, whose names then stand beside the state of a recurrent network.
+    """
+    if not isinstance(inputs, Sequences | Mapping):
+        return function(inputs)
+    changed = function(observation_of(inputs))
+    if isinstance(inputs, Sequences):
+        return replace(inputs, observation=changed)
+    named = changed if isinstance(changed, Mapping) else {"observation": changed}
+    return {**named, **{name: inputs[name] for name in (RECURRENT_STATE, EPISODE_STARTS) if name in inputs}}

@@ -1,0 +1,83 @@
+"""Runs with a recurrent policy: bit-identical every time, with either carrier, and from a checkpoint on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import STEPS, Run, check_end, modes, train
+from small_trainer import LIMIT_S, config_of
+
+import hive
+from hive.records import RunDirectory, list_checkpoints, remove_folder, write_json
+from hive.schemes import build
+from hive.testing import run_inline
+
+MEMORY: dict[str, Any] = {
+    "network__memory": '"lstm"',
+    "network__memory_size": 4,
+    "network__normalize_observations": "true",
+    "env__options": "{truncates=5}",
+}
+FEW = {"algorithm__epochs": 2, "algorithm__minibatches": 2}
+TWO = modes("pipelined", "pipelined", 2, 2)
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a2c 1 x 1": ("a2c", modes("synchronous", "synchronous", 1, 1)),
+    "a2c 2 x 2, separate": ("a2c", {**TWO, "network__separate_networks": "true"}),
+    "ppo 2 x 2": ("ppo", {**TWO, **FEW}),
+    "ppo in one process": ("ppo", {**modes("pipelined", "synchronous", 0, 0), **FEW}),
+    "impala, gru": ("impala", {**modes("pipelined", "pipelined", 1, 1), "network__memory": '"gru"'}),
+}
+FULL = pytest.mark.full(reason="other schemes and numbers of workers")
+EVERY = [name if name == "a2c 2 x 2, separate" else pytest.param(name, marks=FULL) for name in RUNS]
+
+
+def recurrent(folder: Path, scheme: str, **values: Any) -> Run:
+    return train(folder, scheme, **{"run__steps": 4 * STEPS, **MEMORY, **values})
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_run_is_the_same_run(tmp_path: Path, name: str) -> None:
+    scheme, values = RUNS[name]
+    digests = [
+        recurrent(tmp_path, scheme, **values, run__carrier=f'"{carrier}"').outcome.digest
+        for carrier in ("slots", "slots", "zmq")
+    ]
+    assert len(set(digests)) == 1
+    assert digests[0] != recurrent(tmp_path, scheme, run__seed=2, **values).outcome.digest
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
+    """At a resume barrier every environment is reset, and every state is zeros."""
+    scheme, values = RUNS[name]
+    options = {"run__scheme": f'"{scheme}"', "run__steps": 8 * STEPS, **MEMORY, **values}
+    config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=8}", checkpoint__keep=1000)
+    directory = RunDirectory.create(tmp_path, "test")
+    whole = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    first, *later = [found for found in list_checkpoints(directory.checkpoints) if found.scheduled]
+    assert later
+    for checkpoint in list_checkpoints(directory.checkpoints):
+        if checkpoint.update > first.update:
+            remove_folder(checkpoint.path)
+    write_json(directory.resume_file, {"update": first.update, "exact": True})
+    resumed = run_inline(build(config, directory.path), seconds=LIMIT_S)
+    assert resumed.digest == whole.digest != ""
+
+
+@pytest.mark.full(reason="the states travel in rollouts whatever the mode")
+def test_asynchronous_runs_end(tmp_path: Path) -> None:
+    run = train(tmp_path, "impala", **{**MEMORY, "env__options": "{}"}, **modes("asynchronous", "asynchronous", 2, 2))
+    check_end(run)
+
+
+def test_its_policy_is_loaded_and_evaluated(tmp_path: Path) -> None:
+    run = recurrent(tmp_path, "a2c", **RUNS["a2c 1 x 1"][1], evaluation__every="{updates=12}", evaluation__episodes=2)
+    policy = hive.load(str(run.directory.path), "best")
+    state = policy.initial_state()
+    assert state is not None
+    assert state.shape == (8,)
+    _, after = policy(np.zeros(3, np.float32), state)
+    assert after.any()
