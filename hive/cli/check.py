@@ -37,7 +37,7 @@ from hive.runtime.topology.plan import Plan
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
 
-__all__ = ["add_check"]
+__all__ = ["add_check", "memory_lines"]
 
 STEPS = 200  # environment steps of a trial: enough for every actor to do its work once
 LIMIT_S = 8.0  # maximum duration of a trial: with the start and EXAMINED_S, the command takes about 12 seconds at most
@@ -81,7 +81,9 @@ def run_check(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"cannot write `{options.svg}`: {error.strerror}") from None
     if not options.json:
-        print("\n".join([*lines_of(plan), *([] if lags is None else lag_lines(lags, config))]))
+        print(
+            "\n".join([*lines_of(plan), *([] if lags is None else [*lag_lines(lags, config), *memory_lines(config)])])
+        )
     tried = None if options.draw else _run_trial(options.config, sets)
     examined = None if tried is None or lags is None else _examine(config)
     if options.json:
@@ -90,6 +92,16 @@ def run_check(options: argparse.Namespace) -> int:
     elif tried is not None:
         _print_trial(tried, examined, options, config.env.id)
     return 0
+
+
+def memory_lines(config: Config) -> list[str]:
+    """Return the line about the policy's memory; none for a policy without one."""
+    network = config.network
+    if network.memory == "none":
+        return []
+    cells = f"{network.memory} of {network.memory_size:,} cells"
+    which = f"one {cells} for the policy and one for the value" if network.separate_networks else f"one {cells}"
+    return [f"memory: {which}; gradients flow back through a rollout of {config.collection.rollout} steps"]
 
 
 def _print_trial(

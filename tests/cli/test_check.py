@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hive.cli import check
+from hive.cli.check import memory_lines
+from hive.config import load_config
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -197,3 +199,17 @@ def test_a_picture_is_written_where_it_can_be(place: Place) -> None:
     assert path.read_text().startswith("<svg ")
     refused = place.hive("check", place.config(SMALL), "--draw", "--svg", place.folder / "no" / "cart.svg")
     assert (refused.code, "cannot write" in refused.err) == (2, True)
+
+
+def test_the_memory_of_the_policy_is_one_line() -> None:
+    assert memory_lines(load_config("run.toml", text=SMALL)) == []
+    sets = ["network.memory=gru", "network.memory_size=8"]
+    lines = [
+        memory_lines(load_config("run.toml", [*sets, f"network.separate_networks={separate}"], text=SMALL))
+        for separate in ("true", "false")
+    ]
+    flow = "gradients flow back through a rollout of 16 steps"
+    assert lines == [
+        [f"memory: one gru of 8 cells for the policy and one for the value; {flow}"],
+        [f"memory: one gru of 8 cells; {flow}"],
+    ]
