@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hive.algorithms.frames import Frames
 from hive.networks.sequences import Fragments, Sequences
 from hive.storage import Rollout
 
@@ -63,7 +64,7 @@ class ActedFragments:
         self._number = np.cumsum(valid) - 1
         self._states = _states(rollouts)
 
-    def sequences(self, observations: Tensor, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
+    def sequences(self, observations: Tensor | Frames, columns: NDArray[np.int64]) -> tuple[Tensor, Sequences]:
         """Return the rows of some columns, int64 [M], and these rows as Sequences.
 
         observations: those of all valid acted rows.

@@ -19,7 +19,7 @@ from hive import _native
 from hive.algorithms.advantages import returns_by
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.q_learning import QLearning
-from hive.algorithms.rows import flat, input_rows, sizes, weights
+from hive.algorithms.rows import flat, input_rows, sizes, together, weights
 from hive.config import NStepQConfig
 from hive.losses import QLoss, acted_rows
 from hive.storage import Rollout
@@ -37,7 +37,7 @@ class NStepQ(QLearning):
         """Yield one gradient. `noise` is not used."""
         samples = sum(rollout.samples for rollout in rollouts)
         if samples:
-            inputs = input_rows(rollouts)
+            inputs = together(input_rows(rollouts))
             values = self.q.target(inputs).amax(-1).numpy()
             options = {"discount": self.config.discount, "n": self.config.n_step}
             _, returns = returns_by(_native.n_step_returns, rollouts, values, **options)

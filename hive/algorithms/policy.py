@@ -4,7 +4,7 @@
     action = policy(observation)                        # the most likely one; [B, ...] observations give B actions
     action = policy(observation, noise=generator)       # drawn from its distribution, as while it trained
 
-A recurrent policy takes and returns its state, which begins anew with each episode:
+A policy that remembers takes and returns its state, which begins anew with each episode:
 
     state = policy.initial_state()                      # of another policy: None
     action, state = policy(observation, state)
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hive.algorithms.acting_state import ActingState
 from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationPart, ObservationSpec
 from hive.envs.checks import at, fault_of, store
@@ -74,17 +75,18 @@ class Policy:
         self.action = action
         self.distribution = distribution
         self.network = network.eval()
+        self._remembers = ActingState(observation, state_width_of(network))
         self.updates = int(facts.get("updates", 0))
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
 
-    def initial_state(self, batch: int | None = None) -> NDArray[np.float32] | None:
-        """Return the state of a recurrent policy at the beginning of an episode, zeros; None for any other policy.
+    def initial_state(self, batch: int | None = None) -> Any:
+        """Return the state of a policy that remembers, at the beginning of an episode; None for any other policy.
 
-        batch: None: the state of one environment, float32 [S]; a number B: those of B environments, float32 [B, S].
+        batch: None: the state of one environment; a number B: those of B environments. `hive.algorithms.acting_state`
+        has the forms of states.
         """
-        width = state_width_of(self.network)
-        return np.zeros(width if batch is None else (batch, width), np.float32) if width else None
+        return self._remembers.initial(batch)
 
     def __call__(
         self,
@@ -100,17 +102,22 @@ class Policy:
         [B, ...] in the place of one observation's. action_mask: where env.action_mask is "info", the mask of the
         state, info["action_mask"].
 
-        A recurrent policy takes the state of each environment, float32 [S] or [B, S], and returns a pair: the action or
-        actions, and the state for the next call. Raises ValueError for another shape, for a mask that is missing, and
-        for a recurrent policy without a state.
+        A policy that remembers (it is recurrent, or env.frame_stack is more than 1) also takes the state of each
+        environment and returns a pair: the action or actions, and the state for the next call. Raises ValueError for
+        another shape, for a mask that is missing, and for a state that is missing.
         """
         if action_mask is not None:
             observation = {BESIDE_MASK: observation, MASK_KEY: action_mask}
         batch, single = self._rows(observation) if self.observation.parts else self._batch(observation)
-        memory = self._memory(state, len(batch), single)
-        act = memory or self.network
+        seen, memory, states = batch, Memory.of(self.network, len(batch)), []
+        given = self._remembers.arrays(state, len(batch), single=single)
+        if memory is not None:
+            memory.state = torch.from_numpy(given[-1])
+        if self.observation.stack > 1:
+            seen = np.concatenate([given[0], batch[:, None]], axis=1)
+            states.append(seen[:, 1:])
         with torch.inference_mode():
-            outputs = act(torch.from_numpy(batch))[0]
+            outputs = (memory or self.network)(torch.from_numpy(seen))[0]
             if noise is None:
                 stored = self.distribution.mode(outputs).numpy()
             else:
@@ -119,30 +126,9 @@ class Policy:
                 )
         actions = self._for_environment(stored)
         action = actions[0] if single else actions
-        if memory is None:
-            return action
-        after = memory.state.numpy().copy()
-        return action, after[0] if single else after
-
-    def _memory(self, state: Any, count: int, single: bool) -> Memory | None:
-        """Return a memory with the given state, None for a policy without one. Raises ValueError if it does not fit."""
-        memory = Memory.of(self.network, count)
-        if memory is None:
-            if state is not None:
-                raise ValueError("this policy has no memory, so it takes no state")
-            return None
-        if state is None:
-            raise ValueError(
-                "this policy is recurrent: call `action, state = policy(observation, state)`, and begin each episode "
-                "with policy.initial_state()"
-            )
-        given = np.asarray(state, np.float32)
-        shape = tuple(memory.state.shape)
-        expected = shape[1:] if single else shape
-        if given.shape != expected:
-            raise ValueError(f"got a state of shape {list(given.shape)}, expected {list(expected)}")
-        memory.state = torch.from_numpy(given.reshape(shape))
-        return memory
+        if memory is not None:
+            states.append(memory.state.numpy().copy())
+        return (action, self._remembers.after(states, single=single)) if states else action
 
     def _batch(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """Return observations [B, ...] in the network's dtype, and whether the argument was a single observation."""
@@ -288,7 +274,7 @@ def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
     mask = None
     if (found := seen.get("mask")) is not None:
         mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
-    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask)
+    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=int(seen.get("stack", 1)))
     ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
     if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
         raise ValueError("a row of bytes that is too short for its parts")

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from hive.algorithms.advantages import EPSILON, generalised_advantages, merged, moments_of, normalized
 from hive.algorithms.algorithm import AnyOptimizer, Gradients
-from hive.algorithms.rows import batches, flat, input_rows, network_input, progress_of, sizes
+from hive.algorithms.rows import acted_inputs, batches, evaluated, flat, input_rows, progress_of, sizes
 from hive.algorithms.schedules import scheduled
 from hive.approximation import ActorCritic, TargetNetwork
 from hive.config import PPOConfig
@@ -68,20 +68,20 @@ class PPO:
         """Yield Moments if workers share a round, then the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
-        outputs = self.model.no_grad(network_input(rollouts, inputs))[1]
-        advantages, returns = generalised_advantages(rollouts, outputs.numpy(), config.discount, config.gae_lambda)
+        outputs = evaluated(lambda rows: self.model.no_grad(rows)[1], rollouts, inputs)
+        advantages, returns = generalised_advantages(rollouts, outputs, config.discount, config.gae_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         if config.normalize_advantages and config.normalize_over == "round":
             mine = moments_of(rollouts, advantages)
             advantages = normalized(advantages, (yield mine) if self.asks_for_moments else merged([mine]))
         acted, kept = sizes(rollouts), torch.from_numpy(valid)
-        observations = acted_rows(inputs, acted)[kept]
+        observations = acted_inputs(inputs, acted)[kept]
         batch = (
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(flat([rollout.log_probs for rollout in rollouts])[valid]),
             torch.from_numpy(advantages[valid]),
             torch.from_numpy(returns[valid]),
-            acted_rows(outputs, acted)[kept],
+            acted_rows(torch.from_numpy(outputs), acted)[kept],
         )
         fit = value_fit(batch[-1], returns[valid], torch.full((len(batch[-1]),), 1.0 / max(len(batch[-1]), 1)))
         progress = progress_of(rollouts)

@@ -24,9 +24,9 @@ import torch
 from hive.algorithms.advantages import generalised_advantages
 from hive.algorithms.algorithm import Gradients
 from hive.algorithms.q_learning import QLearning
-from hive.algorithms.rows import flat, input_rows, minibatches, sizes
+from hive.algorithms.rows import acted_inputs, evaluated, flat, input_rows, minibatches, sizes
 from hive.config import PQNConfig
-from hive.losses import QLoss, acted_rows
+from hive.losses import QLoss
 from hive.networks.distributions import ActionDistribution
 from hive.storage import Rollout
 
@@ -48,11 +48,11 @@ class PQN(QLearning):
         """Yield the gradients of all minibatches, permuted by `noise`."""
         config = self.config
         inputs = input_rows(rollouts)
-        values = self.q.no_grad(inputs).amax(-1).numpy()
+        values = evaluated(lambda rows: self.q.no_grad(rows).amax(-1), rollouts, inputs)
         _, returns = generalised_advantages(rollouts, values, config.discount, config.q_lambda)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         batch = (
-            acted_rows(inputs, sizes(rollouts))[torch.from_numpy(valid)],
+            acted_inputs(inputs, sizes(rollouts))[torch.from_numpy(valid)],
             torch.from_numpy(flat([rollout.actions for rollout in rollouts])[valid]),
             torch.from_numpy(returns[valid]),
         )

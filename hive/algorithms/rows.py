@@ -13,7 +13,7 @@ and the outputs are in the same order. The rows of a recurrent policy also say w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive.algorithms.fragments import ActedFragments, input_sequences, remembers
+from hive.algorithms.frames import Frames, stacked_rows
+from hive.losses import acted_rows
 from hive.networks.sequences import Sequences
 from hive.storage import Rollout
 
 __all__ = [
+    "acted_inputs",
     "batches",
+    "evaluated",
     "flat",
     "input_rows",
     "minibatches",
     "network_input",
     "progress_of",
     "sizes",
+    "together",
     "unflat",
     "values_of",
     "weights",
@@ -40,9 +45,16 @@ __all__ = [
 
 Floats = NDArray[np.float32]
 
+STACKS = 512  # stacks evaluated at once: 14 MB of Atari frames, of which the layers make 200 MB
 
-def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
-    """Return all observations, [N, ...], without a copy for a single rollout that has no final observations."""
+
+def input_rows(rollouts: Sequence[Rollout]) -> Tensor | Frames:
+    """Return all observations, [N, ...], without a copy for a single rollout that has no final observations.
+
+    Of a policy that sees several observations, return the stacks, which are not yet put together.
+    """
+    if rollouts[0].history is not None:
+        return stacked_rows(rollouts)
     parts = []
     for rollout in rollouts:
         parts.append(_flat(rollout.observations))
@@ -51,14 +63,36 @@ def input_rows(rollouts: Sequence[Rollout]) -> Tensor:
     return torch.from_numpy(_joined(parts))
 
 
-def network_input(rollouts: Sequence[Rollout], rows: Tensor) -> Tensor | Sequences:
+def network_input(rollouts: Sequence[Rollout], rows: Tensor | Frames) -> Tensor | Sequences:
     """Return the network's input for all input rows, [N, ...]: these, or with a recurrent policy Sequences of them."""
-    return input_sequences(rollouts, rows) if remembers(rollouts) else rows
+    return input_sequences(rollouts, together(rows)) if remembers(rollouts) else together(rows)
+
+
+def together(rows: Tensor | Frames) -> Tensor:
+    """Return input rows as one tensor, stacks put together."""
+    return rows.tensor() if isinstance(rows, Frames) else rows
+
+
+def evaluated(
+    function: Callable[[Any], Tensor], rollouts: Sequence[Rollout], rows: Tensor | Frames
+) -> NDArray[np.float32]:
+    """Return `function(input)`, [N], for all input rows. Only some stacks are put together at once."""
+    if not isinstance(rows, Frames) or remembers(rollouts):
+        return function(network_input(rollouts, rows)).numpy()
+    parts = torch.arange(len(rows)).split(STACKS)
+    return np.concatenate([function(rows.index_select(0, part)).numpy() for part in parts])
+
+
+def acted_inputs(rows: Tensor | Frames, sizes: Sequence[int]) -> Tensor | Frames:
+    """Return the rows in which an action was taken, as `hive.losses.acted_rows`."""
+    if isinstance(rows, Frames):
+        return Frames(rows.frames, acted_rows(rows.numbers, sizes))
+    return acted_rows(rows, sizes)
 
 
 def batches(
     rollouts: Sequence[Rollout],
-    observations: Tensor,
+    observations: Tensor | Frames,
     epochs: int,
     parts: int,
     noise: np.random.Generator | None = None,

@@ -146,6 +146,7 @@ class EnvConfig:
         expected='an array of names, "package.module:Class" and tables { name = "...", argument = value }',
         hash=False,
     )
+    frame_stack: int = key(1, "number of the last observations that the policy sees; they are stored once", minimum=1)
     action_mask: str | None = key(
         None,
         'where the allowed actions are: "info": in info["action_mask"]; or a key of the observations',

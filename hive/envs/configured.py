@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hive.config import EnvConfig
 from hive.envs.make import describe
 from hive.envs.spec import EnvironmentSpec
@@ -13,7 +15,8 @@ __all__ = ["configured_spec", "configured_vector", "wrappers_of"]
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    return describe(env.id, env.options, env.vector, wrappers_of(env))
+    spec = describe(env.id, env.options, env.vector, wrappers_of(env))
+    return replace(spec, observation=replace(spec.observation, stack=env.frame_stack))
 
 
 def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:

@@ -130,11 +130,12 @@ class ObservationSpec(ArraySpec):
     """One stored observation: its `shape` and its `dtype`, "float32" or "uint8".
 
     parts: of an observation that is stored as a row of bytes, `shape` is (bytes,) and `dtype` is "uint8". mask: where
-    such a row has the action mask, None without one.
+    such a row has the action mask, None without one. stack: number of the last observations that a network sees.
     """
 
     parts: tuple[ObservationPart, ...] = ()
     mask: MaskPart | None = None
+    stack: int = 1
 
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:

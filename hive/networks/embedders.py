@@ -20,7 +20,7 @@ from hive.networks.layers import HIDDEN_GAIN, activation_layer, dense_layers, hi
 from hive.networks.parameters import InputEmbedderParameters, NetworkParameters
 from hive.networks.spaces import BoxAction, DiscreteAction, InputArray, InputSpec, Spaces
 
-__all__ = ["ACTION_INPUT", "ImageInput", "VectorInput", "embedder_layers", "network_inputs"]
+__all__ = ["ACTION_INPUT", "ImageInput", "VectorInput", "embedder_layers", "is_image", "network_inputs"]
 
 # The name of the input that holds the action; a critic of states and actions has an embedder for it.
 ACTION_INPUT = "action"
@@ -71,6 +71,11 @@ class ImageInput(nn.Module):
         return images.to(torch.float32) if self.scale == 1.0 else images * self.scale
 
 
+def is_image(spec: InputSpec) -> bool:
+    """Whether an input of this `spec` is embedded by convolutions."""
+    return len(spec.shape) == 3 or (len(spec.shape) == 2 and spec.dtype == "uint8")
+
+
 def embedder_layers(
     spec: InputSpec, parameters: InputEmbedderParameters, gain: float | None = HIDDEN_GAIN
 ) -> tuple[list[nn.Module], int]:
@@ -80,7 +85,7 @@ def embedder_layers(
     """
     shape = tuple(spec.shape)
     scale = 1.0 / 255.0 if spec.dtype == "uint8" else 1.0
-    if len(shape) == 3 or (len(shape) == 2 and spec.dtype == "uint8"):
+    if is_image(spec):
         return _image_layers(ImageInput(shape, scale), parameters, gain)
     first: list[nn.Module] = [] if len(shape) == 1 and scale == 1.0 else [VectorInput(scale)]
     dense, width = dense_layers(

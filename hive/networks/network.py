@@ -45,6 +45,7 @@ from hive.networks.recurrent import (
     recurrent_cell,
 )
 from hive.networks.spaces import Spaces
+from hive.networks.stacked import StackedNetwork, joined, seen_shape
 
 __all__ = [
     "Network",
@@ -138,12 +139,7 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     parameters.refuse_impossible()
     if not spaces.observations:
         raise NetworkError("the spaces have no observations", hint='for example {"observation": ...}')
-    packed = _packed(spaces)
-    if packed is None:
-        network = _built(parameters, spaces, generator)
-    else:
-        parts = Spaces({part.name: part for part in packed.parts}, spaces.action)
-        network = PackedNetwork(packed, _built(_for_parts(parameters, packed), parts, generator))
+    network = _for_stored(parameters, spaces, generator)
     if not parameters.normalize_observations:
         return NormalizedNetwork(None, network, rewards=True) if parameters.normalize_rewards else network
     if len(spaces.observations) != 1:
@@ -152,10 +148,17 @@ def build_network(parameters: NetworkParameters, spaces: Spaces, generator: torc
     return NormalizedNetwork(observation, network, parameters.normalize_rewards)
 
 
-def _packed(spaces: Spaces) -> PackedSpec | None:
-    """Returns the only observation if it is stored as a row of parts, otherwise None."""
+def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.Generator) -> nn.Module:
+    """Builds the network for observations as they are stored: in rows of parts, stacked, or as they are."""
     only = next(iter(spaces.observations.values())) if len(spaces.observations) == 1 else None
-    return only if isinstance(only, PackedSpec) and only.parts else None
+    stack = int(getattr(only, "stack", 1))
+    if isinstance(only, PackedSpec) and only.parts:
+        parts = Spaces({part.name: joined(part, stack) for part in only.parts}, spaces.action)
+        return PackedNetwork(only, _built(_for_parts(parameters, only), parts, generator))
+    if only is None or stack == 1:
+        return _built(parameters, spaces, generator)
+    (name,) = spaces.observations
+    return StackedNetwork(only, _built(parameters, Spaces({name: joined(only, stack)}, spaces.action), generator))
 
 
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
@@ -184,7 +187,7 @@ def _built(parameters: NetworkParameters, spaces: Spaces, generator: torch.Gener
 
 def heads_of(module: nn.Module) -> list[Head] | None:
     """Returns the heads of a network that `build_network` made of layers, one per output; None for other modules."""
-    if isinstance(module, NormalizedNetwork | PackedNetwork):
+    if isinstance(module, NormalizedNetwork | PackedNetwork | StackedNetwork):
         return heads_of(module.network)
     if isinstance(module, NetworkPerHead | RecurrentNetworkPerHead):
         return [head for branch in module.branches for head in heads_of(branch) or ()]
@@ -251,7 +254,7 @@ def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str
 def _probed(module: nn.Module, spaces: Spaces, *, training: bool) -> Any:
     """Calls the module with two zero observations, in training mode or not, and restores its mode."""
     probe = {
-        name: torch.zeros((PROBE_ROWS, *spec.shape), dtype=getattr(torch, spec.dtype))
+        name: torch.zeros((PROBE_ROWS, *seen_shape(spec)), dtype=getattr(torch, spec.dtype))
         for name, spec in spaces.observations.items()
     }
     if width := state_width_of(module):

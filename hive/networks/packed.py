@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from hive.networks.inputs import observation_of, state_width_of, with_observation
-from hive.networks.spaces import InputSpec
+from hive.networks.spaces import InputArray, InputSpec
+from hive.networks.stacked import join_frames
 
 __all__ = ["FORBIDDEN", "PackedNetwork", "PackedSpec", "numbers_and_bytes"]
 
@@ -65,10 +66,14 @@ class PackedSpec(InputSpec, Protocol):
     def floats(self) -> int:
         """Number of float32 elements with which a row begins."""
 
+    @property
+    def stack(self) -> int:
+        """Number of rows, those of the last observations, that the network sees at once."""
+
 
 def numbers_and_bytes(rows: Tensor, floats: int) -> tuple[Tensor, Tensor]:
-    """Return views of rows uint8 [N, bytes]: their numbers float32 [N, floats], and all their bytes."""
-    return rows[:, : FLOAT_BYTES * floats].view(torch.float32), rows
+    """Return views of rows uint8 [..., bytes]: their numbers float32 [..., floats], and all their bytes."""
+    return rows[..., : FLOAT_BYTES * floats].view(torch.float32), rows
 
 
 class PackedNetwork(nn.Module):
@@ -76,7 +81,7 @@ class PackedNetwork(nn.Module):
 
     Called with rows uint8 [N, bytes], or with what `numbers_and_bytes` returned, its numbers normalised. With one part
     the network gets this part alone, as it does for an observation that is not packed. A recurrent network gets its
-    other inputs beside the parts.
+    other inputs beside the parts. Of stacked rows [N, k, bytes] each part is stacked, and the newest mask counts.
     """
 
     def __init__(self, spec: PackedSpec, network: nn.Module) -> None:
@@ -84,7 +89,8 @@ class PackedNetwork(nn.Module):
         self.network = network
         self.state_width = state_width_of(network)
         self._floats = spec.floats
-        self._parts = tuple((part.name, _slice(part), part.dtype == "float32", part.shape) for part in spec.parts)
+        self._stack = spec.stack
+        self._parts = tuple((part.name, _slice(part), InputArray(part.shape, part.dtype)) for part in spec.parts)
         mask = spec.mask
         self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
 
@@ -93,17 +99,19 @@ class PackedNetwork(nn.Module):
         if self._mask is None:
             return tuple(outputs)
         _, whole = self._views(observation_of(inputs))
-        return (outputs[0].masked_fill(whole[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
+        newest = whole[:, -1] if self._stack > 1 else whole
+        return (outputs[0].masked_fill(newest[:, self._mask] == 0, FORBIDDEN), *outputs[1:])
 
     def _views(self, rows: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         return rows if isinstance(rows, tuple) else numbers_and_bytes(rows, self._floats)
 
     def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[str, Tensor]:
         numbers, whole = self._views(rows)
-        parts = {
-            name: (numbers if is_float else whole)[:, where].reshape(-1, *shape)
-            for name, where, is_float, shape in self._parts
-        }
+        parts = {}
+        for name, where, spec in self._parts:
+            columns = (numbers if spec.dtype == "float32" else whole)[..., where]
+            part = columns.reshape(*columns.shape[:-1], *spec.shape)
+            parts[name] = join_frames(part, spec) if self._stack > 1 else part
         return parts if len(parts) > 1 else next(iter(parts.values()))
 
 

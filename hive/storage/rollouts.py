@@ -13,6 +13,8 @@
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
+    history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
+                                              zeros where the episode had not begun
     state               [B, S] float32        state of a recurrent policy before row 0; zeros where an episode begins
 
 The header holds the version of the behaviour policy, the collector (`source`) and the rollout's number (`sequence`). A
@@ -65,12 +67,13 @@ def rollout_layout(
     finals: int,
     discounted: bool = False,
     state: int = 0,
+    stack: int = 1,
 ) -> Layout:
     """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
     (F).
 
     `observation` and `action` are the (shape, dtype) of one environment. `state` is the width S of a recurrent state, 0
-    for none.
+    for none. `stack` is the number k of observations that the policy sees.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
@@ -89,6 +92,7 @@ def rollout_layout(
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
             **({"discounted": ("float64", per_step)} if discounted else {}),
+            **({"history": (observation_dtype, (stack - 1, envs, *observation_shape))} if stack > 1 else {}),
             **({"state": ("float32", (envs, state))} if state else {}),
         }
     )
@@ -126,6 +130,7 @@ class Rollout:
         self.episode_returns = arrays["episode_returns"][:length]
         self.episode_lengths = arrays["episode_lengths"][:length]
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
+        self.history = arrays.get("history")
         self.state = arrays.get("state")
 
     @property

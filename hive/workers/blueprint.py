@@ -84,6 +84,7 @@ class Blueprint:
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
             state=self.state_width,
+            stack=observation.stack,
         )
 
     def _generator(self) -> torch.Generator:

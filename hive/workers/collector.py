@@ -29,6 +29,7 @@ from hive.networks.shared_network import SharedNetwork
 from hive.networks.wrapper import NetworkWrapper
 from hive.runtime import Status
 from hive.storage import FINALS, LENGTH, SEQUENCE, SOURCE, VERSION, Purpose, stream, stream_seed, stream_seeds
+from hive.workers.frame_stack import FrameStack
 
 __all__ = ["Collector"]
 
@@ -87,6 +88,7 @@ class Collector:
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
         self.memory: Memory | None = None  # state of a recurrent policy, set by `reset`
+        self.stack: FrameStack | None = None  # the last observations, for a policy that sees several, set by `reset`
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self._prepared: dict[int, _Prepared] = {}
 
@@ -112,6 +114,7 @@ class Collector:
         self.vector.reset(
             stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion), self.current
         )
+        self.stack = FrameStack.of(self.observation, self.current)
         if self.status:
             self.status.enter(self.status.runtime)
 
@@ -144,9 +147,11 @@ class Collector:
         noise = self._noise(sequence, (steps, envs))
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         observations[0] = self.current
-        memory = self.memory
+        memory, stack = self.memory, self.stack
         if memory is not None:
             rollout["state"][...] = memory.state.numpy()
+        if stack is not None:
+            rollout["history"][...] = stack.frames[:, :-1].swapaxes(0, 1)
         finals.count, length = 0, steps
         kept = np.empty((steps, envs, distribution.width), np.float32) if self.log_probs else None
         policy, sample, step = memory or self.policy, distribution.sample_numpy, self.vector.step
@@ -156,7 +161,7 @@ class Collector:
                     length = t
                     break
                 enter(policy_phase)
-                outputs = policy(prepared.observations[t])[0].numpy()
+                outputs = policy(prepared.observations[t] if stack is None else stack.seen)[0].numpy()
                 actions[t] = sample(outputs, noise[t])
                 if kept is not None:
                     kept[t] = outputs
@@ -164,6 +169,8 @@ class Collector:
                 step(actions[t], prepared.rows[t])
                 if memory is not None:
                     memory.forget(prepared.rows[t].ended)
+                if stack is not None:
+                    stack.push(prepared.rows[t])
                 if enough is not None and enough(t + 1):
                     length = t + 1
                     break

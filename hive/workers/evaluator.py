@@ -30,6 +30,7 @@ from hive.networks.flat import FlatParameters
 from hive.networks.memory import Memory
 from hive.runtime import Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
+from hive.workers.frame_stack import FrameStack
 from hive.workers.messages import Evaluation, EvaluationDue
 
 __all__ = ["Evaluator"]
@@ -60,6 +61,7 @@ class Evaluator:
         if episodes < vector.count:
             raise ValueError(f"{episodes} episodes are fewer than the {vector.count} environments")
         self.vector = vector
+        self.observation = observation
         self.policy = policy
         self.flat = FlatParameters(policy)
         self.distribution = distribution
@@ -102,6 +104,7 @@ class Evaluator:
         self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
         seeds = stream_seeds(self.seed, Purpose.evaluation, 0, count, due.turn)
         self.vector.reset(seeds, self.row.observations)
+        self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()
 
     def step(self) -> Evaluation | None:
@@ -115,12 +118,15 @@ class Evaluator:
         # Seed before every step, because actors that share a process also share torch's generator.
         torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)
         with torch.inference_mode():
-            actions = self._actions((self._memory or self.policy)(self.observations)[0])
+            seen = self.observations if self._stack is None else self._stack.seen
+            actions = self._actions((self._memory or self.policy)(seen)[0])
         self._enter(self.phases[1])
         self.row.finals.count = 0  # overwrite the final observations, which are not used here
         self.vector.step(actions, self.row)
         if self._memory is not None:
             self._memory.forget(self.row.ended)
+        if self._stack is not None:
+            self._stack.push(self.row)
         self._steps += 1
         ended = (self.row.episode_lengths > 0) & (self._left > 0)
         self._returns += self.row.episode_returns[ended].tolist()

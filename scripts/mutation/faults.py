@@ -318,6 +318,18 @@ PARTS = [
     ),
 ]
 
+# --- stacks of observations
+
+STACK, FRAMES = "workers/frame_stack.py", "algorithms/frames.py"
+
+STACKS = [
+    Mutant("wrong stack", "acting sees frames of earlier episodes", ALL, STACK, "frames[row.ended] = 0", "pass"),
+    Mutant("wrong stack", "learning sees frames before an episode", ALL, FRAMES, ">= first[:, :, None]", ">= -before"),
+    Mutant("wrong stack", "one frame too late", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(-before - 1, 0) + 0"),
+    Mutant("wrong stack", "newest first", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(0, -before - 1, -1)"),
+    Mutant("wrong stack", "no history", (*A2C, *IMPALA), COLLECTOR, "stack.frames[:, :-1].swapaxes(0, 1)", "0"),
+]
+
 # --- states of recurrent policies
 
 STORED = 'rollout["state"][...] = memory.state.numpy()'
@@ -336,7 +348,7 @@ MEMORIES = [
     ),
 ]
 
-MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS, *MEMORIES)
+MUTANTS = (*SIGNS, *BOOTSTRAPS, *DISCOUNTS, *DETACHMENTS, *SHIFTS, *AXES, *RATIOS, *PARTS, *STACKS, *MEMORIES)
 
 UNDETECTABLE = {
     "c_clip of IMPALA ignored": "the fixed point of V-trace depends on rho_clip only, c_clip on the way to it",

@@ -147,7 +147,7 @@ def test_a_recurrent_policy_takes_and_returns_its_state(tmp_path: Path, memory: 
 def test_a_state_that_does_not_fit(tmp_path: Path) -> None:
     place, _ = saved(tmp_path, network=NetworkConfig(middleware=(8,), memory="gru", memory_size=5))
     policy = hive.load(str(place))
-    with pytest.raises(ValueError, match="this policy is recurrent: call `action, state = policy"):
+    with pytest.raises(ValueError, match="this policy remembers: call `action, state = policy"):
         policy(rows(4))
     with pytest.raises(ValueError, match=r"got a state of shape \[10\], expected \[4, 10\]"):
         policy(rows(4), policy.initial_state())

@@ -33,6 +33,7 @@ DEFAULTS = {
     "env.options": {},
     "env.wrappers": (),
     "env.action_mask": None,
+    "env.frame_stack": 1,
     "env.vector": "auto",
     "collection.workers": 1,
     "collection.envs": 16,

@@ -223,3 +223,22 @@ class Remember(Probe):
         if self.state < 2:
             self.shown = self.state
         return 0.0, max(self.state, 1) + 1, GOES_ON
+
+
+class Recall(Probe):
+    """Four steps in random states 0 and 1. The right action is the state two steps before, or 1 if there was none.
+
+    A right one earns 1.
+    """
+
+    states = 2
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seen = [int(self.np_random.integers(2))]
+        return self.seen[-1], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        right = self.seen[-3] if len(self.seen) > 2 else 1
+        self.seen.append(int(self.np_random.integers(2)))
+        return self.seen[-1], float(action == right), len(self.seen) == 5, False, {}

@@ -237,3 +237,33 @@ class Silent(nn.Module):
 
     def forward(self, observations: Tensor) -> Any:
         return self.layer(observations)
+
+
+class Rooms(Small):
+    """A picture, a number and the room, of which a random one is closed in each step. A closed room raises."""
+
+    action_space = spaces.Discrete(3)
+    observation_space = spaces.Dict(
+        {
+            "picture": spaces.Box(0, 255, (8, 8), np.uint8),
+            "place": spaces.Tuple([spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(3)]),
+            "action_mask": spaces.MultiBinary(3),
+        }
+    )
+
+    def observation(self) -> Any:
+        random = self.np_random
+        self.open = np.ones(3, np.int8)
+        self.open[random.integers(3)] = 0
+        self.room = int(random.integers(3))
+        place = random.random(2, np.float32), self.room
+        return {"picture": random.integers(0, 256, (8, 8), np.uint8), "place": place, "action_mask": self.open}
+
+    def step(self, action: Any) -> Any:
+        if not self.open[action]:
+            raise ValueError(f"room {action} is closed")
+        self.right = action == self.room
+        return super().step(action)
+
+    def reward(self, action: Any) -> float:
+        return float(self.right)

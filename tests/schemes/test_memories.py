@@ -1,4 +1,4 @@
-"""Runs with a recurrent policy: bit-identical every time, with either carrier, and from a checkpoint on."""
+"""Policies that remember and rows of several parts: runs are bit-identical, with either carrier and when resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ MEMORY: dict[str, Any] = {
 }
 FEW = {"algorithm__epochs": 2, "algorithm__minibatches": 2}
 TWO = modes("pipelined", "pipelined", 2, 2)
+STACK = {**MEMORY, "network__memory": '"none"', "env__frame_stack": 3}
+ROOMS = {**STACK, "env__id": '"small_environments:Rooms"', "env__action_mask": '"action_mask"'}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo 2 x 2, rooms": ("ppo", {**TWO, **FEW, **ROOMS}),
+    "a2c 2 x 2, frames": ("a2c", {**TWO, **STACK}),
+    "impala, frames and lstm": ("impala", {**modes("pipelined", "pipelined", 1, 1), "env__frame_stack": 2}),
+    "nstep-q, rooms": ("nstep-q", {**modes("synchronous", "synchronous", 2, 2), **ROOMS}),
+    "pqn, frames": ("pqn", {**modes("pipelined", "pipelined", 1, 1), **STACK, **FEW}),
     "a2c 1 x 1": ("a2c", modes("synchronous", "synchronous", 1, 1)),
     "a2c 2 x 2, separate": ("a2c", {**TWO, "network__separate_networks": "true"}),
     "ppo 2 x 2": ("ppo", {**TWO, **FEW}),
@@ -31,7 +38,8 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "impala, gru": ("impala", {**modes("pipelined", "pipelined", 1, 1), "network__memory": '"gru"'}),
 }
 FULL = pytest.mark.full(reason="other schemes and numbers of workers")
-EVERY = [name if name == "a2c 2 x 2, separate" else pytest.param(name, marks=FULL) for name in RUNS]
+EVERYDAY = ("a2c 2 x 2, separate", "ppo 2 x 2, rooms")
+EVERY = [name if name in EVERYDAY else pytest.param(name, marks=FULL) for name in RUNS]
 
 
 def recurrent(folder: Path, scheme: str, **values: Any) -> Run:
