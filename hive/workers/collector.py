@@ -148,10 +148,7 @@ class Collector:
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         observations[0] = self.current
         memory, stack = self.memory, self.stack
-        if memory is not None:
-            rollout["state"][...] = memory.state.numpy()
-        if stack is not None:
-            rollout["history"][...] = stack.frames[:, :-1].swapaxes(0, 1)
+        self._store_remembered(rollout)
         finals.count, length = 0, steps
         kept = np.empty((steps, envs, distribution.width), np.float32) if self.log_probs else None
         policy, sample, step = memory or self.policy, distribution.sample_numpy, self.vector.step
@@ -186,6 +183,13 @@ class Collector:
         header[SOURCE], header[SEQUENCE] = self.source, sequence
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _store_remembered(self, rollout: Arrays) -> None:
+        """Write what the policy remembers at the beginning of the rollout."""
+        if self.memory is not None:
+            rollout["state"][...] = self.memory.state.numpy()
+        if self.stack is not None:
+            rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
 
     def _discount(self, rollout: Arrays, length: int) -> None:
         """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""

@@ -327,12 +327,12 @@ STACKS = [
     Mutant("wrong stack", "learning sees frames before an episode", ALL, FRAMES, ">= first[:, :, None]", ">= -before"),
     Mutant("wrong stack", "one frame too late", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(-before - 1, 0) + 0"),
     Mutant("wrong stack", "newest first", ALL, FRAMES, "np.arange(-before, 1)", "np.arange(0, -before - 1, -1)"),
-    Mutant("wrong stack", "no history", (*A2C, *IMPALA), COLLECTOR, "stack.frames[:, :-1].swapaxes(0, 1)", "0"),
+    Mutant("wrong stack", "no history", (*A2C, *IMPALA), COLLECTOR, "self.stack.frames[:, :-1].swapaxes(0, 1)", "0"),
 ]
 
 # --- states of recurrent policies
 
-STORED = 'rollout["state"][...] = memory.state.numpy()'
+STORED = 'rollout["state"][...] = self.memory.state.numpy()'
 
 MEMORIES = [
     Mutant(
@@ -344,7 +344,7 @@ MEMORIES = [
         POLICIES,
         COLLECTOR,
         STORED,
-        f"memory.state.numpy()[:] = 0\n            {STORED}",
+        f"self.memory.state.numpy()[:] = 0\n            {STORED}",
     ),
 ]
 
