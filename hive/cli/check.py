@@ -122,14 +122,13 @@ def _examine(config: Config) -> Examination | None:
     """Play one environment of the config with random actions; None for a class that only steps many at once."""
     from hive.envs import examine, takes_native, wrappers_of
 
-    if takes_native(config.env.id, config.env.vector):
+    env = config.env
+    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env)):
         return None
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        return examine(
-            config.env.id, config.env.options, wrappers_of(config.env), steps=EXAMINED_STEPS, limit_s=EXAMINED_S
-        )
+        return examine(env.id, env.options, wrappers_of(env), env.preset, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
 

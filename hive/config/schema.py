@@ -139,6 +139,11 @@ class EnvConfig:
         expected="the name of an environment",
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    preset: str = key(
+        "none",
+        '"atari": no-op starts, 4 frames a step, 84 x 84 grey, signs of rewards; env.options are its options',
+        choices=("none", "atari"),
+    )
     wrappers: tuple[Any, ...] = key(
         (),
         'wrappers of each environment, in order: a name, or { name = "package.module:Class", size = 7 }',

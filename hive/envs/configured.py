@@ -13,12 +13,12 @@ __all__ = ["configured_spec", "configured_vector", "wrappers_of"]
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    return describe(env.id, env.options, env.vector, wrappers_of(env))
+    return describe(env.id, env.options, env.vector, wrappers_of(env), env.preset)
 
 
 def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env))
+    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset)
 
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:

@@ -57,6 +57,7 @@ def examine(
     id: str,
     options: Mapping[str, Any],
     wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
     *,
     steps: int,
     limit_s: float,
@@ -66,7 +67,7 @@ def examine(
     Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
     is part of the result.
     """
-    environment, done = make_environment(id, options, wrappers), Examination()
+    environment, done = make_environment(id, options, wrappers, preset), Examination()
     done.declared_limit = limit_of(environment)
     try:
         _play(environment, done, steps, time.monotonic() + limit_s)

@@ -171,7 +171,7 @@ class Collector:
 
     def _discount(self, rollout: Arrays, length: int) -> None:
         """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
-        sums, ended = self.discounted, rollout["episode_lengths"] > 0
+        sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
         for t in range(length):
             sums *= self.discount
             sums += rollout["rewards"][t]
