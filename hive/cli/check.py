@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_overrides
+from hive.cli.check_environment import check_environment
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
@@ -55,6 +56,9 @@ def add_check(commands: Any) -> None:
     )
     check.add_argument("config", type=Path, nargs="?", help="a TOML file")
     add_overrides(check)
+    check.add_argument(
+        "--env", metavar="ID", help="examine only this environment, with the config's other keys if given"
+    )
     check.add_argument("--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology, as for `hive up`")
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
@@ -67,8 +71,12 @@ def run_check(options: argparse.Namespace) -> int:
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
 
+    if options.env is not None:
+        return check_environment(options)
     if options.config is None and options.topology is None:
-        raise UsageError("no config given", hint="hive check CONFIG, or hive check --topology FILE.py")
+        raise UsageError(
+            "no config given", hint="hive check CONFIG, hive check --env ID, or hive check --topology FILE.py"
+        )
     sets = list(options.set)
     if options.topology is not None:
         sets.append(f"run.topology={json.dumps(options.topology)}")

@@ -7,6 +7,7 @@ from hive.envs.configured import configured_spec, configured_vector, wrappers_of
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
+from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
 from hive.envs.vector import VectorEnvironment, make_vector
@@ -32,5 +33,6 @@ __all__ = [
     "make_vector",
     "settings_by_spaces",
     "takes_native",
+    "unrepeatable",
     "wrappers_of",
 ]
