@@ -157,6 +157,12 @@ class EnvConfig:
         accepts=lambda name: name.isprintable() and name != "",
         words={"none": lambda: None},
     )
+    info: tuple[str, ...] = key(
+        (),
+        'values of `info` at the ends of episodes that become metrics and are in evaluations: ["is_success"]',
+        accepts=lambda names: all(name and name.isprintable() for name in names) and len({*names}) == len(names),
+        expected="an array of different names",
+    )
     vector: str = key(
         "auto",
         '"python": hive steps single environments; "native": its own vector class; "auto": python where possible',

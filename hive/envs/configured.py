@@ -18,7 +18,7 @@ def configured_spec(env: EnvConfig) -> EnvironmentSpec:
 
 def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset)
+    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info)
 
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:

@@ -53,8 +53,9 @@ def make_vector(
     kind: str = "auto",
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
+    info: Sequence[str] = (),
 ) -> VectorEnvironment:
-    """Build `count` environments of one id, each with `options` and inside `wrappers`.
+    """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
     `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class, and for
     the preset "atari" without wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if
@@ -67,9 +68,9 @@ def make_vector(
         settings = AtariOptions.of(options)
         if native:
             games = make_games(id, settings, count)
-            return AtariVector(NativeVector(id, games), games, settings)
+            return AtariVector(NativeVector(id, games, info), games, settings)
     elif native:
-        return NativeVector(id, make_native(id, options, count))
+        return NativeVector(id, make_native(id, options, count), info)
     environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
-    vector = PythonVector(id, environments)
+    vector = PythonVector(id, environments, info)
     return AtariVector(vector, environments, settings) if preset == "atari" else vector

@@ -12,6 +12,7 @@
     final_observations  [F, ...]
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
+    infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
 
 The header holds the version of the behaviour policy, the collector (`source`) and the rollout's number (`sequence`). A
@@ -63,11 +64,12 @@ def rollout_layout(
     action: tuple[tuple[int, ...], str],
     finals: int,
     discounted: bool = False,
+    infos: int = 0,
 ) -> Layout:
     """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
     (F).
 
-    `observation` and `action` are the (shape, dtype) of one environment.
+    `observation` and `action` are the (shape, dtype) of one environment. `infos` is the number K of values of `info`.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
@@ -85,6 +87,7 @@ def rollout_layout(
             "final_observations": (observation_dtype, (finals, *observation_shape)),
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
+            **({"infos": ("float32", (*per_step, infos))} if infos else {}),
             **({"discounted": ("float64", per_step)} if discounted else {}),
         }
     )
@@ -121,6 +124,7 @@ class Rollout:
         self.final_observations = arrays["final_observations"][: int(header[FINALS])]
         self.episode_returns = arrays["episode_returns"][:length]
         self.episode_lengths = arrays["episode_lengths"][:length]
+        self.infos = arrays["infos"][:length] if "infos" in arrays else None
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
 
     @property
@@ -132,3 +136,9 @@ class Rollout:
         """Return (returns float32, lengths int32) of the N episodes that ended, [N] each, by step, then environment."""
         ended = self.episode_lengths > 0
         return self.episode_returns[ended], self.episode_lengths[ended]
+
+    def episode_infos(self) -> NDArray[np.float32]:
+        """Return the chosen values of `info` of these episodes, [N, K] float32; NaN where an episode had none."""
+        if self.infos is None:
+            return np.zeros((int(np.count_nonzero(self.episode_lengths)), 0), np.float32)
+        return self.infos[self.episode_lengths > 0]

@@ -80,6 +80,7 @@ class Blueprint:
             (action.shape, action.dtype),
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
+            infos=len(config.env.info),
         )
 
     def _generator(self) -> torch.Generator:
@@ -199,6 +200,7 @@ class Blueprint:
             self.distribution,
             seed=self.config.run.seed,
             episodes=evaluation.episodes,
+            info=self.config.env.info,
             status=status,
         )
 
@@ -214,6 +216,7 @@ class Blueprint:
             self.wrapper(),
             config.run.steps,
             workers=self.gradient_workers,
+            infos=len(config.env.info),
             codec=self.codec,
             buffers=self.flat.buffer_arrays,
             status=status,
@@ -248,11 +251,18 @@ class Blueprint:
         """Restore the optimizer state of a checkpoint, which may have another number of workers."""
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
-        layout = optimizer_state_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        stored = [str(name) for name in state.get("info", ())]
+        sizes = learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored)
+        layout = optimizer_state_layout(*sizes)
         part = "optimizer_state" if resume.format > 1 else "ledger"
         before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
         for name in ("counters", "returns", "moments"):
             after[name][:] = before[name]
+        if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes
+            after["infos"][:] = np.nan
+            for column, name in enumerate(self.config.env.info):
+                if name in stored:
+                    after["infos"][:, column] = before["infos"][:, stored.index(name)]
         after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
         # The behaviour version is rollouts // per_version. With another per_version, rescale the count of rollouts so
         # that the version does not go back.
@@ -309,6 +319,7 @@ class Blueprint:
             self.codec,
             self.observed,
             self.rewarded,
+            len(self.config.env.info),
         )
 
 

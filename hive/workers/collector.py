@@ -186,12 +186,21 @@ class Collector:
         prepared = self._prepared.get(id(rollout))
         if prepared is None or prepared.arrays is not rollout:
             finals = FinalObservations(rollout["final_observations"])
-            names = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
+            names = (
+                "rewards",
+                "terminated",
+                "truncated",
+                "valid",
+                "episode_returns",
+                "episode_lengths",
+                "final_index",
+                "infos",
+            )
             rows = [
                 StepRow(
                     observations=rollout["observations"][t + 1],
                     finals=finals,
-                    **{name: rollout[name][t] for name in names},
+                    **{name: rollout[name][t] for name in names if name in rollout},
                 )
                 for t in range(len(rollout["rewards"]))
             ]

@@ -55,6 +55,7 @@ def evaluate(
             seed=seed,
             episodes=episodes,
             sample=sample,
+            info=env.info,
         )
         evaluator.begin(EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0))
         while (evaluation := evaluator.step()) is None:
