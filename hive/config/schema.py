@@ -362,6 +362,7 @@ class EvaluationConfig:
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
     episodes: int = key(10, "episodes per evaluation", minimum=1)
+    env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
     envs: int = key(
         REQUIRED,
         "environments that play these episodes side by side; default: one per episode, at most 16",
@@ -444,6 +445,18 @@ class Config:
     def asynchronous(self) -> bool:
         """Whether some actor takes any ready message instead of waiting for a specific number."""
         return "asynchronous" in (self.collection.communication, self.gradients.communication)
+
+    @property
+    def evaluation_env(self) -> EnvConfig:
+        """The [env] table of evaluations: that of training, with the keys of [evaluation.env].
+
+        Options are added to those of training, but replace them if the environment is another one.
+        """
+        keys = keys_of(EnvConfig)
+        values = {name: keys[name].convert(value) for name, value in self.evaluation.env.items()}
+        shared = self.env.options if values.get("id", self.env.id) == self.env.id else {}
+        values["options"] = {**shared, **values.get("options", {})}
+        return dataclasses.replace(self.env, **values)
 
     @property
     def exact(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.configured import configured_spec, configured_vector, wrappers_of
+from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
@@ -24,10 +24,12 @@ __all__ = [
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "check_evaluation",
     "configured_spec",
     "configured_vector",
     "describe",
     "described",
+    "difference",
     "examine",
     "make_environment",
     "make_vector",

@@ -17,7 +17,7 @@ from torch import nn
 
 from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
 from hive.config import Config, TargetConfig
-from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector
+from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import copy_arrays, network_parameters
@@ -57,6 +57,7 @@ class Blueprint:
         self.resume = resume
         collection = config.collection
         self.environment: EnvironmentSpec = configured_spec(config.env)
+        check_evaluation(config, self.environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
@@ -192,15 +193,15 @@ class Blueprint:
 
     def evaluator(self, status: Status | None = None) -> Evaluator:
         """Make the evaluator of the run, with its own environments and network."""
-        evaluation = self.config.evaluation
+        evaluation, env = self.config.evaluation, self.config.evaluation_env
         return Evaluator(
-            self.vector(evaluation.envs),
+            configured_vector(env, evaluation.envs),
             self.environment.observation,
             self.network(),
             self.distribution,
             seed=self.config.run.seed,
             episodes=evaluation.episodes,
-            info=self.config.env.info,
+            info=env.info,
             status=status,
         )
 

@@ -41,6 +41,7 @@ SPECIAL = {
     "checkpoint.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.every": st.sampled_from([{}, {"updates": 7}]),
     "evaluation.envs": st.just(1),
+    "evaluation.env": st.sampled_from([{}, {"options": {"a": 1}, "wrappers": ["a:B"]}]),
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
     "run.update_hook": st.just("my.hooks:watch"),
     "algorithm.options": st.just({}),

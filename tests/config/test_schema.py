@@ -94,6 +94,7 @@ DEFAULTS = {
     "evaluation.every": {},
     "evaluation.workers": 1,
     "evaluation.episodes": 10,
+    "evaluation.env": {},
     "evaluation.envs": 10,
     "checkpoint.every": {"updates": 2000},
     "checkpoint.autosave_s": 300.0,
