@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_overrides
-from hive.cli.check_environment import check_environment
+from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
@@ -96,19 +96,24 @@ def run_check(options: argparse.Namespace) -> int:
         lag = {"lag": None if lags is None else lag_data(lags)}
         print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id), indent=2))
     elif tried is not None:
-        _print_trial(tried, examined, options, config.env.id)
+        _print_trial(tried, examined, options, config.env.id, config.run.steps)
     return 0
 
 
 def _print_trial(
-    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str
+    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str, goal: int
 ) -> None:
-    """Print the results of the trial and of the environment's examination, and the command that starts the run."""
+    """Print the results of the trial and of the environment's examination, and the command that starts the run.
+
+    goal: run.steps.
+    """
     done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
     print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
         print(f"random actions in `{environment}`: {examined.steps:,} steps, {ended}")
+        if examined.frame_skip > 1:
+            print(frames_text(examined.frame_skip, goal))
         for warning in examined.warnings(environment):
             print(f"warning: {warning}")
     words = ["hive", "up", *([str(options.config)] if options.config else [])]
@@ -122,7 +127,8 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, e
     data: dict[str, Any] = {} if tried is None else {"tried": tried}
     if examined is not None:
         warnings = examined.warnings(environment)
-        data["environment"] = {"steps": examined.steps, "episodes": examined.episodes, "warnings": warnings}
+        counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
+        data["environment"] = {**counts, "warnings": warnings}
     return data
 
 

@@ -24,7 +24,7 @@ from hive.printable import printable
 if TYPE_CHECKING:  # imports Gymnasium
     from hive.envs import EnvironmentSpec, Examination
 
-__all__ = ["check_environment"]
+__all__ = ["check_environment", "frames_text"]
 
 STEPS = 1000  # steps of random actions
 REPEATED_STEPS = 200  # of each equally seeded environment
@@ -57,6 +57,8 @@ def check_environment(options: argparse.Namespace) -> int:
             differs = unrepeatable(*asked, steps=REPEATED_STEPS, limit_s=LIMIT_S)
             facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
             warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
+    if spec.frame_skip > 1:
+        facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     facts |= _use(config, origin, spec)
     if options.json:
         print(json.dumps({"environment": env.id, "facts": facts, "warnings": warnings}, indent=2))
@@ -71,6 +73,11 @@ def check_environment(options: argparse.Namespace) -> int:
         following = ["hive", "check", str(options.config)] if options.config else ["hive", "init", options.env]
         print(f"next: {shlex.join(following)}")
     return 0
+
+
+def frames_text(skip: int, steps: int) -> str:
+    """Return a line about an environment that makes `skip` frames a step, in a run of `steps` steps."""
+    return f"frames: {skip} a step: the {steps:,} steps of run.steps are {skip * steps:,} frames"
 
 
 def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, str]:

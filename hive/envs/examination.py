@@ -17,7 +17,7 @@ import numpy as np
 
 from hive.envs.make import make_environment
 from hive.envs.observation import at_path, leaves_of
-from hive.envs.wrappers import WrapperConfig, limit_of
+from hive.envs.wrappers import WrapperConfig, limit_of, skip_of
 from hive.runtime.actor.error_location import named
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Examination:
     problems: dict[str, int] = field(default_factory=dict)
     failure: str = ""  # the exception that ended it
     declared_limit: int | None = None  # max_episode_steps
+    frame_skip: int = 1  # frames per step
     rewards: list[float] = field(default_factory=list)  # of each step
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
@@ -80,7 +81,7 @@ def examine(
     is part of the result.
     """
     environment, done = make_environment(id, options, wrappers, preset), Examination()
-    done.declared_limit = limit_of(environment)
+    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
     try:
         _play(environment, done, steps, time.monotonic() + limit_s)
         environment.close()

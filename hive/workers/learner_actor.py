@@ -322,6 +322,7 @@ class LearnerActor(Actor):
         return {
             "updates": counters[Count.updates],
             "env_steps": counters[Count.env_steps],
+            "frames": counters[Count.env_steps] * self.blueprint.environment.frame_skip,
             "episodes": counters[Count.episodes],
             "skipped": counters[Count.skipped],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
@@ -363,7 +364,7 @@ class LearnerActor(Actor):
         await self._report(force=True)
 
 
-RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
+RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "train_s", "mean_return_100")
 """The learner's counters that summarise a run."""
 
 
