@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.arguments import add_overrides
+from hive.cli.check_environment import check_environment, frames_text
 from hive.cli.drawing import lines_of, svg_of
 from hive.cli.lag import lag_data, lag_lines, lags_of
 from hive.cli.starting import new_run
@@ -55,6 +56,9 @@ def add_check(commands: Any) -> None:
     )
     check.add_argument("config", type=Path, nargs="?", help="a TOML file")
     add_overrides(check)
+    check.add_argument(
+        "--env", metavar="ID", help="examine only this environment, with the config's other keys if given"
+    )
     check.add_argument("--topology", metavar="FILE.py[:FUNCTION]", help="a custom topology, as for `hive up`")
     check.add_argument("--svg", type=Path, metavar="FILE", help="also draw the topology as an SVG picture")
     check.add_argument("--draw", action="store_true", help="only draw the topology, do not run it")
@@ -67,8 +71,12 @@ def run_check(options: argparse.Namespace) -> int:
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
 
+    if options.env is not None:
+        return check_environment(options)
     if options.config is None and options.topology is None:
-        raise UsageError("no config given", hint="hive check CONFIG, or hive check --topology FILE.py")
+        raise UsageError(
+            "no config given", hint="hive check CONFIG, hive check --env ID, or hive check --topology FILE.py"
+        )
     sets = list(options.set)
     if options.topology is not None:
         sets.append(f"run.topology={json.dumps(options.topology)}")
@@ -90,7 +98,7 @@ def run_check(options: argparse.Namespace) -> int:
         lag = {"lag": None if lags is None else lag_data(lags)}
         print(json.dumps(_as_data(plan) | lag | _trial_data(tried, examined, config.env.id), indent=2))
     elif tried is not None:
-        _print_trial(tried, examined, options, config.env.id)
+        _print_trial(tried, examined, options, config.env.id, config.run.steps)
     return 0
 
 
@@ -105,14 +113,19 @@ def memory_lines(config: Config) -> list[str]:
 
 
 def _print_trial(
-    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str
+    tried: Mapping[str, Any], examined: Examination | None, options: argparse.Namespace, environment: str, goal: int
 ) -> None:
-    """Print the results of the trial and of the environment's examination, and the command that starts the run."""
+    """Print the results of the trial and of the environment's examination, and the command that starts the run.
+
+    goal: run.steps.
+    """
     done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
     print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
         print(f"random actions in `{environment}`: {examined.steps:,} steps, {ended}")
+        if examined.frame_skip > 1:
+            print(frames_text(examined.frame_skip, goal))
         for warning in examined.warnings(environment):
             print(f"warning: {warning}")
     words = ["hive", "up", *([str(options.config)] if options.config else [])]
@@ -126,7 +139,8 @@ def _trial_data(tried: Mapping[str, Any] | None, examined: Examination | None, e
     data: dict[str, Any] = {} if tried is None else {"tried": tried}
     if examined is not None:
         warnings = examined.warnings(environment)
-        data["environment"] = {"steps": examined.steps, "episodes": examined.episodes, "warnings": warnings}
+        counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
+        data["environment"] = {**counts, "warnings": warnings}
     return data
 
 
@@ -134,14 +148,13 @@ def _examine(config: Config) -> Examination | None:
     """Play one environment of the config with random actions; None for a class that only steps many at once."""
     from hive.envs import examine, takes_native, wrappers_of
 
-    if takes_native(config.env.id, config.env.vector):
+    env = config.env
+    if env.preset == "none" and takes_native(env.id, env.vector, wrappers_of(env)):
         return None
     limit = threading.Timer(EXAMINED_S + GRACE_S, _give_up, (threading.get_ident(), ""))
     limit.start()
     try:
-        return examine(
-            config.env.id, config.env.options, wrappers_of(config.env), steps=EXAMINED_STEPS, limit_s=EXAMINED_S
-        )
+        return examine(env.id, env.options, wrappers_of(env), env.preset, steps=EXAMINED_STEPS, limit_s=EXAMINED_S)
     finally:
         limit.cancel()
 

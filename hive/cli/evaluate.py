@@ -82,7 +82,9 @@ def run_eval(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([_as_data(*one, options) for one in found], indent=2))
     else:
-        print_table(HEAD, [_cells(*one) for one in found])
+        infos = list(dict.fromkeys(name for _, _, played in found for name in played.info))
+        rows = [[*_cells(*one), *(_share(one[2].info.get(name)) for name in infos)] for one in found]
+        print_table([*HEAD, *(name.upper() for name in infos)], rows)
     return 0
 
 
@@ -156,6 +158,11 @@ def _cells(run: RunDirectory, checkpoint: Checkpoint, played: Evaluation) -> lis
         f"{played.mean_return:.1f}{interval}",
         *(f"{value:.1f}" for value in (played.deviation, played.min, played.max, played.mean_length)),
     ]
+
+
+def _share(mean: float | None) -> str:
+    """Return the mean of a value of `info`; most are shares."""
+    return "" if mean is None else f"{mean:.3g}"
 
 
 def _as_data(

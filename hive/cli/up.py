@@ -445,7 +445,8 @@ def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:
 def _ending(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     """Return how the run ended and at which step; for a stopped run also what was saved."""
     stopped = summary.state == "stopped"
-    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps")
+    frames = "" if summary.frames is None else f", {summary.frames:,} frames"
+    return summary.ending + (kept(summary, saved) if stopped else f" · {summary.env_steps:,} steps") + frames
 
 
 def _best_line(best: Mapping[str, Any], name: str) -> str:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.keys import is_reference, keys_of
-from hive.config.schema import NetworkConfig
+from hive.config.schema import EnvConfig, NetworkConfig
+from hive.config.values import closest, shown
+from hive.printable import printable
 
 __all__ = ["RULES", "Rule"]
 
@@ -81,6 +83,18 @@ def _mask_breach(mask: str | None, vector: str) -> str:
     return "{0} has no single environments to wrap" if mask and vector == "native" else ""
 
 
+def _evaluation_env_breach(table: Mapping[str, Any]) -> str:
+    """Require keys of [env], with values that are allowed there."""
+    keys = keys_of(EnvConfig)
+    for name, value in table.items():
+        if name not in keys:
+            close = closest(name, keys)
+            return f"[env] has no key `{printable(name)}`" + (f", did you mean `{close}`?" if close else "")
+        if keys[name].fault(value) is not None:
+            return f"{name}: expected {keys[name].expected()}, got {shown(value)}".replace("{", "{{").replace("}", "}}")
+    return ""
+
+
 def _clock_breach(every: Mapping[str, Any], collection: str, gradients: str) -> str:
     """Require a schedule in updates for deterministic runs: their resume barriers must not depend on a clock."""
     if "seconds" not in every or "asynchronous" in (collection, gradients):
@@ -145,6 +159,7 @@ RULES = (
     ),
     Rule("network.memory", ("algorithm.name",), _memory_breach),
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
+    Rule("evaluation.env", (), _evaluation_env_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
 )
 """All rules, in the order in which they are checked."""

@@ -139,6 +139,11 @@ class EnvConfig:
         expected="the name of an environment",
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    preset: str = key(
+        "none",
+        '"atari": no-op starts, 4 frames a step, 84 x 84 grey, signs of rewards; env.options are its options',
+        choices=("none", "atari"),
+    )
     wrappers: tuple[Any, ...] = key(
         (),
         'wrappers of each environment, in order: a name, or { name = "package.module:Class", size = 7 }',
@@ -152,6 +157,12 @@ class EnvConfig:
         'where the allowed actions are: "info": in info["action_mask"]; or a key of the observations',
         accepts=lambda name: name.isprintable() and name != "",
         words={"none": lambda: None},
+    )
+    info: tuple[str, ...] = key(
+        (),
+        'values of `info` at the ends of episodes that become metrics and are in evaluations: ["is_success"]',
+        accepts=lambda names: all(name and name.isprintable() for name in names) and len({*names}) == len(names),
+        expected="an array of different names",
     )
     vector: str = key(
         "auto",
@@ -358,6 +369,7 @@ class EvaluationConfig:
         1, "evaluator processes; an evaluation that falls due while all of them play is skipped", minimum=1
     )
     episodes: int = key(10, "episodes per evaluation", minimum=1)
+    env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")
     envs: int = key(
         REQUIRED,
         "environments that play these episodes side by side; default: one per episode, at most 16",
@@ -440,6 +452,18 @@ class Config:
     def asynchronous(self) -> bool:
         """Whether some actor takes any ready message instead of waiting for a specific number."""
         return "asynchronous" in (self.collection.communication, self.gradients.communication)
+
+    @property
+    def evaluation_env(self) -> EnvConfig:
+        """The [env] table of evaluations: that of training, with the keys of [evaluation.env].
+
+        Options are added to those of training, but replace them if the environment is another one.
+        """
+        keys = keys_of(EnvConfig)
+        values = {name: keys[name].convert(value) for name, value in self.evaluation.env.items()}
+        shared = self.env.options if values.get("id", self.env.id) == self.env.id else {}
+        values["options"] = {**shared, **values.get("options", {})}
+        return dataclasses.replace(self.env, **values)
 
     @property
     def exact(self) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hive.envs.by_spaces import described, settings_by_spaces
-from hive.envs.configured import configured_spec, configured_vector, wrappers_of
+from hive.envs.configured import check_evaluation, configured_spec, configured_vector, difference, wrappers_of
 from hive.envs.examination import Examination, examine
 from hive.envs.make import describe, make_environment, takes_native
 from hive.envs.observation import ObservationPart, ObservationSpec
+from hive.envs.repeatability import unrepeatable
 from hive.envs.rows import FinalObservations, StepRow
 from hive.envs.spec import ActionSpec, Box, Discrete, EnvironmentSpec, MultiDiscrete
 from hive.envs.vector import VectorEnvironment, make_vector
@@ -23,14 +24,17 @@ __all__ = [
     "ObservationSpec",
     "StepRow",
     "VectorEnvironment",
+    "check_evaluation",
     "configured_spec",
     "configured_vector",
     "describe",
     "described",
+    "difference",
     "examine",
     "make_environment",
     "make_vector",
     "settings_by_spaces",
     "takes_native",
+    "unrepeatable",
     "wrappers_of",
 ]

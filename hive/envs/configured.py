@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from hive.config import EnvConfig
+from hive.config import Config, EnvConfig
 from hive.envs.make import describe
-from hive.envs.spec import EnvironmentSpec
+from hive.envs.observation import ObservationSpec
+from hive.envs.spec import ActionSpec, EnvironmentSpec
 from hive.envs.vector import VectorEnvironment, make_vector
 from hive.envs.wrappers import WrapperConfig
+from hive.errors import ConfigError
 
-__all__ = ["configured_spec", "configured_vector", "wrappers_of"]
+__all__ = ["check_evaluation", "configured_spec", "configured_vector", "difference", "wrappers_of"]
 
 
 def configured_spec(env: EnvConfig) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`."""
-    spec = describe(env.id, env.options, env.vector, wrappers_of(env))
+    spec = describe(env.id, env.options, env.vector, wrappers_of(env), env.preset)
     return replace(spec, observation=replace(spec.observation, stack=env.frame_stack))
 
 
 def configured_vector(env: EnvConfig, count: int) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`."""
-    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env))
+    return make_vector(env.id, env.options, count, env.vector, wrappers_of(env), env.preset, env.info)
 
 
 def wrappers_of(env: EnvConfig) -> tuple[WrapperConfig, ...]:
     """Return all wrappers of an environment: those of env.wrappers and, around them, that of env.action_mask."""
     mask = {"name": "hive.envs.masks:Masked", "source": env.action_mask}
     return (*env.wrappers, mask) if env.action_mask else env.wrappers
+
+
+def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
+    """Build the environment of evaluations once, if [evaluation.env] has keys.
+
+    Raises ConfigError if its observations or actions are not those of `training`, and the errors of `describe`.
+    """
+    if not config.evaluation.env:
+        return
+    found = configured_spec(config.evaluation_env)
+    pairs = (("observations", training.observation, found.observation), ("actions", training.action, found.action))
+    for what, mine, its in pairs:
+        if differs := difference(mine, its):
+            raise ConfigError(
+                f"the {what} of [env] and of [evaluation.env] differ in {differs}",
+                hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
+            )
+
+
+def difference(mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> str:
+    """Return the first difference of two specs, as "shape: (4,) and (8,)"; "" if they are equal."""
+    if mine == its:
+        return ""
+    if type(mine) is not type(its):
+        return f"kind: {type(mine).__name__} and {type(its).__name__}"
+    pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
+    name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
+    return f"{name}: {own} and {other}"

@@ -7,6 +7,7 @@ that never end, without which there are no returns. `hive check` prints it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 
 from hive.envs.make import make_environment
 from hive.envs.observation import at_path, leaves_of
-from hive.envs.wrappers import WrapperConfig, limit_of
+from hive.envs.wrappers import WrapperConfig, limit_of, skip_of
 from hive.runtime.actor.error_location import named
 
 if TYPE_CHECKING:
@@ -39,10 +40,22 @@ class Examination:
     problems: dict[str, int] = field(default_factory=dict)
     failure: str = ""  # the exception that ended it
     declared_limit: int | None = None  # max_episode_steps
+    frame_skip: int = 1  # frames per step
+    rewards: list[float] = field(default_factory=list)  # of each step
+    returns: list[float] = field(default_factory=list)  # of each episode that ended
+    lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
+    step_s: float = 0.0  # time of all steps
+    reset_s: float = 0.0  # time of all resets
+    resets: int = 0
 
     def warnings(self, id: str) -> list[str]:
         """Return one sentence per problem, with its way out."""
         found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
+        if wrong := [reward for reward in self.rewards if not math.isfinite(reward)]:
+            found.append(
+                f"`{id}`: {len(wrong):,} of {self.steps:,} rewards are not finite: the first was {wrong[0]}, which "
+                "ends a run; look for a division by zero"
+            )
         if self.failure:
             found.append(f"`{id}`: {self.failure}")
         elif not self.episodes and (self.declared_limit is None or self.declared_limit <= self.steps):
@@ -57,6 +70,7 @@ def examine(
     id: str,
     options: Mapping[str, Any],
     wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
     *,
     steps: int,
     limit_s: float,
@@ -66,8 +80,8 @@ def examine(
     Actions and environment are seeded with 0. Raises the errors of `make_environment`. An exception in the environment
     is part of the result.
     """
-    environment, done = make_environment(id, options, wrappers), Examination()
-    done.declared_limit = limit_of(environment)
+    environment, done = make_environment(id, options, wrappers, preset), Examination()
+    done.declared_limit, done.frame_skip = limit_of(environment), skip_of(environment)
     try:
         _play(environment, done, steps, time.monotonic() + limit_s)
         environment.close()
@@ -81,16 +95,32 @@ def _play(environment: gymnasium.Env[Any, Any], done: Examination, steps: int, e
 
     environment.action_space.seed(0)
     space, seen = environment.observation_space, dict[str, str]()  # kind of a problem -> its sentence
-    observation = environment.reset(seed=0)[0]
+    observation = _reset(environment, done, seed=0)
     _judge(space, observation, seen, done)
+    begun = 0  # number of the open episode's first step
     while done.steps < steps and time.monotonic() < end_s:
-        observation, _, terminated, truncated, _ = environment.step(random_action(environment, observation))
+        action, before = random_action(environment, observation), time.perf_counter()
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        done.step_s += time.perf_counter() - before
         done.steps += 1
+        done.rewards.append(float(reward))
         _judge(space, observation, seen, done)
         if terminated or truncated:
             done.episodes += 1
-            observation = environment.reset()[0]
+            done.lengths.append(done.steps - begun)
+            done.returns.append(sum(done.rewards[begun:]))
+            begun = done.steps
+            observation = _reset(environment, done)
             _judge(space, observation, seen, done)
+
+
+def _reset(environment: gymnasium.Env[Any, Any], done: Examination, seed: int | None = None) -> Any:
+    """Reset the environment, count it and return the observation."""
+    before = time.perf_counter()
+    observation = environment.reset(seed=seed)[0]
+    done.reset_s += time.perf_counter() - before
+    done.resets += 1
+    return observation
 
 
 def _judge(space: gymnasium.Space[Any], observation: Any, seen: dict[str, str], done: Examination) -> None:
@@ -117,6 +147,10 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
         text = f"observations are {array.dtype}, not {dtype} as their space, and are converted in every step"
         found.append(("dtype", f"{text}; return them with .astype(np.{dtype})"))
     if array.shape == space.shape:
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            at = tuple(np.argwhere(~np.isfinite(array))[0])
+            text = f"observations are not finite: observation{_index(at)} was {array[at]}, which ends a run"
+            return [*found, ("finite", f"{text}; look for a division by zero or a number beyond 3.4e38")]
         values = array.astype(dtype, casting="unsafe")
         outside = (values < space.low) | (values > space.high)
         if outside.any():
@@ -126,8 +160,11 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
 
 def _outside(space: Box, values: np.ndarray[Any, Any], at: tuple[int, ...]) -> str:
     """Return the sentence of an observation that is outside of its bounds at the index `at`."""
-    element = f"[{', '.join(map(str, at))}]" if at else ""
     return (
-        f"observations are outside of their space: observation{element} was {values[at]:g}, expected {space.low[at]:g} "
-        f"to {space.high[at]:g}; correct observation_space, which wrappers and other trainers rely on"
+        f"observations are outside of their space: observation{_index(at)} was {values[at]:g}, expected "
+        f"{space.low[at]:g} to {space.high[at]:g}; correct observation_space, which wrappers and other trainers rely on"
     )
+
+
+def _index(at: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, at))}]" if at else ""

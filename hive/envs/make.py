@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hive.envs.loading import call, import_module
 from hive.envs.observation import observation_spec
 from hive.envs.spec import EnvironmentSpec, action_spec
-from hive.envs.wrappers import WrapperConfig, limit_of, wrapped
+from hive.envs.wrappers import WrapperConfig, limit_of, skip_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
     from gymnasium.vector import VectorEnv
 
-__all__ = ["PACKAGES", "describe", "make_environment", "make_native", "takes_native"]
+    from hive.envs.atari import AtariOptions, Games
+
+__all__ = ["PACKAGES", "describe", "make_environment", "make_games", "make_native", "takes_native"]
 
 PACKAGES = {
     "ALE": ("ale_py", ""),
@@ -45,17 +47,23 @@ VERSION = re.compile(r"-v\d+$")
 
 
 def make_environment(
-    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig] = ()
+    id: str, options: Mapping[str, Any], wrappers: Sequence[WrapperConfig] = (), preset: str = "none"
 ) -> gymnasium.Env[Any, Any]:
     """Build one environment with `options` as keyword arguments, inside `wrappers` (hive.envs.wrappers).
 
-    Raises EnvironmentMissing if the environment, a wrapper or a module that they need is not installed, and
-    EnvironmentFailed if a constructor raises or returns something other than a gymnasium.Env.
+    With the preset "atari", `options` are those of hive.envs.atari. Raises ConfigError for wrong options of a preset,
+    EnvironmentMissing if the environment, a wrapper or a module that they need is not installed, and EnvironmentFailed
+    if a constructor raises or returns something other than a gymnasium.Env.
     """
     import gymnasium
 
     found = _find(id)
-    if isinstance(found, gymnasium.envs.registration.EnvSpec):
+    environment: Any
+    if preset == "atari":
+        from hive.envs.atari import AtariGame, AtariOptions
+
+        environment = AtariGame(id, found, AtariOptions.of(options))
+    elif isinstance(found, gymnasium.envs.registration.EnvSpec):
         spec = copy.copy(found)
         # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
         spec.order_enforce = False
@@ -91,13 +99,23 @@ def make_native(id: str, options: Mapping[str, Any], count: int) -> VectorEnv[An
     return vector
 
 
-def takes_native(id: str, kind: str, wrappers: Sequence[WrapperConfig] = ()) -> bool:
+def make_games(id: str, options: AtariOptions, count: int) -> Games:
+    """Build `count` games of the preset "atari". Raises what `game_of` and `Games` raise."""
+    from hive.envs.atari import Games, game_of
+
+    return Games(game_of(id, _find(id)), count, options)
+
+
+def takes_native(id: str, kind: str, wrappers: Sequence[WrapperConfig] = (), preset: str = "none") -> bool:
     """Whether `kind` ("auto", "python" or "native") selects the environment's own vectorised class.
 
     "auto" selects it only if the environment has no single form, because vectorised classes spend steps on resets and
-    share one random generator. Raises ConfigError for wrappers, which are put around single environments.
+    share one random generator; and for the preset "atari" without wrappers. Raises ConfigError for "native" with
+    wrappers, which are put around single environments.
     """
-    native = kind == "native" or (kind == "auto" and getattr(_find(id), "entry_point", id) is None)
+    native = kind == "native"
+    if kind == "auto":
+        native = not wrappers if preset == "atari" else getattr(_find(id), "entry_point", id) is None
     if native and wrappers:
         raise ConfigError(
             f"`{id}` is built as a vectorised class; env.wrappers and env.action_mask need single environments",
@@ -107,7 +125,11 @@ def takes_native(id: str, kind: str, wrappers: Sequence[WrapperConfig] = ()) -> 
 
 
 def describe(
-    id: str, options: Mapping[str, Any], kind: str = "auto", wrappers: Sequence[WrapperConfig] = ()
+    id: str,
+    options: Mapping[str, Any],
+    kind: str = "auto",
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it.
 
@@ -115,16 +137,16 @@ def describe(
     (Atari's has stacked frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that
     hive does not support.
     """
-    if takes_native(id, kind, wrappers):
+    if takes_native(id, kind, wrappers, preset) and preset == "none":
         environment: Any = make_native(id, options, 1)
         observations, actions = environment.single_observation_space, environment.single_action_space
-        limit = _limit(environment.spec)
+        limit, skip = _limit(environment.spec), 1
     else:
-        environment = make_environment(id, options, wrappers)
+        environment = make_environment(id, options, wrappers, preset)
         observations, actions = environment.observation_space, environment.action_space
-        limit = limit_of(environment)
+        limit, skip = limit_of(environment), skip_of(environment)
     try:
-        return EnvironmentSpec(id, observation_spec(id, observations), action_spec(id, actions), limit)
+        return EnvironmentSpec(id, observation_spec(id, observations), action_spec(id, actions), limit, skip)
     finally:
         environment.close()
 
@@ -153,15 +175,15 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
 
 
 def _register(id: str) -> ModuleType | None:
-    """Import the module that registers this id, if PACKAGES has one and the id is unknown, and return it."""
+    """Import the module that registers this id, if PACKAGES has one, and return it."""
     import gymnasium
 
     first = "ALE" if "NoFrameskip" in id else re.split("[/-]", id)[0]
     module, function = PACKAGES.get(first, ("", ""))
-    if not module or id in gymnasium.registry:
+    if not module:
         return None
     imported = import_module("environment", id, module)
-    if function:
+    if function and id not in gymnasium.registry:
         call("environment", id, f"`{id}`", getattr(imported, function))
     return imported
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hive.envs.checks import Checks, at
 from hive.envs.episodes import Episodes
+from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
 from hive.envs.spec import action_converter
@@ -40,10 +41,11 @@ SEED_BITS = 30
 class NativeVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorised Gymnasium class.
 
-    Raises ConfigError if the class does not reset its environments itself.
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. Raises ConfigError if
+    the class does not reset its environments itself.
     """
 
-    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any]) -> None:
+    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any], info: Sequence[str] = ()) -> None:
         # Gymnasium 1.0 had only this mode and did not declare it.
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
@@ -53,6 +55,7 @@ class NativeVector:
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
         self._checks = Checks(id, observation_spec(id, vector.single_observation_space))
+        self._infos = Infos(self._checks, info)
         self._convert = action_converter(vector.single_action_space)
         self._episodes = Episodes(self._checks, self.count, resets_in_next_step=self._resets_in_next_step)
 
@@ -77,7 +80,10 @@ class NativeVector:
         if not isinstance(result, tuple) or len(result) != 5:
             raise self._checks.wrong_result(result, "step")
         observations, rewards = _at_least_1d(result[0]), result[1]
-        _, truncated = self._episodes.finish(rewards, np.asarray(result[2]), np.asarray(result[3]), row)
+        ended, truncated = self._episodes.finish(rewards, np.asarray(result[2]), np.asarray(result[3]), row)
+        if self._infos.names:
+            infos = result[4] if self._resets_in_next_step else result[4].get("final_info", {})
+            self._infos.write({index: self._infos.of_vector(infos, index) for index in ended}, row.infos)
         self._checks.batches(observations, row.observations)
         if truncated:
             last = observations if self._resets_in_next_step else self._last_observations(result[4])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.envs.checks import Checks
 from hive.envs.episodes import Episodes
+from hive.envs.infos import Infos
 from hive.envs.observation import observation_spec
 from hive.envs.rows import StepRow
 from hive.envs.spec import action_converter
@@ -29,15 +30,19 @@ __all__ = ["PythonVector"]
 
 
 class PythonVector:
-    """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id."""
+    """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
 
-    def __init__(self, id: str, environments: Sequence[gymnasium.Env[Any, Any]]) -> None:
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`.
+    """
+
+    def __init__(self, id: str, environments: Sequence[gymnasium.Env[Any, Any]], info: Sequence[str] = ()) -> None:
         self.count = len(environments)
         self._environments = environments
         limit = _time_limit(environments)
         stepped: Sequence[Any] = environments
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         self._checks = Checks(id, observation_spec(id, environments[0].observation_space))
+        self._infos = Infos(self._checks, info)
         self._convert = action_converter(environments[0].action_space)
         self._episodes = Episodes(self._checks, self.count, limit=limit)
 
@@ -50,8 +55,11 @@ class PythonVector:
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self._checks.steps += 1
-        observations, rewards, terminated, truncated = self._step_each(actions)
+        results = self._step_each(actions)
+        observations, rewards, terminated, truncated = _native.columns(results) or self._columns(results)
         ended, _ = self._episodes.finish(rewards, terminated, truncated, row)
+        if self._infos.names:
+            self._infos.write({index: results[index][4] for index in ended}, row.infos)
         following = self._end(observations, ended, row) if ended else observations
         self._checks.observations(following, row.observations)
 
@@ -60,8 +68,8 @@ class PythonVector:
         for environment in self._environments:
             environment.close()
 
-    def _step_each(self, actions: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
-        """Call every `step` and return the columns: observations, rewards, terminated, truncated."""
+    def _step_each(self, actions: NDArray[Any]) -> list[Any]:
+        """Call every `step` and return what they returned."""
         # Discrete actions stay NumPy integers, as the space samples them: environments that check `action in space`
         # take 1 us longer for a Python integer (Gymnasium 1.4).
         converted = self._convert(actions)
@@ -72,7 +80,7 @@ class PythonVector:
                 keep(step(action))
         except BaseException as error:
             raise self._checks.raised(error, "step", len(results)) from error
-        return _native.columns(results) or self._columns(results)
+        return results
 
     def _columns(self, results: list[Any]) -> tuple[tuple[Any, ...], ...]:
         """Return the columns of results that `_native.columns` refuses: other iterables of five. Raises for others."""

@@ -5,6 +5,7 @@ Step t of a rollout of T steps writes into arrays that the caller owns, such as 
     observations    [T+1, B, ...]   step t writes row t + 1; row 0 comes from the reset or the previous rollout
     rewards, terminated, truncated, valid, episode_returns, episode_lengths, final_index
                     [T, B]          step t writes row t
+    infos           [T, B, K]       step t writes row t
     finals          [F, ...]        true last observations of truncated episodes, in the order in which they ended
 
 A `StepRow` holds the views of one t. It is built once per slot, so that a step creates no views and the native pass
@@ -13,7 +14,7 @@ that writes most of them (`hive.envs.episodes`) need not check them again. `hive
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,9 @@ class FinalObservations:
         return index
 
 
+NO_INFOS = np.zeros((0, 0), np.float32)
+
+
 class _NativeRow:
     """The native pass's handle of a row's arrays. A base class, because `native` is not a field of the dataclass."""
 
@@ -71,6 +75,8 @@ class StepRow(_NativeRow):
     - `valid` [B] uint8: 0 marks a step that only reset the environment and ignored its action.
     - `episode_returns` [B] float32, `episode_lengths` [B] int32: values of an episode that ended in this step, else 0.
     - `final_index` [B] int32: where truncated, the index of the true last observation in `finals`, else -1.
+    - `infos` [B, K] float32: K chosen values of `info` of an episode that ended in this step, else NaN. Not written for
+      a vector without chosen values.
 
     All but `observations` must be contiguous. Raises TypeError for a wrong dtype, and ValueError for a wrong shape or
     layout.
@@ -85,6 +91,7 @@ class StepRow(_NativeRow):
     episode_lengths: NDArray[np.int32]
     final_index: NDArray[np.int32]
     finals: FinalObservations
+    infos: NDArray[np.float32] = field(default_factory=lambda: NO_INFOS)
 
     def __post_init__(self) -> None:
         flags = self.terminated, self.truncated, self.valid
@@ -101,8 +108,8 @@ class StepRow(_NativeRow):
         return ended
 
     @classmethod
-    def allocate(cls, spec: ObservationSpec, count: int) -> StepRow:
-        """Allocate a row for `count` environments, with room for the finals of one step."""
+    def allocate(cls, spec: ObservationSpec, count: int, infos: int = 0) -> StepRow:
+        """Allocate a row for `count` environments and `infos` values, with room for the finals of one step."""
         return cls(
             observations=np.zeros((count, *spec.shape), spec.dtype),
             rewards=np.zeros(count, np.float32),
@@ -113,4 +120,5 @@ class StepRow(_NativeRow):
             episode_lengths=np.zeros(count, np.int32),
             final_index=np.full(count, -1, np.int32),
             finals=FinalObservations(np.zeros((count, *spec.shape), spec.dtype)),
+            infos=np.full((count, infos), np.nan, np.float32),
         )

@@ -80,12 +80,16 @@ ActionSpec = Discrete | MultiDiscrete | Box
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """The description of an environment for the rest of hive. `max_episode_steps` is None if not declared."""
+    """The description of an environment for the rest of hive. `max_episode_steps` is None if not declared.
+
+    frame_skip: frames of the game per step, for environments that declare it; 1 for all others.
+    """
 
     id: str
     observation: ObservationSpec
     action: ActionSpec
     max_episode_steps: int | None = None
+    frame_skip: int = 1
 
 
 def action_spec(id: str, space: Space[Any]) -> ActionSpec:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from hive.envs.make import make_environment, make_native, takes_native
+from hive.envs.make import make_environment, make_games, make_native, takes_native
 from hive.envs.native_vector import NativeVector
 from hive.envs.python_vector import PythonVector
 from hive.envs.rows import StepRow
@@ -47,14 +47,30 @@ class VectorEnvironment(Protocol):
 
 
 def make_vector(
-    id: str, options: Mapping[str, Any], count: int, kind: str = "auto", wrappers: Sequence[WrapperConfig] = ()
+    id: str,
+    options: Mapping[str, Any],
+    count: int,
+    kind: str = "auto",
+    wrappers: Sequence[WrapperConfig] = (),
+    preset: str = "none",
+    info: Sequence[str] = (),
 ) -> VectorEnvironment:
-    """Build `count` environments of one id, each with `options` and inside `wrappers`.
+    """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
 
-    `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class.
-    Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is no vectorised class or if
-    there are wrappers.
+    `kind` is "python", "native", or "auto": native only if the environment exists only as a vectorised class, and for
+    the preset "atari" without wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if
+    there is no vectorised class or if there are wrappers, and for wrong options of a preset.
     """
-    if takes_native(id, kind, wrappers):
-        return NativeVector(id, make_native(id, options, count))
-    return PythonVector(id, [make_environment(id, options, wrappers) for _ in range(count)])
+    native = takes_native(id, kind, wrappers, preset)
+    if preset == "atari":
+        from hive.envs.atari import AtariOptions, AtariVector
+
+        settings = AtariOptions.of(options)
+        if native:
+            games = make_games(id, settings, count)
+            return AtariVector(NativeVector(id, games, info), games, settings)
+    elif native:
+        return NativeVector(id, make_native(id, options, count), info)
+    environments = [make_environment(id, options, wrappers, preset) for _ in range(count)]
+    vector = PythonVector(id, environments, info)
+    return AtariVector(vector, environments, settings) if preset == "atari" else vector

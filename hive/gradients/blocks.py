@@ -8,6 +8,7 @@
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
     episode_returns   [E] float32                    returns of the episodes that ended in these rollouts
     episode_lengths   [E] int32                      their lengths, in environment steps
+    episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
     observed          [1 + 2 n] float64              only if observations are normalised: count, means and sums of
                                                      squared distances of a round's (hive.networks.normalization)
 
@@ -66,12 +67,14 @@ def gradient_layout(
     codec: Codec = PLAIN,
     observed: int = 0,
     rewarded: int = 0,
+    infos: int = 0,
 ) -> Layout:
     """Returns the layout of one gradient slot.
 
     parameter_elements: the length of a flat gradient; parameters: the number of parameters; statistics: of statistics.
     episodes: the greatest number of episodes that can end in the rollouts of one gradient.
     observed, rewarded: the length of the moments of observations and of discounted rewards; 0: no such field.
+    infos: the number of values of `info` for each episode; 0: no such field.
     """
     return Layout(
         {
@@ -82,6 +85,7 @@ def gradient_layout(
             "statistics": ("float64", (max(statistics, 1),)),
             "episode_returns": ("float32", (episodes,)),
             "episode_lengths": ("int32", (episodes,)),
+            **({"episode_infos": ("float32", (episodes, infos))} if infos else {}),
             **({"observed": ("float64", (observed,))} if observed else {}),
             **({"rewarded": ("float64", (rewarded,))} if rewarded else {}),
         }
@@ -102,8 +106,18 @@ def clear(arrays: Arrays, version: int, sequence: int = 0) -> None:
             arrays[name][:] = 0.0
 
 
-def put_episodes(arrays: Arrays, episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]]) -> None:
-    """Writes the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other."""
+def put_episodes(
+    arrays: Arrays,
+    episodes: Sequence[tuple[NDArray[np.float32], NDArray[np.int32]]],
+    infos: Sequence[NDArray[np.float32]] = (),
+) -> None:
+    """Writes the returns float32 [n] and lengths int32 [n] of finished episodes, one group after the other.
+
+    infos: for each group the values of `info` float32 [n, K], if the slot has a field for them.
+    """
+    if "episode_infos" in arrays:
+        values = np.concatenate(infos)
+        arrays["episode_infos"][: len(values)] = values
     count = 0
     for returns, lengths in episodes:
         arrays["episode_returns"][count : count + len(returns)] = returns

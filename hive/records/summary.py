@@ -68,6 +68,7 @@ class Summary:
     weights_sha256: str
     channels: dict[str, dict[str, Any]]  # name -> {produced, consumed, dropped: {reason: n}, in_flight}
     restarts: dict[str, int]  # actor -> number of restarts
+    frames: int | None = None  # frames of the game; None for an environment that declares no frame skip
     error: str | None = None
     best: dict[str, Any] | None = None  # None if there is no best policy
     # {kind, text, advice, first_steps, last_steps} of each warning; last_steps is None if it held at the end

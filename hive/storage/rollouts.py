@@ -12,6 +12,7 @@
     final_observations  [F, ...]
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
+    infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalised
     history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
                                               zeros where the episode had not begun
@@ -66,14 +67,15 @@ def rollout_layout(
     action: tuple[tuple[int, ...], str],
     finals: int,
     discounted: bool = False,
+    infos: int = 0,
     state: int = 0,
     stack: int = 1,
 ) -> Layout:
     """Return the layout of rollouts of `steps` steps (T) of `envs` environments (B) with `finals` final observations
     (F).
 
-    `observation` and `action` are the (shape, dtype) of one environment. `state` is the width S of a recurrent state, 0
-    for none. `stack` is the number k of observations that the policy sees.
+    `observation` and `action` are the (shape, dtype) of one environment. `infos` is the number K of values of `info`,
+    `state` the width S of a recurrent state, 0 for none, and `stack` the number k of observations that the policy sees.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action
     per_step = (steps, envs)
@@ -91,6 +93,7 @@ def rollout_layout(
             "final_observations": (observation_dtype, (finals, *observation_shape)),
             "episode_returns": ("float32", per_step),
             "episode_lengths": ("int32", per_step),
+            **({"infos": ("float32", (*per_step, infos))} if infos else {}),
             **({"discounted": ("float64", per_step)} if discounted else {}),
             **({"history": (observation_dtype, (stack - 1, envs, *observation_shape))} if stack > 1 else {}),
             **({"state": ("float32", (envs, state))} if state else {}),
@@ -129,6 +132,7 @@ class Rollout:
         self.final_observations = arrays["final_observations"][: int(header[FINALS])]
         self.episode_returns = arrays["episode_returns"][:length]
         self.episode_lengths = arrays["episode_lengths"][:length]
+        self.infos = arrays["infos"][:length] if "infos" in arrays else None
         self.discounted = arrays["discounted"][:length] if "discounted" in arrays else None
         self.history = arrays.get("history")
         self.state = arrays.get("state")
@@ -151,3 +155,9 @@ class Rollout:
         """Return (returns float32, lengths int32) of the N episodes that ended, [N] each, by step, then environment."""
         ended = self.episode_lengths > 0
         return self.episode_returns[ended], self.episode_lengths[ended]
+
+    def episode_infos(self) -> NDArray[np.float32]:
+        """Return the chosen values of `info` of these episodes, [N, K] float32; NaN where an episode had none."""
+        if self.infos is None:
+            return np.zeros((int(np.count_nonzero(self.episode_lengths)), 0), np.float32)
+        return self.infos[self.episode_lengths > 0]

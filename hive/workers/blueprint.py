@@ -17,7 +17,7 @@ from torch import nn
 
 from hive.algorithms import Algorithm, describe_policy, heads_of_algorithm, make_algorithm
 from hive.config import Config, TargetConfig
-from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector
+from hive.envs import EnvironmentSpec, VectorEnvironment, check_evaluation, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError, TopologyError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import copy_arrays, network_parameters
@@ -58,6 +58,7 @@ class Blueprint:
         self.resume = resume
         collection = config.collection
         self.environment: EnvironmentSpec = configured_spec(config.env)
+        check_evaluation(config, self.environment)
         self.spaces = Spaces({"observation": self.environment.observation}, self.environment.action)
         self.collectors = collection.workers or max(config.gradients.workers, 1)
         self.gradient_workers = max(config.gradients.workers, 1)
@@ -83,6 +84,7 @@ class Blueprint:
             (action.shape, action.dtype),
             final_capacity(collection.rollout, collection.envs, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
+            infos=len(config.env.info),
             state=self.state_width,
             stack=observation.stack,
         )
@@ -209,14 +211,15 @@ class Blueprint:
 
     def evaluator(self, status: Status | None = None) -> Evaluator:
         """Make the evaluator of the run, with its own environments and network."""
-        evaluation = self.config.evaluation
+        evaluation, env = self.config.evaluation, self.config.evaluation_env
         return Evaluator(
-            self.vector(evaluation.envs),
+            configured_vector(env, evaluation.envs),
             self.environment.observation,
             self.network(),
             self.distribution,
             seed=self.config.run.seed,
             episodes=evaluation.episodes,
+            info=env.info,
             status=status,
         )
 
@@ -232,6 +235,7 @@ class Blueprint:
             self.wrapper(),
             config.run.steps,
             workers=self.gradient_workers,
+            infos=len(config.env.info),
             codec=self.codec,
             buffers=self.flat.buffer_arrays,
             status=status,
@@ -266,11 +270,18 @@ class Blueprint:
         """Restore the optimizer state of a checkpoint, which may have another number of workers."""
         learner, state = self.learner(), resume.state
         workers = int(state.get("gradient_workers", self.gradient_workers))
-        layout = optimizer_state_layout(learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        stored = [str(name) for name in state.get("info", ())]
+        sizes = learner.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, len(stored)
+        layout = optimizer_state_layout(*sizes)
         part = "optimizer_state" if resume.format > 1 else "ledger"
         before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
         for name in ("counters", "returns", "moments"):
             after[name][:] = before[name]
+        if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes
+            after["infos"][:] = np.nan
+            for column, name in enumerate(self.config.env.info):
+                if name in stored:
+                    after["infos"][:, column] = before["infos"][:, stored.index(name)]
         after["applied"][:] = self.first_gradient  # every worker of the new run begins with this number
         # The behaviour version is rollouts // per_version. With another per_version, rescale the count of rollouts so
         # that the version does not go back.
@@ -327,6 +338,7 @@ class Blueprint:
             self.codec,
             self.observed,
             self.rewarded,
+            len(self.config.env.info),
         )
 
 

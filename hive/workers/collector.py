@@ -193,7 +193,7 @@ class Collector:
 
     def _discount(self, rollout: Arrays, length: int) -> None:
         """Writes the discounted sum of rewards since each episode began. It continues in the next rollout."""
-        sums, ended = self.discounted, rollout["episode_lengths"] > 0
+        sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
         for t in range(length):
             sums *= self.discount
             sums += rollout["rewards"][t]
@@ -208,12 +208,21 @@ class Collector:
         prepared = self._prepared.get(id(rollout))
         if prepared is None or prepared.arrays is not rollout:
             finals = FinalObservations(rollout["final_observations"])
-            names = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
+            names = (
+                "rewards",
+                "terminated",
+                "truncated",
+                "valid",
+                "episode_returns",
+                "episode_lengths",
+                "final_index",
+                "infos",
+            )
             rows = [
                 StepRow(
                     observations=rollout["observations"][t + 1],
                     finals=finals,
-                    **{name: rollout[name][t] for name in names},
+                    **{name: rollout[name][t] for name in names if name in rollout},
                 )
                 for t in range(len(rollout["rewards"]))
             ]

@@ -18,6 +18,7 @@ It does not limit the length of an episode: if an episode never ends, neither do
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from hive.runtime import Status
 from hive.storage import Purpose, stream, stream_seed, stream_seeds
 from hive.workers.frame_stack import FrameStack
 from hive.workers.messages import Evaluation, EvaluationDue
+from hive.workers.turn_metrics import info_means
 
 __all__ = ["Evaluator"]
 
@@ -42,8 +44,9 @@ class Evaluator:
     """Plays `episodes` episodes, divided among the environments of `vector`, with the weights of `bind`.
 
     observation: shape and dtype of an observation. policy: the module whose weights `bind` replaces. distribution: maps
-    its first output to actions. sample: whether to sample actions, as in training. status: the status page that shows
-    its phases; None in library use. Raises ValueError if there are fewer episodes than environments.
+    its first output to actions. sample: whether to sample actions, as in training. info: the values of `info` that
+    `vector` writes, of which means are reported. status: the status page that shows its phases; None in library use.
+    Raises ValueError if there are fewer episodes than environments.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Evaluator:
         seed: int,
         episodes: int,
         sample: bool = False,
+        info: Sequence[str] = (),
         status: Status | None = None,
     ) -> None:
         if episodes < vector.count:
@@ -71,7 +75,8 @@ class Evaluator:
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         numbers = np.arange(vector.count)
         self.quota = episodes // vector.count + (numbers < episodes % vector.count)  # [B]: episodes of each
-        self.row = StepRow.allocate(observation, vector.count)
+        self.info = info
+        self.row = StepRow.allocate(observation, vector.count, len(info))
         self.observations = torch.from_numpy(self.row.observations)
         self._due: EvaluationDue | None = None
         policy.eval()
@@ -96,6 +101,7 @@ class Evaluator:
         count = self.vector.count
         self._due, self._started = due, time.monotonic()
         self._returns: list[float] = []  # returns of the counted episodes, in the order in which they ended
+        self._infos: list[NDArray[np.float32]] = []  # [K]: their values of `info`, NaN where missing
         self._lengths: list[int] = []  # their lengths in steps
         self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
         self._steps = 0
@@ -130,6 +136,7 @@ class Evaluator:
         self._steps += 1
         ended = (self.row.episode_lengths > 0) & (self._left > 0)
         self._returns += self.row.episode_returns[ended].tolist()
+        self._infos += [*self.row.infos[ended]]
         self._lengths += self.row.episode_lengths[ended].tolist()
         self._left -= ended
         self._leave()
@@ -161,6 +168,7 @@ class Evaluator:
             max=float(returns.max()),
             mean_length=float(np.mean(self._lengths)),
             wall_s=time.monotonic() - self._started,
+            info=info_means(self.info, np.array(self._infos, np.float32)),
         )
 
     def _enter(self, phase: int) -> None:

@@ -52,7 +52,7 @@ from hive.gradients import (
 from hive.networks.flat import aligned_block
 from hive.networks.normalization import moments_of, observed_elements, scaled_rewards
 from hive.networks.shared_network import SharedNetwork
-from hive.records import write_checkpoint
+from hive.records import JSON, write_checkpoint
 from hive.runtime import Layout, Status
 from hive.storage import Purpose, Rollout, stream, stream_seed
 from hive.workers.blueprint import Blueprint
@@ -294,7 +294,7 @@ class GWorker:
             self.status.enter(self.status.runtime)
 
     def _begin(self, number: int, views: list[Rollout], out: Arrays) -> None:
-        put_episodes(out, [view.episodes() for view in views])
+        put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views])
         samples = sum(view.samples for view in views)
         out["header"][ENV_STEPS] = samples
         out["header"][POLICY] = min((view.version for view in views), default=-1)
@@ -479,7 +479,11 @@ class GWorker:
         own = self.state
         views = own.learner.views(own.optimizer_state)
         episodes = int(views["counters"][Count.episodes])
-        state = {"updates": self.actor_version, "mean_return": mean_return(views["returns"], episodes)}
+        state: dict[str, JSON] = {
+            "updates": self.actor_version,
+            "mean_return": mean_return(views["returns"], episodes),
+            "info": list[JSON](self.blueprint.config.env.info),
+        }
         root = Path(fname)
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -532,6 +536,7 @@ class GWorker:
             codec,
             self.blueprint.observed,
             self.blueprint.rewarded,
+            len(self.blueprint.config.env.info),
         )
 
     def _slot_of(self, tensors: Sequence[Any]) -> Mapping[str, NDArray[Any]]:

@@ -75,6 +75,7 @@ class Facts:
     time_limit: int | None  # steps of an episode
     most_entropy: float | None  # entropy of uniform discrete actions, in nats; None for continuous ones
     dimensions: int = 0  # number of dimensions of continuous actions
+    info: tuple[str, ...] = ()  # env.info
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite
 
     @classmethod
@@ -84,10 +85,10 @@ class Facts:
         given = run.steps, run.stop_at_return, environments, environment.max_episode_steps
         if not isinstance(action, Box):
             choices = (action.n,) if isinstance(action, Discrete) else action.nvec
-            return cls(*given, sum(math.log(n) for n in choices))
+            return cls(*given, sum(math.log(n) for n in choices), info=config.env.info)
         widths = [0.5 * (high - low) for low, high in zip(action.low, action.high, strict=True)]
         logs = [math.log(width) if 0.0 < width < math.inf else 0.0 for width in widths]
-        return cls(*given, None, len(logs), sum(logs) / max(len(logs), 1))
+        return cls(*given, None, len(logs), info=config.env.info, log_range=sum(logs) / max(len(logs), 1))
 
 
 class Line(NamedTuple):
@@ -222,6 +223,13 @@ def _no_episode(line: Line) -> str:
     return ""
 
 
+def _no_info(line: Line) -> str:
+    missing = [f"`{name}`" for name in line.facts.info if f"info/{name}" not in line.values]
+    if missing and line.value("episodes") >= WINDOW:
+        return f"no episode ended with {' or '.join(missing)} in its info"
+    return ""
+
+
 KINDS: tuple[Kind, ...] = (
     Kind(
         "return collapsed",
@@ -291,6 +299,11 @@ KINDS: tuple[Kind, ...] = (
         "lower algorithm.learning_rate, set algorithm.clip_gradients, or network.normalize_rewards = true for large "
         "rewards",
         turns=SKIPPED_TURNS,
+    ),
+    Kind(
+        "info missing",
+        _no_info,
+        "env.info names keys of the info that the last step of an episode returns, also after its wrappers",
     ),
     Kind(
         "no episode ended",

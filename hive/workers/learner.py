@@ -72,16 +72,18 @@ class Count(enum.IntEnum):
     stale = 7  # gradients dropped because they were too old
 
 
-def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int) -> Layout:
+def optimizer_state_layout(moment_blocks: int, parameter_elements: int, workers: int, infos: int = 0) -> Layout:
     """Return the layout of an optimizer state; see the module for shapes and dtypes.
 
     `applied` holds, for each worker, the number of the first gradient that no turn has applied yet.
+    infos: number of values of `info` for each episode; 0: no such field.
     """
     return Layout(
         {
             "counters": ("int64", (16,)),
             "applied": ("int64", (workers,)),
             "returns": ("float32", (RETURNS_KEPT,)),
+            **({"infos": ("float32", (RETURNS_KEPT, infos))} if infos else {}),
             "moments": ("float32", (moment_blocks, parameter_elements)),
         }
     )
@@ -114,6 +116,7 @@ class Learner:
         total_steps: int,
         *,
         workers: int = 1,
+        infos: int = 0,
         codec: Codec = PLAIN,
         buffers: Callable[[NDArray[np.uint8]], Arrays] | None = None,
         status: Status | None = None,
@@ -125,7 +128,9 @@ class Learner:
         self.reconfigure(config)
         self.buffers = buffers
         self.flat = self.shared.layout.flat
-        self.layout = optimizer_state_layout(self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers)
+        self.layout = optimizer_state_layout(
+            self.shared.optimizer.moment_blocks, self.flat.parameter_elements, workers, infos
+        )
         self.total_steps = total_steps
         self.use_codec(codec)
         self._views: dict[int, tuple[NDArray[np.uint8], Arrays]] = {}
@@ -185,8 +190,9 @@ class Learner:
         if self.status:
             self.status.enter(self.phase)
         before, after = self.views(optimizer_state), self.views(optimizer_state_out)
-        for name in ("counters", "applied", "returns"):
-            after[name][:] = before[name]
+        for name in ("counters", "applied", "returns", "infos"):
+            if name in after:
+                after[name][:] = before[name]
         counters = after["counters"]
         headers: list[list[int]] = [gradient["header"].tolist() for gradient in gradients]
         report = self._reduce(gradients, headers, factors)
@@ -209,7 +215,8 @@ class Learner:
         counters[Count.rollouts] += sum(header[ROLLOUTS] for header in headers)
         for gradient, header in zip(gradients, headers, strict=True):
             if ended := header[EPISODES]:
-                _count_episodes(gradient["episode_returns"][:ended], after)
+                infos = gradient["episode_infos"][:ended] if "infos" in after else None
+                _count_episodes(gradient["episode_returns"][:ended], infos, after)
         if self.status:
             self.status.enter(self.status.runtime)
         return LearnerStep(applied, samples, report.norm, rate, cause, bad)
@@ -254,11 +261,13 @@ class Learner:
             self.network.update_target_network(self.config.target_rate if due else 0.0, version=updates + 1)
 
 
-def _count_episodes(returns: NDArray[np.float32], optimizer_state: Arrays) -> None:
-    """Count these episodes and store the returns of the latest RETURNS_KEPT, as a ring."""
+def _count_episodes(returns: NDArray[np.float32], infos: NDArray[np.float32] | None, optimizer_state: Arrays) -> None:
+    """Count these episodes and store the returns and `infos` [N, K] of the latest RETURNS_KEPT, as a ring."""
     seen = int(optimizer_state["counters"][Count.episodes])
     for position, value in enumerate(returns.tolist(), start=seen):
         optimizer_state["returns"][position % RETURNS_KEPT] = value
+        if infos is not None:
+            optimizer_state["infos"][position % RETURNS_KEPT] = infos[position - seen]
     optimizer_state["counters"][Count.episodes] = seen + len(returns)
 
 

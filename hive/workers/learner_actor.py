@@ -22,10 +22,10 @@ from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.runtime import Actor, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.workers.blueprint import Blueprint
 from hive.workers.hooks import Update, UpdateHook
-from hive.workers.learner import Count, LearnerStep, mean_return
+from hive.workers.learner import RETURNS_KEPT, Count, LearnerStep, mean_return
 from hive.workers.messages import CheckpointDue, EvaluationDue, Gradient, Improved, Metrics, OptimizerState, Weights
 from hive.workers.saving import BestSchedule, SaveSchedule
-from hive.workers.turn_metrics import StepRecord, TurnMetrics
+from hive.workers.turn_metrics import StepRecord, TurnMetrics, info_means
 
 __all__ = ["RESULTS", "LearnerActor"]
 
@@ -322,6 +322,7 @@ class LearnerActor(Actor):
         return {
             "updates": counters[Count.updates],
             "env_steps": counters[Count.env_steps],
+            "frames": counters[Count.env_steps] * self.blueprint.environment.frame_skip,
             "episodes": counters[Count.episodes],
             "skipped": counters[Count.skipped],
             "train_s": (counters[Count.last_ns] - counters[Count.first_ns]) / 1e9,
@@ -352,7 +353,9 @@ class LearnerActor(Actor):
         totals, report = self.totals, self.report
         if not force and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
-        if values := report.take(totals, self._optimizer_state()["returns"]):
+        state, names = self._optimizer_state(), self.config.env.info
+        infos = info_means(names, state["infos"][: min(int(totals["episodes"]), RETURNS_KEPT)]) if names else {}
+        if values := report.take(totals, state["returns"], infos):
             await self.metrics.send(
                 Metrics(int(totals["updates"]), int(totals["env_steps"]), totals["train_s"], values)
             )
@@ -361,7 +364,7 @@ class LearnerActor(Actor):
         await self._report(force=True)
 
 
-RESULTS = ("updates", "env_steps", "episodes", "skipped", "train_s", "mean_return_100")
+RESULTS = ("updates", "env_steps", "frames", "episodes", "skipped", "train_s", "mean_return_100")
 """The learner's counters that summarise a run."""
 
 

@@ -7,6 +7,7 @@ hive.storage.rollouts, hive.gradients.blocks and hive.workers.learner. The other
 from __future__ import annotations
 
 import math
+from dataclasses import field
 from typing import Annotated
 
 import numpy as np
@@ -97,6 +98,7 @@ class Evaluation(Message):
     max: float  # largest return
     mean_length: float  # mean length of the episodes, in steps
     wall_s: float  # wall time of the evaluation
+    info: dict[str, float] = field(default_factory=dict)  # env.info: means over the episodes that have the value
 
     @property
     def interval(self) -> float:

@@ -11,11 +11,10 @@ policies evaluated with the same numbers start from the same states and can be c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 
 from hive.algorithms import Policy
 from hive.config import Config
-from hive.envs import ActionSpec, ObservationSpec, configured_spec, configured_vector
+from hive.envs import ActionSpec, ObservationSpec, configured_spec, configured_vector, difference
 from hive.errors import UsageError
 from hive.workers.evaluator import Evaluator
 from hive.workers.messages import Evaluation, EvaluationDue
@@ -37,11 +36,13 @@ def evaluate(
 ) -> Evaluation:
     """Play `episodes` episodes of the environment of `config`, at most `envs` at a time.
 
+    It is the environment of the config's evaluations: [env] with the keys of [evaluation.env].
+
     sample: whether to sample actions, as in training, instead of taking the most likely ones. progress: called after
     every step with the number of finished episodes. Raises UsageError if the policy's observations or actions are not
     those of the environment, and EnvironmentFailed.
     """
-    env = config.env
+    env = config.evaluation_env
     found = configured_spec(env)
     _check(env.id, "observations", policy.observation, found.observation)
     _check(env.id, "actions", policy.action, found.action)
@@ -55,6 +56,7 @@ def evaluate(
             seed=seed,
             episodes=episodes,
             sample=sample,
+            info=env.info,
         )
         evaluator.begin(EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0))
         while (evaluation := evaluator.step()) is None:
@@ -66,14 +68,8 @@ def evaluate(
 
 def _check(id: str, what: str, mine: ObservationSpec | ActionSpec, its: ObservationSpec | ActionSpec) -> None:
     """Raise UsageError if the policy's observations or actions differ from those of the environment."""
-    if mine == its:
-        return
-    if type(mine) is not type(its):
-        name, own, other = "kind", type(mine).__name__, type(its).__name__
-    else:
-        pairs = ((field.name, getattr(mine, field.name), getattr(its, field.name)) for field in fields(mine))
-        name, own, other = next(pair for pair in pairs if pair[1] != pair[2])
-    raise UsageError(
-        f"the {what} of the policy and of `{id}` differ in {name}: {own} and {other}",
-        hint="set env.id and env.options to those that the policy was trained with",
-    )
+    if differs := difference(mine, its):
+        raise UsageError(
+            f"the {what} of the policy and of `{id}` differ in {differs}",
+            hint="set env.id and env.options to those that the policy was trained with",
+        )

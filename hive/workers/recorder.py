@@ -150,6 +150,7 @@ class Recorder(Actor):
             "mean_length": message.mean_length,
             "wall_s": message.wall_s,
         }
+        infos = {f"info/{name}": value for name, value in message.info.items()}
         lines.write(
             {
                 "t": round(time.time(), 3),
@@ -159,9 +160,10 @@ class Recorder(Actor):
                 "seconds": round(message.seconds, 3),
                 "episodes": message.episodes,
                 **result,
+                **infos,
             }
         )
-        values = {f"evaluation/{name}": value for name, value in result.items()}
+        values = {f"evaluation/{name}": value for name, value in {**result, **infos}.items()}
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
 
     async def drain(self) -> None:
@@ -215,6 +217,7 @@ class Recorder(Actor):
             "env_steps": env_steps,
             "mean_return": mean,
             "env": blueprint.config.env.id,
+            "info": list[JSON](blueprint.config.env.info),
             "gradient_workers": blueprint.gradient_workers,
             "per_version": blueprint.per_version,
             "round_shape": list[JSON](blueprint.round_shape),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hive.workers.learner import LearnerStep, deviation_of_returns, mean_statistics
 
-__all__ = ["StepRecord", "TurnMetrics", "finite_means", "lag_values"]
+__all__ = ["StepRecord", "TurnMetrics", "finite_means", "info_means", "lag_values"]
 
 
 class StepRecord(NamedTuple):
@@ -52,10 +52,12 @@ class TurnMetrics:
         self.sent_bytes = 0  # size of one compressed gradient
         self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last report
 
-    def take(self, totals: Mapping[str, float], returns: NDArray[np.float32]) -> dict[str, float]:
+    def take(
+        self, totals: Mapping[str, float], returns: NDArray[np.float32], infos: Mapping[str, float] | None = None
+    ) -> dict[str, float]:
         """Return the metrics of these turns, and begin the next report; {} without a turn that counts.
 
-        totals: the learner's counters. returns: those of the latest episodes.
+        totals: the learner's counters. returns: those of the latest episodes. infos: means of their values of `info`.
         """
         window = [record for record in self.window if record.counts]
         if not window:
@@ -65,6 +67,7 @@ class TurnMetrics:
             "return/mean_100": totals["mean_return_100"],
             "return/deviation_100": deviation_of_returns(returns, int(totals["episodes"])),
             "episodes": totals["episodes"],
+            **{f"info/{name}": mean for name, mean in (infos or {}).items()},
             "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
             "learner/learning_rate": window[-1].step.learning_rate,
             **lag_values("gradient", [record.gradient_lag for record in window]),
@@ -95,6 +98,15 @@ def finite_means(rows: Sequence[NDArray[np.float64]]) -> list[float]:
     """
     columns = np.stack(rows, axis=1)
     return [float(known.mean()) if len(known := column[np.isfinite(column)]) else math.nan for column in columns]
+
+
+def info_means(names: Sequence[str], infos: NDArray[np.float32]) -> dict[str, float]:
+    """Return the mean of each value of `info` over the episodes that have it, without names that no episode has.
+
+    infos: [N, K], K values of N episodes; NaN where missing.
+    """
+    means = finite_means([*infos.astype(np.float64)]) if names and len(infos) else []
+    return {name: mean for name, mean in zip(names, means, strict=False) if math.isfinite(mean)}
 
 
 LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags

@@ -115,6 +115,35 @@ def test_what_an_environment_does_carelessly_is_a_warning(place: Place) -> None:
     assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 3)
 
 
+def test_an_environment_is_examined_without_a_config(place: Place) -> None:
+    done = place.hive("check", "--env", "CartPole-v1")
+    assert (done.code, done.err) == (0, "")
+    head, *lines, following = done.out.splitlines()
+    facts = {line[:16].strip(): line[16:] for line in lines}
+    assert head == "environment `CartPole-v1`"
+    assert facts["observations"] == "4 numbers, stored as float32 [4]"
+    assert facts["actions"] == "one of 2 actions"
+    assert facts["rewards"] == "always 1 (1,000 steps of random actions)"
+    assert re.fullmatch(r"\d\d ended, after .* \(mean 2\d\), with returns .*; limited to 500 steps", facts["episodes"])
+    assert facts["same seed"] == "gives the same observations, rewards and ends"
+    assert re.fullmatch(r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector", facts["cost"])
+    assert facts["settings"].startswith("scheme ppo, tuned: rl-baselines3-zoo, ppo.yml, CartPole-v1: ")
+    assert facts["storage"].endswith("KiB a rollout of 32 x 8 steps")
+    assert facts["network"] == "4 dense layers, heads policy and value, 9,155 parameters"
+    assert following == "next: hive init CartPole-v1"
+    assert not place.runs.exists()
+
+
+def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> None:
+    (place.folder / "careless_in_check.py").write_text(CARELESS)
+    path = place.config(SMALL + "[env.options]\n")
+    found = json.loads(place.hive("check", path, "--env", "careless_in_check:Env", "--json").out)
+    assert found["facts"]["settings"] == f"scheme a2c, {path}: collection.envs = 2, collection.rollout = 16"
+    assert [text.partition(": ")[0] for text in found["warnings"]] == ["`careless_in_check:Env`"] * 3
+    refused = place.hive("check", "--env", "CartPol-v1")
+    assert (refused.code, "did you mean `CartPole-v1`" in refused.err) == (2, True)
+
+
 def test_a_topology_needs_no_config(place: Place) -> None:
     (place.folder / "sum_in_check.py").write_text(SUM)
     done = place.hive("check", "--topology", "sum_in_check.py")

@@ -115,5 +115,24 @@ def test_discrete_observations_have_nothing_to_warn_of(monkeypatch: pytest.Monke
     assert examined(monkeypatch, Counts(2, terminates=4)).warnings("mine:Env") == []
 
 
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
+def test_numbers_that_are_not_finite(monkeypatch: pytest.MonkeyPatch, wrong: float) -> None:
+    class Divides(Says):
+        def step(self, action: Any) -> Any:
+            observation, _, *ends = super().step(action)
+            return observation, wrong if self.at == 2 else 1.0, *ends
+
+    observed, rewarded = examined(monkeypatch, Divides(np.array([0, wrong], np.float32), terminates=4)).warnings("Mine")
+    assert observed.startswith(f"`Mine`: 13 of 13 observations are not finite: observation[1] was {wrong}, ")
+    assert rewarded.startswith(f"`Mine`: 3 of 10 rewards are not finite: the first was {wrong}, which ends a run")
+
+
+def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = examined(monkeypatch, Says(GOOD, terminates=4))
+    assert done.rewards == [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 1.0, 2.0]
+    assert (done.returns, done.lengths, done.resets) == ([10.0, 10.0], [4, 4], 3)
+    assert done.step_s > 0 < done.reset_s
+
+
 def test_the_time_is_limited() -> None:
     assert examine("CartPole-v1", {}, steps=10**9, limit_s=0.0).steps == 0

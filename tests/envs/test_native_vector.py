@@ -51,6 +51,16 @@ class Answers(VectorEnv[Any, Any, Any]):
         return self.answers[method]
 
 
+class Succeeds(Counting):
+    """`info` of the last step: the number of the episode; of an episode with an even number, also `even`."""
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        if not any(result[2:]):
+            return *result, {"number": 9, "even": 9}
+        return *result, {"number": self.episode} | ({} if self.episode % 2 else {"even": True})
+
+
 def synchronous(mode: AutoresetMode, *build: Callable[[], gymnasium.Env[Any, Any]]) -> VectorEnv[Any, Any, Any]:
     return SyncVectorEnv(list(build), autoreset_mode=mode)
 
@@ -308,3 +318,23 @@ def test_closing() -> None:
     vector = synchronous(NEXT, Counting)
     NativeVector("Fake-v0", vector).close()
     assert vector.closed
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+def test_chosen_values_of_info_at_the_ends_of_episodes(mode: AutoresetMode) -> None:
+    vector = synchronous(mode, lambda: Succeeds(terminates=2), lambda: Succeeds(truncates=3))
+    native = NativeVector("Fake-v0", vector, ["number", "even", "never"])
+    row = StepRow.allocate(observation_spec("Fake-v0", Counting.observation_space), 2, 3)
+    native.reset([1, 2], row.observations)
+    rows = []
+    for _ in range(9):
+        row.finals.count = 0
+        native.step(np.zeros(2, np.int64), row)
+        assert np.isnan(row.infos[row.episode_lengths == 0]).all()
+        rows += [(b, *row.infos[b].tolist()) for b in range(2) if row.episode_lengths[b]]
+    assert np.isnan([values[3] for values in rows]).all()
+    for b in range(2):
+        numbers = [values[1] for values in rows if values[0] == b]
+        assert numbers == [float(n) for n in range(len(numbers))]
+        assert len(numbers) > 1
+    assert all(values[2] == 1.0 if values[1] % 2 == 0 else np.isnan(values[2]) for values in rows)

@@ -57,6 +57,26 @@ class OneState(Small):
     """One state and a reward of 1 for each step: worth 1 / (1 - discount) if it never ends."""
 
 
+class Succeeds(Small):
+    """Its `info` at the end of an episode: `number` of the episode, from 0, whether that is odd, and `odd` if not."""
+
+    def __init__(self, odd: Any = 7.0, **ends: int) -> None:
+        super().__init__(**ends)
+        self.odd = odd
+        self.number = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.number += 1
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        if not (result[2] or result[3]):
+            return *result, {"is_success": 9.0, "odd": 9.0}
+        info = {"is_success": self.number % 2 == 1, "number": np.int64(self.number)}
+        return *result, info | ({} if self.number % 2 else {"odd": self.odd})
+
+
 class Launch(Small):
     """Two states: the first step of an episode costs 5, each later one earns 1. A truncation is not a new launch."""
 

@@ -17,7 +17,7 @@ from hive.networks import FlatParameters, NetworkParameters, NetworkWrapper, Spa
 from hive.networks.state import StateLayout
 from hive.runtime import Layout, Status
 from hive.runtime.memory.status import PAGE_BYTES, ActorStatus, read_status
-from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker, Learner
+from hive.workers import Blueprint, Collector, CollectorsElsewhere, GWorker
 from hive.workers.learner import Count, LearnerStep, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -114,7 +114,7 @@ class Trainer:
         self.blueprint = blueprint = Blueprint(config)
         self.collectors = [collector_of(blueprint, source) for source in range(collectors)]
         self.worker = worker_of(blueprint)
-        self.learner = Learner(config.algorithm, blueprint.wrapper(), config.run.steps)
+        self.learner = blueprint.learner()
         self.rollouts = [allocate(blueprint.rollout_layout) for _ in self.collectors]
         self.gradient = allocate(blueprint.gradient_layout(collectors))
         self.weights = [weights_of(blueprint), aligned_block(blueprint.state.bytes)]

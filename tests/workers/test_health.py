@@ -237,6 +237,14 @@ def test_skipped_updates(applied: int, skipped: int, share: str) -> None:
         assert text == f"{share} {applied + skipped} updates were skipped, because they were not finite"
 
 
+def test_a_value_of_info_that_no_episode_has() -> None:
+    run = Run(replace(FACTS, info=("is_success", "odd")))
+    assert run.line(episodes=99, info__odd=1.0).active == []
+    assert run.line(episodes=100, info__odd=1.0).active == ["info missing"]
+    assert run.health.active["info missing"].text.startswith("no episode ended with `is_success` in its info")
+    assert run.line(episodes=101, info__odd=1.0, info__is_success=0.0).active == []
+
+
 @pytest.mark.parametrize(("limit", "most"), [(500, 8_000), (None, 240_000)])
 def test_no_episode(limit: int | None, most: int) -> None:
     """Twice the time limit in each of eight environments."""
@@ -322,7 +330,7 @@ def test_facts_of_a_run(action: Any, expected: tuple[float | None, int, float]) 
 
 
 def test_every_row_of_the_table_is_tried_above() -> None:
-    tried = {kind for kind, *_ in CAUSES.values()} | {"updates skipped", "no episode ended"}
+    tried = {kind for kind, *_ in CAUSES.values()} | {"updates skipped", "no episode ended", "info missing"}
     assert tried == {kind.name for kind in KINDS}
 
 

@@ -234,6 +234,7 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
         "update": 42,
         "checkpoint_format": 2,
         "env": "small_environments:OneState",
+        "info": [],
         "scheduled": False,
         "env_steps": 0,
         "updates": 0,

@@ -381,6 +381,8 @@ class LiveRun:
         self.keep_folders()
         self.end_warnings()
         results, run = outcome.results, self.config.run
+        steps = int(results.get("env_steps", 0))
+        frames = int(results.get("frames", steps))
         mean_return = results.get("mean_return_100", math.nan)
         summary = Summary(
             name=self.directory.name,
@@ -389,7 +391,8 @@ class LiveRun:
             stop_reason=outcome.reason,
             seed=run.seed,
             exact=outcome.exact and outcome.state == "finished" and self.exact_so_far(),
-            env_steps=int(results.get("env_steps", 0)),
+            env_steps=steps,
+            frames=frames if frames != steps else None,
             updates=int(results.get("updates", 0)),
             episodes=int(results.get("episodes", 0)),
             mean_return_100=mean_return if math.isfinite(mean_return) else None,

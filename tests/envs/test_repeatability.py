@@ -1,0 +1,75 @@
+"""Environments that do not repeat themselves: the first difference is named."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_environments import Counting, Walk
+
+from hive.envs import unrepeatable
+
+FRESH = itertools.count()
+
+
+class Remembers(Walk):
+    """Keeps a state across resets with a seed."""
+
+    resets = 0
+
+    def reset(self, **given: Any) -> Any:
+        self.resets += 1
+        return super().reset(**given)
+
+    def observation(self) -> Any:
+        return super().observation() + (self.at >= 3) * self.resets
+
+
+class Global(Walk):
+    """Draws from a generator of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = next(FRESH)
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(self.own), *rest
+
+
+class Raises(Counting):
+    """Can be reset with a seed only once."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            self.resets += 1
+            assert self.resets == 1, "already reset"
+        return super().reset(seed=seed)
+
+
+class Tree(Walk):
+    """Observes a dictionary."""
+
+    def observation(self) -> Any:
+        return {"walk": super().observation(), "at": np.int64(self.at)}
+
+
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("fake_environments:Walk", ""),
+        ("CartPole-v1", ""),
+        ("repeated_here:Tree", ""),
+        ("repeated_here:Remembers", "a second reset with the same seed gave another observation in step "),
+        ("repeated_here:Global", "a second environment with the same seed gave another reward in step 1; draw all"),
+        ("repeated_here:Raises", "it raised AssertionError: already reset"),
+    ],
+)
+def test_the_first_difference(id: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "repeated_here", __import__("sys").modules[__name__])
+    found = unrepeatable(id, {}, steps=60, limit_s=60.0)
+    assert found.startswith(expected) if expected else found == ""
