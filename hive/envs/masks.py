@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from hive.envs.actions import action_converter, action_spec, choices_of, each_action
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, Path, at_path
 from hive.errors import EnvironmentFailed
 
@@ -91,18 +92,18 @@ def random_action(environment: gymnasium.Env[Any, Any], observation: Any) -> Any
     seen, actions = environment.observation_space, environment.action_space
     if not isinstance(seen, MaskedSpace):
         return actions.sample()
-    mask = (np.asarray(at_path(seen.mask_path, observation)).ravel() != 0).astype(np.int8)
-    if isinstance(actions, spaces.Discrete):
-        return actions.sample(mask=mask)
-    return actions.sample(mask=tuple(np.split(mask, np.cumsum(seen.choices)[:-1])))
+    mask = np.asarray(at_path(seen.mask_path, observation)).ravel() != 0
+    groups = np.split(mask, np.cumsum(seen.choices)[:-1])
+    chosen = np.array([actions.np_random.choice(np.flatnonzero(group)) for group in groups])
+    spec = action_spec("", actions)  # Masked has read the same space
+    return next(iter(each_action(action_converter(spec)(chosen.reshape(1, *spec.shape)))))
 
 
 def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
     """Return the sizes of the discrete actions that a mask allows or forbids."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.n),)
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(map(int, space.nvec.ravel()))
+    choices = choices_of(action_spec(id, space))
+    if choices is not None:
+        return choices
     raise EnvironmentFailed(
         f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
         hint="leave env.action_mask out",

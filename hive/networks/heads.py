@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from hive.errors import NetworkError
-from hive.networks.distributions import ActionDistribution, DiagonalGaussian, distribution_for
+from hive.networks.distributions import ActionDistribution, GaussianColumns
 from hive.networks.head_parameters import PolicyHeadParameters
 from hive.networks.parameters import HeadParameters
-from hive.networks.spaces import ActionSpec, DiscreteAction, MultiDiscreteAction
+from hive.networks.product import ProductDistribution, distribution_for
+from hive.networks.spaces import ActionSpec, CompositeAction, DiscreteAction, MultiDiscreteAction, simple_actions
 from hive.networks.squashed import LOG_STD_BOUNDS, clamp_log_std
 
 __all__ = ["Head", "PolicyHead", "ValueHead", "refuse_unknown_actions"]
@@ -88,14 +89,16 @@ class ValueHead(Head):
 class PolicyHead(Head):
     """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
+    The outputs of a composite action are those of its parts, side by side.
+
     The log standard deviation of a Gaussian is by default a parameter that does not depend on the observation,
     initially 0 (Schulman et al. 2015; Andrychowicz et al. 2021). As an output of the last layer (as the variance of
     Mnih et al. 2016, section 9) it is clamped to LOG_STD_BOUNDS. The weights of these columns are 0 at first, so that
     every observation has the initial deviation. Target: advantages [N]; extra input: the actions.
     Loss: -log_prob(action) * advantage - beta_entropy * entropy (Williams 1992; Mnih et al. 2016).
 
-    Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where the
-    policy is not a Gaussian.
+    Raises NetworkError for an initial deviation outside of the bounds, and for settings of the deviation where no part
+    of the policy is a Gaussian.
     """
 
     gain = 0.01
@@ -109,28 +112,47 @@ class PolicyHead(Head):
         self.beta_entropy = given.beta_entropy
         self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
         self.output_shape = (distribution.width,)
-        self.width = distribution.width
         self.initial_log_std = math.log(given.initial_deviation)
         self.log_std: nn.Parameter | None = None
+        parts = distribution.parts if isinstance(distribution, ProductDistribution) else (distribution,)
+        means = [part.width // 2 if isinstance(part, GaussianColumns) else 0 for part in parts]
+        _refuse_deviations(given, action, gaussian=any(means))
         self.outputs_log_std = given.action_deviation == "output"
-        _refuse_deviations(given, action, gaussian=isinstance(distribution, DiagonalGaussian))
-        if isinstance(distribution, DiagonalGaussian) and not self.outputs_log_std:
-            self.width = math.prod(distribution.shape)
-            self.log_std = nn.Parameter(torch.full((self.width,), self.initial_log_std))
+        self._parts = [*zip([part.width for part in parts], means, strict=True)]  # outputs of each, its Gaussian means
+        self.width = distribution.width
+        if any(means) and not self.outputs_log_std:
+            self.width -= sum(means)
+            self.log_std = nn.Parameter(torch.full((sum(means),), self.initial_log_std))
+        self._widths = [width if self.outputs_log_std else width - count for width, count in self._parts]
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
-        if not self.outputs_log_std:
-            super().initialize(weight, bias, orthogonal=orthogonal)
-            return
-        means = self.width // 2
-        super().initialize(weight[:means], bias[:means], orthogonal=orthogonal)
-        weight[means:] = 0.0
-        bias[means:] = self.initial_log_std
+        split = weight.split_with_sizes(self._widths), bias.split_with_sizes(self._widths)
+        for (_, means), rows, biases in zip(self._parts, *split, strict=True):
+            if not (means and self.outputs_log_std):
+                super().initialize(rows, biases, orthogonal=orthogonal)
+                continue
+            super().initialize(rows[:means], biases[:means], orthogonal=orthogonal)
+            rows[means:] = 0.0
+            biases[means:] = self.initial_log_std
 
     def forward(self, columns: Tensor) -> Tensor:
+        if len(self._parts) > 1:
+            return self._forward_parts(columns)
         if self.log_std is not None:
             return torch.cat([columns, self.log_std.expand_as(columns)], -1)
         return clamp_log_std(columns) if self.outputs_log_std else columns
+
+    def _forward_parts(self, columns: Tensor) -> Tensor:
+        """Returns the outputs of each part, side by side."""
+        outputs, first = [], 0
+        for (_, means), own in zip(self._parts, columns.split_with_sizes(self._widths, -1), strict=True):
+            if means and self.log_std is not None:
+                log_std = self.log_std[first : first + means]
+                outputs += [own, log_std.expand_as(own)]
+                first += means
+            else:
+                outputs.append(clamp_log_std(own) if means else own)
+        return torch.cat(outputs, -1)
 
     def loss(self, output: Tensor, target: Tensor, *extra: Tensor) -> Tensor:
         refuse_unknown_actions(extra[0], self.action)
@@ -156,7 +178,13 @@ def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gauss
 
 
 def refuse_unknown_actions(actions: Tensor, action: ActionSpec) -> None:
-    """Raises NetworkError unless 0 <= action < number of actions for all `actions`, int64 [N, ...]."""
+    """Raises NetworkError unless 0 <= action < number of actions for all discrete `actions` [N, ...]."""
+    if isinstance(action, CompositeAction):
+        parts = simple_actions(action)
+        sizes = [math.prod(getattr(part, "shape", ())) for part in parts]
+        for part, columns in zip(parts, actions.split_with_sizes(sizes, -1), strict=True):
+            refuse_unknown_actions(columns, part)
+        return
     if isinstance(action, DiscreteAction):
         limits = torch.tensor(int(action.n))
     elif isinstance(action, MultiDiscreteAction):

@@ -21,10 +21,11 @@ from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, confi
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.configured import copy_arrays, network_parameters
-from hive.networks.distributions import ActionDistribution, distribution_for
+from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.network import buffers_that_training_changes, build_network
 from hive.networks.normalization import observed_elements
+from hive.networks.product import distribution_for
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper

@@ -225,6 +225,10 @@ BROKEN = {
     "no network": {"observation": GOOD["observation"], "action": GOOD["action"]},
     "an unknown action": GOOD | {"action": {"kind": "dict"}},
     "an action that lacks its number": GOOD | {"action": {"kind": "discrete"}},
+    "bounds of another shape": GOOD | {"action": {"kind": "box", "shape": [2], "low": [0.0], "high": [1.0, 1.0, 1.0]}},
+    "elements of another shape": GOOD | {"action": {"kind": "multi-discrete", "nvec": [2, 2], "env_shape": [3]}},
+    "a composite action with too few names": GOOD
+    | {"action": {"kind": "composite", "names": ["a"], "parts": [GOOD["action"]] * 2}},
     "an action with more": GOOD | {"action": {"kind": "discrete", "n": 2, "m": 1}},
     "an unknown dtype": GOOD | {"observation": GOOD["observation"] | {"dtype": "object"}},
     "a shape that is none": GOOD | {"observation": GOOD["observation"] | {"shape": ["three"]}},
