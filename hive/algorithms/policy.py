@@ -147,7 +147,7 @@ def load(place: str, which: str = "latest", *, own_code: bool = False) -> Policy
     try:
         description = checkpoint.state["policy"]
         observation, action, network = _specs_in(description)
-        heads, distribution = _heads_in(description), _distribution_in(description, action)
+        heads, distribution = _heads_in(description), _distribution_in(description, action, network)
     except (KeyError, TypeError, ValueError, NetworkError) as error:
         raise RecordError(
             f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
@@ -234,9 +234,9 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
     return heads
 
 
-def _distribution_in(description: Mapping[str, Any], action: ActionSpec) -> ActionDistribution:
-    """Return the default distribution of the action, or EpsilonGreedy if the description has an epsilon."""
-    distribution = distribution_for(action)
+def _distribution_in(description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig) -> ActionDistribution:
+    """Return the distribution of the action, or EpsilonGreedy if the description has an epsilon."""
+    distribution = distribution_for(action, network.action_distribution)
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):

@@ -282,6 +282,11 @@ class NetworkConfig:
         0.01, "gain of the policy's last layer; a small one: first actions hardly depend on observations", minimum=0
     )
     value_gain: float = key(1.0, "gain of the last layer of the value, or of nstep-q's action values", minimum=0)
+    action_distribution: str = key(
+        "gaussian",
+        'distribution of box actions: "gaussian", clipped to the bounds by the environment, or "squashed" by tanh',
+        choices=("gaussian", "squashed"),
+    )
     action_deviation: str = key(
         "parameter",
         'standard deviation of box actions: a trained "parameter", or an "output" for each observation',

@@ -31,7 +31,8 @@ GAINS = {
 }
 """Head -> the key of [network] that is the gain of its last layer; other heads keep the gain of their class."""
 
-DEVIATIONS = ("action_deviation", "initial_deviation")  # keys of [network] that only a `policy` head has
+DEVIATIONS = ("action_distribution", "action_deviation", "initial_deviation")
+"""Keys of [network] that only a `policy` head has."""
 
 
 def network_parameters(

@@ -89,7 +89,8 @@ class ValueHead(Head):
 class PolicyHead(Head):
     """The policy: logits [N, n] or [N, sum(nvec)], or mean and log standard deviation [N, 2 * D], all float32.
 
-    The outputs of a composite action are those of its parts, side by side.
+    With action_distribution = "squashed" a Gaussian is mapped into the bounds by tanh. The outputs of a composite
+    action are those of its parts, side by side.
 
     The log standard deviation of a Gaussian is by default a parameter that does not depend on the observation,
     initially 0 (Schulman et al. 2015; Andrychowicz et al. 2021). As an output of the last layer (as the variance of
@@ -105,10 +106,10 @@ class PolicyHead(Head):
 
     def __init__(self, parameters: HeadParameters, action: ActionSpec) -> None:
         super().__init__(parameters)
-        distribution: ActionDistribution = distribution_for(action)
+        given = parameters if isinstance(parameters, PolicyHeadParameters) else PolicyHeadParameters()
+        distribution: ActionDistribution = distribution_for(action, given.action_distribution)
         self.action = action
         self.distribution = distribution
-        given = parameters if isinstance(parameters, PolicyHeadParameters) else PolicyHeadParameters()
         self.beta_entropy = given.beta_entropy
         self.extra_inputs = ((distribution.action_dtype, distribution.action_shape),)
         self.output_shape = (distribution.width,)
@@ -162,10 +163,10 @@ class PolicyHead(Head):
 
 def _refuse_deviations(given: PolicyHeadParameters, action: ActionSpec, *, gaussian: bool) -> None:
     usual = PolicyHeadParameters()
-    for name in ("action_deviation", "initial_deviation"):
+    for name in ("action_distribution", "action_deviation", "initial_deviation"):
         if not gaussian and getattr(given, name) != getattr(usual, name):
             raise NetworkError(
-                f"{name} = {getattr(given, name)!r} has no effect: the policy of {action!r} has no deviation",
+                f"{name} = {getattr(given, name)!r} has no effect: the policy of {action!r} has no Gaussian",
                 hint="leave it out; only box actions are normally distributed",
             )
     low, high = map(math.exp, LOG_STD_BOUNDS)

@@ -31,6 +31,7 @@ from hive.networks.spaces import (
     MultiDiscreteAction,
     simple_actions,
 )
+from hive.networks.squashed import squashed_distribution_for
 
 __all__ = ["ProductDistribution", "distribution_for"]
 
@@ -126,10 +127,14 @@ class ProductDistribution(ActionDistribution):
         return torch.cat([own.reshape(*leading, -1).to(dtype) for own in actions], -1)
 
 
-def distribution_for(action: ActionSpec) -> ActionDistribution:
-    """Returns the distribution of an action; raises NetworkError for an action that is of no known kind."""
+def distribution_for(action: ActionSpec, box: str = "gaussian") -> ActionDistribution:
+    """Returns the distribution of an action.
+
+    box: the distribution of box actions: "gaussian", or "squashed" into their bounds by tanh. Raises NetworkError for
+    an action of no known kind, and for bounds that "squashed" cannot use.
+    """
     if isinstance(action, CompositeAction):
-        return ProductDistribution(tuple(map(distribution_for, simple_actions(action))))
+        return ProductDistribution(tuple([distribution_for(part, box) for part in simple_actions(action)]))
     choices = [action.n] if isinstance(action, DiscreteAction) else getattr(action, "nvec", [1])
     if min(choices, default=0) < 1:
         raise NetworkError(f"{action!r} leaves nothing to choose", hint="every discrete action has at least one value")
@@ -138,6 +143,8 @@ def distribution_for(action: ActionSpec) -> ActionDistribution:
     if isinstance(action, MultiDiscreteAction):
         return MultiCategorical(tuple(int(n) for n in action.nvec))
     if isinstance(action, BoxAction):
+        if box == "squashed":
+            return squashed_distribution_for(action)
         return DiagonalGaussian(tuple(action.shape))
     raise NetworkError(
         f"no action distribution for {action!r}",

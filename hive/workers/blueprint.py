@@ -134,7 +134,7 @@ class Blueprint:
         Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        action = distribution_for(self.environment.action)
+        action = distribution_for(self.environment.action, self.config.network.action_distribution)
         workers = 1 if alone else self.gradient_workers
         return make_algorithm(self.config.algorithm, action, workers, self.round_steps)
 

@@ -87,8 +87,8 @@ class Facts:
             return cls(*given, sum(math.log(n) for n in choices))
         parts: list[Any] = simple_actions(action)
         boxes = [part for part in parts if isinstance(part, Box)]
-        if len(boxes) < len(parts):  # their common entropy cannot be divided
-            return cls(*given, None)
+        if len(boxes) < len(parts) or config.network.action_distribution == "squashed":
+            return cls(*given, None)  # the entropy does not determine a deviation
         bounds = [pair for box in boxes for pair in zip(box.low, box.high, strict=True)]
         widths = [0.5 * (high - low) for low, high in bounds]
         logs = [math.log(width) if 0.0 < width < math.inf else 0.0 for width in widths]

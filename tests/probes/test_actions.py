@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from environments import COMBINATIONS, Combination
-from learning import POLICIES, in_a_table
+from learning import POLICIES, in_a_table, learn
 
 import hive
 from hive.records import RunDirectory
@@ -25,9 +25,9 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def rewards_of(folder: Path, algorithm: str, kind: str, updates: int) -> tuple[list[float], float]:
+def rewards_of(folder: Path, algorithm: str, kind: str, updates: int, **changes: Any) -> tuple[list[float], float]:
     """Return the rewards of the learned policy's likeliest actions in both states, and the mean of sampled ones."""
-    config = in_a_table(algorithm, "Combination", updates, env__options={"kind": kind}, **SETTINGS)
+    config = in_a_table(algorithm, "Combination", updates, env__options={"kind": kind}, **SETTINGS, **changes)
     directory = RunDirectory.create(folder, "probe")
     assert run_inline(build(config, directory.path), seconds=LIMIT_S).state == "finished"
     policy, environment = hive.load(str(directory.path)), Combination(kind)
@@ -53,3 +53,42 @@ def test_all_elements_of_an_action_are_learned(tmp_path: Path, algorithm: str, k
     likeliest, mean = rewards_of(tmp_path, algorithm, kind, 150)
     assert min(likeliest) > 0.95
     assert mean > 0.9
+
+
+def best_squashed(target: float, weight: float) -> tuple[float, float]:
+    """Return mean and deviation of u that maximise -E (4 tanh(u) - target)^2 + weight * entropy, from a grid."""
+    steps = np.linspace(-8.0, 8.0, 801)
+    shares = np.exp(-0.5 * steps**2) / np.exp(-0.5 * steps**2).sum()
+    means, deviations = np.meshgrid(np.linspace(-1.0, 1.0, 81), np.linspace(0.02, 1.0, 99), indexing="ij")
+    u = means[..., None] + deviations[..., None] * steps
+    entropy = np.log(deviations) + (shares * np.log(1.0 - np.tanh(u) ** 2)).sum(-1)
+    worth = -(shares * (4.0 * np.tanh(u) - target) ** 2).sum(-1) + weight * entropy
+    best = np.unravel_index(worth.argmax(), worth.shape)
+    return means[best], deviations[best]
+
+
+EVERY_FORM = [(algorithm, form) for algorithm in POLICIES for form in ("parameter", "output")]
+OTHER_FORM = pytest.mark.full(reason="the other algorithms and deviations")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [pytest.param(*one, marks=[] if one == ("ppo", "parameter") else [OTHER_FORM]) for one in EVERY_FORM],
+)
+def test_the_squashed_action_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str, form: str) -> None:
+    settings: Any = {
+        "collection__envs": 32,
+        "collection__rollout": 4,
+        "algorithm__learning_rate_schedule": "linear",
+        "algorithm__learning_rate": 0.05,
+        "algorithm__value_loss_weight": 1.0,
+        "algorithm__entropy_weight": 2.0,
+        "network__action_distribution": "squashed",
+        "network__action_deviation": form,
+        "network__initial_deviation": 0.5,
+    }
+    learned = learn(tmp_path, algorithm, "Targets", 100, **settings)
+    means, deviations = learned.gaussians
+    mean, deviation = best_squashed(1.0, 2.0)
+    np.testing.assert_allclose(means, [-mean, mean], atol=0.04)
+    np.testing.assert_allclose(deviations, deviation, atol=0.04)
