@@ -26,12 +26,11 @@ from hive.envs import ActionSpec, ObservationPart, ObservationSpec, action_conve
 from hive.envs.checks import at, fault_of, store
 from hive.envs.observation import BESIDE_MASK, MASK_KEY, MaskPart, at_path
 from hive.errors import NetworkError, RecordError
-from hive.networks.configured import copy_arrays, network_parameters
+from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution, Categorical
 from hive.networks.exploration import EpsilonGreedy
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.head_kinds import HEADS
-from hive.networks.product import distribution_for
 from hive.networks.spaces import Spaces
 from hive.networks.wrapper import NetworkWrapper
 from hive.records import checkpoint_at
@@ -236,7 +235,7 @@ def _heads_in(description: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _distribution_in(description: Mapping[str, Any], action: ActionSpec, network: NetworkConfig) -> ActionDistribution:
     """Return the distribution of the action, or EpsilonGreedy if the description has an epsilon."""
-    distribution = distribution_for(action, network.action_distribution)
+    distribution = configured_distribution(network, action)
     if "epsilon" not in description:
         return distribution
     if not isinstance(distribution, Categorical):

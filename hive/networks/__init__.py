@@ -25,7 +25,7 @@ All other names belong to the modules that define them, and other packages of hi
     configured                                                        networks from a config file
     field_rules                                                       the valid values of each parameter
     flat, optimizers                                                  weights in one block, optimizer steps on blocks
-    distributions, squashed, product, projection                      actions and values computed from the outputs
+    distributions, squashed, gsde, product, projection                actions and values computed from the outputs
     architecture, torch_architecture, losses, wrapper, worker_group   training in a script
     clipping, polyak                                                  gradient clipping, target network updates
 

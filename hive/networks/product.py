@@ -23,6 +23,7 @@ from torch import Tensor
 
 from hive.errors import NetworkError
 from hive.networks.distributions import ActionDistribution, Categorical, DiagonalGaussian, Floats, MultiCategorical
+from hive.networks.gsde import StateDependentGaussian
 from hive.networks.spaces import (
     ActionSpec,
     BoxAction,
@@ -127,14 +128,19 @@ class ProductDistribution(ActionDistribution):
         return torch.cat([own.reshape(*leading, -1).to(dtype) for own in actions], -1)
 
 
-def distribution_for(action: ActionSpec, box: str = "gaussian") -> ActionDistribution:
+def distribution_for(
+    action: ActionSpec, box: str = "gaussian", *, features: int = 0, noise_steps: int = 0
+) -> ActionDistribution:
     """Returns the distribution of an action.
 
-    box: the distribution of box actions: "gaussian", or "squashed" into their bounds by tanh. Raises NetworkError for
-    an action of no known kind, and for bounds that "squashed" cannot use.
+    box: the distribution of box actions: "gaussian", "squashed" into their bounds by tanh, or "gsde". features,
+    noise_steps: those of a StateDependentGaussian, for "gsde". Raises NetworkError for an action of no known kind, and
+    for bounds that "squashed" cannot use.
     """
     if isinstance(action, CompositeAction):
-        return ProductDistribution(tuple([distribution_for(part, box) for part in simple_actions(action)]))
+        parts = simple_actions(action)
+        each = [distribution_for(part, box, features=features, noise_steps=noise_steps) for part in parts]
+        return ProductDistribution(tuple(each))
     choices = [action.n] if isinstance(action, DiscreteAction) else getattr(action, "nvec", [1])
     if min(choices, default=0) < 1:
         raise NetworkError(f"{action!r} leaves nothing to choose", hint="every discrete action has at least one value")
@@ -145,6 +151,8 @@ def distribution_for(action: ActionSpec, box: str = "gaussian") -> ActionDistrib
     if isinstance(action, BoxAction):
         if box == "squashed":
             return squashed_distribution_for(action)
+        if box == "gsde":
+            return StateDependentGaussian(tuple(action.shape), features, noise_steps)
         return DiagonalGaussian(tuple(action.shape))
     raise NetworkError(
         f"no action distribution for {action!r}",

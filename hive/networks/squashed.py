@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class SquashedGaussian(GaussianColumns):
     def sample_numpy(self, outputs: Floats, noise: Floats) -> npt.NDArray[Any]:
         half = self.width // 2
         std = np.exp(outputs[..., half:]).reshape(noise.shape)
-        middle, reach = (bound.numpy() for bound in self._bounds())
+        middle, reach = self._middle_and_reach
         actions: npt.NDArray[Any] = middle + reach * np.tanh(outputs[..., :half].reshape(noise.shape) + std * noise)
         return actions
 
@@ -104,9 +105,14 @@ class SquashedGaussian(GaussianColumns):
         return mean, log_std
 
     def _bounds(self) -> tuple[Tensor, Tensor]:
-        """Returns the middle of the bounds and half the distance between them, each [*shape]."""
-        low, high = (torch.tensor(bound, dtype=torch.float32).reshape(self.shape) for bound in (self.low, self.high))
-        return (low + high) / 2, (high - low) / 2
+        middle, reach = self._middle_and_reach
+        return torch.from_numpy(middle), torch.from_numpy(reach)
+
+    @cached_property
+    def _middle_and_reach(self) -> tuple[Floats, Floats]:
+        """The middle of the bounds and half the distance between them, each float32 [*shape]."""
+        low, high = (np.array(bound, np.float32).reshape(self.shape) for bound in (self.low, self.high))
+        return np.asarray((low + high) / 2), np.asarray((high - low) / 2)
 
 
 def _log_slope(variables: Tensor) -> Tensor:

@@ -20,12 +20,11 @@ from hive.config import Config, TargetConfig
 from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector
 from hive.errors import NetworkError, RecordError
 from hive.gradients import codec_for, gradient_layout
-from hive.networks.configured import copy_arrays, network_parameters
+from hive.networks.configured import configured_distribution, copy_arrays, network_parameters
 from hive.networks.distributions import ActionDistribution
 from hive.networks.flat import FlatParameters, aligned_block
 from hive.networks.network import buffers_that_training_changes, build_network
 from hive.networks.normalization import observed_elements
-from hive.networks.product import distribution_for
 from hive.networks.spaces import Spaces
 from hive.networks.state import StateLayout
 from hive.networks.wrapper import NetworkWrapper
@@ -134,7 +133,7 @@ class Blueprint:
         Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        action = distribution_for(self.environment.action, self.config.network.action_distribution)
+        action = configured_distribution(self.config.network, self.environment.action)
         workers = 1 if alone else self.gradient_workers
         return make_algorithm(self.config.algorithm, action, workers, self.round_steps)
 

@@ -113,7 +113,7 @@ NESTED = st.recursive(
 @settings(max_examples=60, deadline=None)
 @given(NESTED, st.integers(0, 99))
 def test_a_sampled_action_is_in_its_space(space: spaces.Space[Any], seed: int) -> None:
-    """Of any space: the distribution samples rows in the stored form, whose conversion the space contains."""
+    """The distribution samples rows in the stored form, and the space contains the converted actions."""
     spec, generator = action_spec("Any-v0", space), np.random.default_rng(seed)
     distribution = distribution_for(spec)
     assert (distribution.action_shape, distribution.action_dtype) == (spec.shape, spec.dtype)

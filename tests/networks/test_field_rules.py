@@ -106,6 +106,7 @@ REFUSED: dict[Any, dict[str, list[Any]]] = {
     PolicyHeadParameters: {
         "beta_entropy": [*NUMBERS, None],
         "action_distribution": ["normal", None, 1],
+        "features": WHOLE,
         "action_deviation": ["outputs", None, 1],
         "initial_deviation": [*NUMBERS, None, 0.0, -1.0],
     },

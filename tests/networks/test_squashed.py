@@ -58,7 +58,7 @@ def test_the_density_integrates_to_one() -> None:
 
 @pytest.mark.parametrize(("deviation", "tolerance"), [(0.01, 1e-5), (1.0, 1e-5), (2.0, 5e-4), (4.0, 0.02)])
 def test_the_entropy_is_the_integral_of_the_density(deviation: float, tolerance: float) -> None:
-    """And its gradients are those of the integral: both over u, by a sum over 20,001 points."""
+    """Its gradients are those of the integral too, which is a sum over 20,001 values of u."""
     steps = torch.linspace(-10.0, 10.0, 20_001, dtype=torch.float64)
     weights = torch.exp(-0.5 * steps**2) / math.sqrt(2.0 * math.pi) * (steps[1] - steps[0])
     for mean in (0.0, 0.7, -3.0):

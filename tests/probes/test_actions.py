@@ -11,6 +11,7 @@ from environments import COMBINATIONS, Combination
 from learning import POLICIES, in_a_table, learn
 
 import hive
+from hive.networks.gsde import StateDependentGaussian
 from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
@@ -92,3 +93,26 @@ def test_the_squashed_action_that_reward_and_entropy_agree_on(tmp_path: Path, al
     mean, deviation = best_squashed(1.0, 2.0)
     np.testing.assert_allclose(means, [-mean, mean], atol=0.04)
     np.testing.assert_allclose(deviations, deviation, atol=0.04)
+
+
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(one, marks=[] if one == "ppo" else [OTHER_FORM]) for one in POLICIES]
+)
+def test_the_state_dependent_action_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str) -> None:
+    """As of any Gaussian: the mean is the target, and the deviation s maximises -s^2 + w log s where s^2 = w / 2."""
+    settings: Any = {
+        "collection__envs": 32,
+        "collection__rollout": 4,
+        "algorithm__optimizer": "adam",
+        "algorithm__learning_rate": 0.05,
+        "algorithm__learning_rate_schedule": "linear",
+        "algorithm__entropy_weight": 0.5,
+        "network__middleware": [4],
+        "network__action_distribution": "gsde",
+        "network__noise_steps": 2,
+    }
+    learned = learn(tmp_path, algorithm, "Targets", 80, **settings)
+    outputs = learned.outputs[0]
+    deviations = StateDependentGaussian((1,), 4).entropy(outputs).sub(0.5 * np.log(2.0 * np.pi * np.e)).exp()
+    np.testing.assert_allclose(outputs[:, 0], [-1.0, 1.0], atol=0.15)
+    np.testing.assert_allclose(deviations, 0.5, atol=0.08)
