@@ -3,7 +3,8 @@
 `env.action_mask` names where the environment says it: "info", under the key `action_mask` of the info of `reset` and
 `step`, or a key of its dictionary of observations. Masked puts both into one form: a dictionary with the mask as one
 of its entries, whose space names the entry (MaskedSpace). The mask is then stored with the observation, and the network
-reads it there: see hive.envs.observation and hive.networks.packed.
+reads it there: see hive.envs.observation and hive.networks.packed. It has an element for every value of every discrete
+element of the action, in the order in which actions are stored (hive.envs.actions).
 """
 
 from __future__ import annotations

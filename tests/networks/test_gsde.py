@@ -48,11 +48,9 @@ def test_densities_and_entropies_are_torchs() -> None:
 
 def test_features_of_zero_leave_a_deviation_of_a_thousandth() -> None:
     normal = distributions.Normal(torch.zeros(2), torch.full((2,), 1e-3))
-    outputs = torch.zeros(8)
+    outputs, actions = torch.zeros(8), torch.full((2,), 2e-3)
     torch.testing.assert_close(GSDE.entropy(outputs), normal.entropy().sum())
-    torch.testing.assert_close(
-        GSDE.log_prob(outputs, torch.full((2,), 2e-3)), normal.log_prob(torch.tensor(2e-3)).sum()
-    )
+    torch.testing.assert_close(GSDE.log_prob(outputs, actions), normal.log_prob(actions).sum())
 
 
 def test_a_config_chooses_the_features_and_the_steps() -> None:
